@@ -50,6 +50,9 @@ FROM, TO = ("--from", "a"), ("--to", "a")
         ("archive", ("t", *TO, "--pattern", "t.*"), "name topics or --pattern, one of the two"),
         ("archive", ("t", *TO, "--format", "iceberg"), "with --state"),
         ("archive", (*TO, "--files", "--format", "delta"), "--files is for Parquet"),
+        ("archive", ("t", "--to", "/a[1]/b"), "--to /a[1]/b: Spark reads [ ] in a path as a pattern"),
+        ("archive", ("t", "--to", "{a,b}"), "Spark reads { } in a path as a pattern"),
+        ("archive", ("t", "--to", "file:/a*?", "--format", "delta"), "Spark reads * ? in a path as a pattern"),
         ("archive", ("t", *TO, "--conf", "nonsense"), "--conf: 'nonsense': write it as NAME=VALUE"),
         ("restore", ("t", *FROM, "--partition", "-1"), "--partition: '-1': use a whole number from 0"),
         ("restore", ("t", *FROM, "--start-offset", "10", "--end-offset", "2"), "--end-offset must be above --start"),
@@ -216,6 +219,46 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
     assert f"--html {tmp_path} is a directory" in said(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     assert "page.html cannot be written: permission denied" in said(tmp_path / "page.html")
+
+
+def test_the_cause_of_an_error_of_spark_is_found_in_what_it_quotes() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n"
+        "tidelog.errors.ProducerFenced: another query runs\nat org.apache.spark"
+    )
+    assert sentence_of(RuntimeError(text)) == "another query runs"
+    assert sentence_of(RuntimeError("\n[PATH_NOT_FOUND] no path\nmore")) == "[PATH_NOT_FOUND] no path"
+
+
+TRACED = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/spark/worker.py", line 1, in main
+    process()
+    ~~~~~~~^^
+
+KeyError: 'n'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "pyarrow/error.pxi", line 92, in pyarrow.lib.check_status
+{error}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:700)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("ValueError: year 58876 is out of range", "ValueError: year 58876 is out of range"),
+        ("pyarrow.lib.ArrowInvalid: Integer value 1 not in range", "ArrowInvalid: Integer value 1 not in range"),
+        ("MemoryError", "MemoryError"),
+    ],
+)
+def test_the_cause_is_that_of_any_package_in_the_last_traceback_of_a_python_process(error: str, said: str) -> None:
+    assert sentence_of(RuntimeError(TRACED.replace("{error}", error))) == said
 
 
 def test_the_cause_is_found_below_the_method_that_py4j_names() -> None:

@@ -41,8 +41,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def archive(cluster: LocalCluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of `orders`, made by jobs whose query is stopped in the midst of its batches and one that ends."""
-    target = tmp_path_factory.mktemp("archives") / "orders archive"
+    """An archive of `orders`, made by jobs whose query is stopped in the midst of its batches and one that ends. The
+    directory that contains it has the name of a partition."""
+    target = tmp_path_factory.mktemp("archives") / "topic=orders" / "orders archive"
     arguments = ("archive", cluster, "orders", "--to", str(target), "--offsets-per-batch", "400")
     with ThreadPoolExecutor(1) as pool:
         for batches in (1, 3):
@@ -95,24 +96,27 @@ def test_verification_names_what_is_missing_and_what_does_not_count(
     code, listed = run("archive", None, "--to", str(archive), "--files")
     assert code == 0 and len(listed["files"]) == report["files"]
     assert not any("an-attempt-that-failed" in name for name in listed["files"])
+    assert all(Path(name.removeprefix("file:")).is_file() for name in listed["files"])
 
-    moved = tmp_path / "moved"
+    moved = tmp_path / "topic=a" / "date=b" / "moved [1] {a,b}*?"
     shutil.copytree(archive, moved)
     assert run("archive", None, "--to", str(moved), "--verify")[1]["records"] == COUNT
-    counted = {name.partition("topic=orders/")[2] for name in listed["files"]}
+    counted = {name.rpartition("topic=orders/")[2] for name in listed["files"]}
     (moved / "notes.txt").write_text("a foreign file")
     assert "notes.txt" in run("archive", None, "--to", str(moved), "--verify")[1]["uncommitted"]
     victim = moved / "topic=orders" / min(counted)
     victim.unlink()
     code, report = run("archive", None, "--to", str(moved), "--verify")
     assert (code, report["good"], report["missing"]) == (1, False, [f"topic=orders/{min(counted)}"])
+    assert run("archive", None, "--to", str(moved), "--files") == (1, None), "a list with a file that is missing"
 
 
 def test_a_restored_topic_equals_the_original(
-    cluster: LocalCluster, archive: Path, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Everything but offsets is kept, and the order; a second run writes nothing again, and says so."""
     cluster.create_topic("restored", PARTITIONS + 1, 1, retention_ms="-1")
+    archive = shutil.copytree(archive, tmp_path / "[a]" / "topic=x")
     arguments = ("orders", "--from", str(archive), "--to-topic", "restored", "--offsets-per-step", "600")
     for _ in range(2):
         code, report = run("restore", cluster, *arguments)

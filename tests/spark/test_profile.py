@@ -14,7 +14,6 @@ from tests.spark.job_runs import run
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.jobs import archive, job_session
-from tidelog.jobs.job_frame import sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,12 +132,3 @@ def test_jobs_say_what_spark_lacks(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(job_session, "find_spec", lambda name: None)
     assert archive.main(["t", "--to", "x"]) == 1
     assert "pip install 'tidelog[spark]'" in capsys.readouterr().err
-
-
-def test_the_cause_of_an_error_of_spark_is_found_in_what_it_quotes() -> None:
-    text = (
-        "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n"
-        "tidelog.errors.ProducerFenced: another query runs\nat org.apache.spark"
-    )
-    assert sentence_of(RuntimeError(text)) == "another query runs"
-    assert sentence_of(RuntimeError("\n[PATH_NOT_FOUND] no path\nmore")) == "[PATH_NOT_FOUND] no path"

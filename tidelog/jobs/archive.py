@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import InvalidConfig, UnsupportedVersion
-from tidelog.jobs.archive_files import SINK_LOG, find_files
+from tidelog.jobs.archive_files import SINK_LOG, ensure_no_pattern, whole_files
 from tidelog.jobs.archive_layout import (
     CHECKPOINT,
     STATE,
@@ -171,6 +171,8 @@ def _ensure_arguments(arguments: argparse.Namespace) -> None:
         raise WrongArguments("--trigger belongs to --continuous: without it the job ends at the present end")
     if arguments.keep_values and arguments.schema is None:
         raise WrongArguments("--keep-values belongs to --schema: without it all values are kept as they are")
+    if arguments.file_format != "iceberg":
+        ensure_no_pattern("--to", arguments.to)
 
 
 def _ask_cluster(connection: JobConnection, topics: Sequence[str]) -> None:
@@ -358,7 +360,7 @@ def _report(arguments: argparse.Namespace, manifest: Manifest, progress: Archive
 
 def _files(spark: SparkSession, arguments: argparse.Namespace) -> int:
     target = HadoopDirectory(spark, arguments.to)
-    names = [target.child(name) for name in find_files(target).counted]
+    names = [target.child(name) for name in whole_files(target)]
     print_report({"files": names}, names, as_json=arguments.as_json)
     return 0
 

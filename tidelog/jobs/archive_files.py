@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_layout import PARSED, RECORD_SCHEMA, STATE, Manifest, schema_of
 from tidelog.jobs.hadoop_files import HadoopDirectory
+from tidelog.jobs.job_arguments import WrongArguments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,13 @@ SINK_LOG: Final = "_spark_metadata"
 CHECK_PAGES: Final = "parquet.page.verify-checksum.enabled"
 """The option of Parquet's reader to compare each page with the CRC-32 in its header, if there is one."""
 _ENTRY: Final = re.compile(r"(\d+)(\.compact)?")
-_BELOW: Final = re.compile(r"(?:^|/)(topic=.*)")
+_BELOW: Final = re.compile(r"(?:^|/)(topic=[^/]*/date=[^/]*(?:/malformed=[^/]*)?/[^/]+)$")
+"""The part of a path below the archive. It is found from the end: the directories that contain the archive may be named
+like partitions as well."""
+_PATTERN_CHARACTERS: Final = re.compile(r"[\[\]{}*?\\]")
+"""What Spark takes in the path of a reader for a pattern of paths, unless a backslash is before it."""
+_NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""How Spark names the directory of a null, which a topic cannot be: a topic of this name is read as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,22 @@ def find_files(target: HadoopDirectory) -> ArchiveFiles:
     )
 
 
+def whole_files(target: HadoopDirectory) -> tuple[str, ...]:
+    """The counted files of an archive. Raises InvalidConfig if one of them is missing or has another size."""
+    files = find_files(target)
+    if files.missing:
+        raise InvalidConfig(
+            f"the archive {target.uri} lacks {len(files.missing)} of {len(files.counted)} files, for example "
+            f"{files.missing[0]}: restore them from a copy"
+        )
+    if files.damaged:
+        raise InvalidConfig(
+            f"{len(files.damaged)} of {len(files.counted)} files of the archive {target.uri} are damaged, for example "
+            f"{files.damaged[0].file}: {files.damaged[0].cause}; restore them from a copy"
+        )
+    return files.counted
+
+
 def _logged(target: HadoopDirectory) -> dict[str, int]:
     """The logged files with their sizes."""
     entries = {int(match[1]): name for name in target.names(SINK_LOG) if (match := _ENTRY.fullmatch(name))}
@@ -90,7 +113,7 @@ def _logged(target: HadoopDirectory) -> dict[str, int]:
                 raise ValueError(f"its version is {version!r}, not v1")
             for line in lines:
                 entry = json.loads(line)
-                path = _below(entry["path"])
+                path = path_below(entry["path"])
                 if entry["action"] == "add":
                     found[path] = int(entry["size"])
                 else:
@@ -106,15 +129,25 @@ def _data_name(target: HadoopDirectory, path: str) -> str | None:
     below = path.removeprefix(target.uri).lstrip("/")
     if below.startswith((SINK_LOG, STATE)) or name.startswith((".", "_")):
         return None
-    return _below(path) if below.startswith("topic=") else below
+    return below
 
 
-def _below(path: str) -> str:
-    """The path below the archive, as the file system has it. The log has URIs, which escape some characters."""
-    match = _BELOW.search(unquote(path) if "%" in path else path)
+def path_below(uri: str) -> str:
+    """The path below the archive, as the file system has it. uri: of the log, which escapes some characters. Raises
+    ValueError for one that no archive has."""
+    match = _BELOW.search(unquote(uri))
     if match is None:
-        raise ValueError(f"{path} is not below a directory of a topic")
+        raise ValueError(f"{uri} is not below the directories of a topic and a date")
     return match[1]
+
+
+def ensure_no_pattern(option: str, path: str) -> None:
+    """Raises WrongArguments for a path that Spark would write, but read as a pattern of other paths."""
+    if found := sorted(set(_PATTERN_CHARACTERS.findall(path))):
+        raise WrongArguments(
+            f"{option} {path}: Spark reads {' '.join(found)} in a path as a pattern, and would not find the archive "
+            "again: use a name without it"
+        )
 
 
 def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topics: Iterable[str] = ()) -> DataFrame:
@@ -136,19 +169,10 @@ def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topic
 
 
 def _whole_frame(spark: SparkSession, target: HadoopDirectory, topics: list[str]) -> DataFrame:
-    files = find_files(target)
-    if files.missing:
-        raise InvalidConfig(
-            f"the archive {target.uri} lacks {len(files.missing)} of {len(files.counted)} files, for example "
-            f"{files.missing[0]}: restore them from a copy"
-        )
-    if files.damaged:
-        raise InvalidConfig(
-            f"{len(files.damaged)} of {len(files.counted)} files of the archive {target.uri} are damaged, for example "
-            f"{files.damaged[0].file}: {files.damaged[0].cause}; restore them from a copy"
-        )
     names = [
-        name for name in files.counted if not topics or name.startswith(tuple(f"topic={each}/" for each in topics))
+        name
+        for name in whole_files(target)
+        if not topics or name.startswith(tuple(f"topic={each}/" for each in topics))
     ]
     return parquet_frame(spark, target, names)
 
@@ -157,11 +181,14 @@ def parquet_frame(
     spark: SparkSession, target: HadoopDirectory, names: Iterable[str], parsed: str | None = None
 ) -> DataFrame:
     """The rows of these files. parsed: the schema of parsed values, for a frame that has them, too."""
+    from pyspark.sql import functions as f
+
     schema = _schema(parsed)
-    paths = [target.child(name) for name in names]
+    paths = [_PATTERN_CHARACTERS.sub(r"\\\g<0>", target.child(name)) for name in names]
     if not paths:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).options(**{"basePath": target.uri, CHECK_PAGES: "true"}).parquet(*paths)
+    frame = spark.read.schema(schema).options(**{"basePath": target.uri, CHECK_PAGES: "true"}).parquet(*paths)
+    return frame.withColumn("topic", f.coalesce("topic", f.lit(_NULL_DIRECTORY)))
 
 
 def _schema(parsed: str | None) -> StructType:

@@ -35,6 +35,11 @@ TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
 """An error of Tidelog in the traceback of a Python process that Spark quotes."""
+_TRACED: Final = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?P<error>[A-Za-z_][\w.]*)(?:: *(?P<message>.*))?$",
+    re.MULTILINE,
+)
+"""The error of any package at the end of such a traceback, and its message, which it need not have."""
 _CALLING: Final = "An error occurred while calling"
 """How py4j begins what names only a method; the error of Java is below it, if there is one."""
 _STACK: Final = "JVM stacktrace:"
@@ -271,13 +276,16 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def sentence_of(error: BaseException) -> str:
-    """The cause that an error of Spark quotes: that of Tidelog, or the first and the last error of Java, or else its
-    first line."""
+    """The cause that an error of Spark quotes: an error of Tidelog, else the last error of a Python process, else the
+    first and the last error of Java, or else its first line."""
     text = getattr(error, "errmsg", "")
     with suppress(Exception):  # py4j asks the JVM for the whole text
         text = str(error)
     if raised := _RAISED.findall(text):
         return str(raised[-1][1])
+    if traced := list(_TRACED.finditer(text)):
+        name, message = traced[-1]["error"].rpartition(".")[2], (traced[-1]["message"] or "").strip()
+        return f"{name}: {message}" if message else name
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     if not first.startswith((_CALLING, _STACK)):
         return first
