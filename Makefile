@@ -85,18 +85,29 @@ help:  ## This list
 demo: env need-java  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back
 	@$(PY) -m examples.demo $(if $(INPUT),--input '$(INPUT)')
 
+# The first tier is what a change needs, the second all the rest; each has a budget of seconds (tests/durations.py).
+FIRST_TIER := not deep and not containers and not interop and not k8s
+DEEP_TIER := (deep or containers) and not interop and not k8s
+
 .PHONY: test
-test: env  ## All tests that can run on this machine: unit, simulation, processes, Spark, containers (TESTS=path)
+test: env  ## What a change needs: unit, simulation, processes, Spark; 12 minutes on two cores (TESTS=path)
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER)' $(TESTS)
+
+.PHONY: test-deep
+test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; 40 minutes on two cores (TESTS=path)
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@[ '$(TESTS)' != tests ] || { echo "the record codec in pure Python" >&2; \
 		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(PYTEST_FLAGS) tests/records tests/conformance; }
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not interop' $(TESTS)
+	@[ '$(TESTS)' != tests ] || if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) interop; \
+	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
 
 .PHONY: unit
 unit: env  ## The quick tests only: no processes, no containers, no Spark
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not interop and not containers and not integration and not spark and not slow' $(TESTS)
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER) and not integration and not spark and not slow' $(TESTS)
 
 .PHONY: check
 check: env proto-check  ## Format, lint, types, import arrows, generated code, tidiness

@@ -76,6 +76,7 @@ def test_a_compressed_file_is_complete_after_a_failover(tmp_path: Path) -> None:
     assert left_over(tmp_path) == []
 
 
+@pytest.mark.deep
 def test_the_demo_fails_on_a_planted_loss(tmp_path: Path) -> None:
     with demo(tmp_path, "--plant-loss") as process:
         output, _ = process.communicate(timeout=SECONDS_MAX)
@@ -88,7 +89,11 @@ def test_the_demo_fails_on_a_planted_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("moment", "number"),
-    [("starting three nodes", signal.SIGINT), ("load begins", signal.SIGINT), ("Spark starts", signal.SIGTERM)],
+    [
+        ("starting three nodes", signal.SIGINT),
+        pytest.param("load begins", signal.SIGINT, marks=pytest.mark.deep),
+        pytest.param("Spark starts", signal.SIGTERM, marks=pytest.mark.deep),
+    ],
 )
 def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""Random worlds that found a defect; `make test` runs each again."""
+"""Random worlds that found a defect; `make test-deep` runs each again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random worlds: a bounded number in every run, and those that once found a defect."""
+"""Random worlds: thirty in `make test`; in `make test-deep` 500, and those that once found a defect."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from tests.sim.plan import make_plan
 from tests.sim.regressions import FoundBy
 from tests.sim.shrink import shrink
 
-WORLDS = 150
-"""Some 1.5 s each on one idle core; `make sim` runs more, with other seeds."""
+FIXED_WORLDS = 30
+"""Those of `make test`: the same in each run. Some 2.5 s each on one idle core."""
+
+WORLDS = 500
+"""Those of `make test-deep`. `make sim` runs more, with other seeds."""
+
+SHARE = 5
+"""The worlds of one test: several workers can run the tests in parallel."""
 
 SOURCES = ("node", "replication", "storage", "tests/fakes", "tests/sim", "tidelog")
 """The sources that determine the course of a world."""
@@ -37,9 +43,6 @@ def first_seed() -> int:
 
 FIRST_SEED = first_seed()
 
-SHARES = 15
-"""The number of tests that share the worlds: as many workers can run them in parallel."""
-
 SAME_WORLD = """
 from dataclasses import replace
 from tests.sim.plan import make_plan
@@ -51,11 +54,27 @@ print(outcome.digest, outcome.failure)
 """
 
 
+def shares(first: int, count: int) -> list[range]:
+    return [range(seed, seed + SHARE) for seed in range(first, first + count, SHARE)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("share", range(SHARES))
-def test_worlds_keep_their_promises_and_heal(share: int) -> None:
-    first = FIRST_SEED + share * (WORLDS // SHARES)
-    for seed in range(first, first + WORLDS // SHARES):
+@pytest.mark.parametrize("seeds", shares(1, FIXED_WORLDS), ids=str)
+def test_worlds_keep_their_promises_and_heal(seeds: range) -> None:
+    """Five worlds of several nodes, each with its faults, to the end."""
+    judge(seeds)
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", shares(FIRST_SEED, WORLDS), ids=range(WORLDS // SHARE))
+def test_worlds_of_this_commit_keep_their_promises_and_heal(seeds: range) -> None:
+    """Five worlds of several nodes, each with its faults, to the end."""
+    judge(seeds)
+
+
+def judge(seeds: range) -> None:
+    for seed in seeds:
         plan = make_plan(seed)
         outcome = random_world.run(plan)
         if outcome.failure is not None:
@@ -65,6 +84,7 @@ def test_worlds_keep_their_promises_and_heal(share: int) -> None:
         assert outcome.read > 0, f"seed {seed}"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("found", regressions.WORLDS, ids=str)
 def test_worlds_that_found_a_defect_pass(found: FoundBy) -> None:
@@ -79,6 +99,7 @@ def test_a_world_that_found_a_defect_has_its_options() -> None:
     assert found.command == "python -m tests.sim --seed 366 --nodes 5 --coordinators"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_seed_is_one_world_under_any_hash_seed() -> None:
     worlds = {
