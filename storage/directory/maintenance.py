@@ -15,7 +15,11 @@ Not here: calling `tick` (node/replicas/log_maintenance.py), the work itself (lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from heapq import nsmallest
+from operator import itemgetter
 from typing import Final, Protocol
 
 from storage.directory.directory_cleaning import DirectoryCleaning
@@ -27,7 +31,7 @@ from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding
 from storage.log.log import Log
 from tidelog.errors import TidelogError
-from tidelog.types import METADATA_TOPIC, Millis, ProducerId
+from tidelog.types import METADATA_TOPIC, Millis
 
 _LOGS_AT_ONCE: Final = 64
 """Logs that one tick examines for one kind of work: each may open an index, some 50 µs."""
@@ -174,21 +178,40 @@ class Maintenance:
 
 
 def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
-    """Above `most` producers in all logs, remove those whose last append is the oldest, as if they had expired; none
-    with an open transaction. Returns the number of known and of removed producers.
+    """Above `most` producers in all logs, remove some as if they had expired: those whose last append is the oldest, of
+    the topics that have the most; none with an open transaction. Returns the number of known and of removed producers.
 
     Idempotent producers are cheap to create, and each is kept for `producer.id.expiration.ms` in every partition that
     it has written to. Kafka has no such limit. Each replica applies it by itself, as it does with expiry.
     """
-    known = [(log, count) for _, log in logs.logs() if (count := len(log.active_producers()))]
-    total = sum(count for _, count in known)
+    known: dict[str, list[Log]] = {}
+    counts: Counter[str] = Counter()
+    for _, log in logs.logs():
+        if count := len(log.active_producers()):
+            known.setdefault(log.topic_partition.topic, []).append(log)
+            counts[log.topic_partition.topic] += count
+    total = counts.total()
     if total <= most:
         return total, 0
-    idle = sorted((producer, at) for at, (log, _) in enumerate(known) for producer in log.producers.state.expirable())
-    excess: dict[int, list[ProducerId]] = {}
-    for (_, _, producer_id), at in idle[: total - most + most // _PRODUCERS_SLACK]:
-        excess.setdefault(at, []).append(producer_id)
-    for at, producer_ids in excess.items():
-        known[at][0].producers.state.forget(producer_ids)
-    forgotten = sum(map(len, excess.values()))
+    idle = {topic: [(each, log) for log in known[topic] for each in log.producers.state.expirable()] for topic in known}
+    share = _largest_share(
+        counts, {topic: len(each) for topic, each in idle.items()}, total - most + most // _PRODUCERS_SLACK
+    )
+    forgotten = 0
+    for topic, candidates in idle.items():
+        # Who floods one topic with producer ids must not make the node forget the producers of another topic.
+        excess = nsmallest(max(counts[topic] - share, 0), candidates, key=itemgetter(0))
+        forgotten += len(excess)
+        for (_, _, producer_id), log in excess:
+            log.producers.state.forget((producer_id,))
     return total - forgotten, forgotten
+
+
+def _largest_share(counts: Mapping[str, int], idle: Mapping[str, int], excess: int) -> int:
+    """The largest number of producers that every topic may keep so that at least `excess` are removed, or 0. idle: how
+    many of its producers each topic can lose."""
+
+    def is_too_large(share: int) -> bool:
+        return sum(min(idle[topic], max(count - share, 0)) for topic, count in counts.items()) < excess
+
+    return bisect_left(range(1, max(counts.values()) + 1), x=True, key=is_too_large)
