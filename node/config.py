@@ -30,6 +30,7 @@ from node.quotas.quota_config import QuotaConfig
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
 from node.security.security_settings import AuditConfig, AuthorizerConfig
 from node.setting_hints import NO_EFFECT, name_hint, value_hint
+from replication.controller.partition_limits import CLUSTER_DEFAULT, NODE_DEFAULT
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.log_config import CLEANUP_POLICY, LogConfig
 from storage.settings import (
@@ -230,6 +231,11 @@ class NodeConfig:
     connections_max: int = setting("max.connections", 10_000, number(1, INT32_MAX))
     """connections of each listener; further ones are closed when they are made. At most half of the files that the
     process may open are connections: logs need the others"""
+    partitions_max: int = setting("max.partitions", CLUSTER_DEFAULT, number(1, INT32_MAX))
+    """partitions of all topics of the cluster, internal ones not counted. The active controller refuses more with
+    PolicyViolation, so the setting must be the same on every node; so must the next one"""
+    node_partitions_max: int = setting("max.broker.partitions", NODE_DEFAULT, number(1, INT32_MAX))
+    """replicas on each node, internal topics not counted; new replicas are placed on nodes that have fewer"""
     memory_bytes: int = setting("memory.max.bytes", MEMORY_BYTES, size(16 << 20, 1 << 40))
     """memory for records in requests and responses and for the state of producers (operations.md, Memory). If it is
     not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default"""

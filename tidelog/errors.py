@@ -280,6 +280,10 @@ class InvalidReplicationFactor(TidelogError, code=38, status="INVALID_ARGUMENT",
     """The replication factor is below 1 or larger than the number of usable nodes."""
 
 
+class PolicyViolation(TidelogError, code=44, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The cluster or a node has as many partitions as `max.partitions` or `max.broker.partitions` allow."""
+
+
 # --- acknowledgement --------------------------------------------------------------------------------------------
 
 

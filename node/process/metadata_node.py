@@ -49,6 +49,7 @@ from replication.controller.events import (
 )
 from replication.controller.image import ClusterImage
 from replication.controller.node_state import NodeCause
+from replication.controller.partition_limits import PartitionLimits
 from replication.controller.sessions import lease_ms
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
@@ -322,6 +323,7 @@ def _controller_config(config: NodeConfig) -> ControllerConfig:
         config.quorum.voters,
         times.imbalance_check_ms,
         times.imbalance_percent,
+        PartitionLimits(config.partitions_max, config.node_partitions_max),
     )
 
 

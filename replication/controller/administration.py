@@ -51,6 +51,7 @@ from replication.controller.metadata_records import (
     PartitionChangeRecord,
     TopicRemovalRecord,
 )
+from replication.controller.partition_limits import PartitionLimits, PartitionRoom
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
 
@@ -74,11 +75,13 @@ class Batch:
         self.records.extend(taken)
 
 
-def decide(batch: Batch, request: AdminRequest, *, rng: random.Random, check_configs: ConfigCheck) -> Result:
+def decide(
+    batch: Batch, request: AdminRequest, *, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
+) -> Result:
     """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
     match request:
         case CreateTopic():
-            return _create_topic(batch, request, rng, check_configs)
+            return _create_topic(batch, request, rng, check_configs, limits)
         case DeleteTopic():
             topic = topics.find(batch.image, request)
             batch.add([TopicRemovalRecord(topic.topic_id)])
@@ -88,12 +91,14 @@ def decide(batch: Batch, request: AdminRequest, *, rng: random.Random, check_con
             return _elect_preferred(batch, request)
         case AlterReassignments():
             features.require(batch.image, 2, "a reassignment")
-            return _each(batch, [wanted.partition for wanted in request.partitions], _reassign(request))
+            return _each(
+                batch, [wanted.partition for wanted in request.partitions], _reassign(batch.image, request, limits)
+            )
         case AlterConfigs():
             return _alter_configs(batch, request, check_configs)
         case CreatePartitions():
             topic = topics.named(batch.image, request.topic)
-            records = topics.more_partitions(batch.image, topic, request.count, rng)
+            records = topics.more_partitions(batch.image, topic, request.count, rng, limits)
             batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
             return TopicAltered(topic.topic_id, batch.image.offset, warnings)
@@ -127,13 +132,15 @@ def _change_acls(batch: Batch, request: CreateAcls | DeleteAcls) -> AclsCreated 
     return AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
 
 
-def _create_topic(batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck) -> TopicCreated:
+def _create_topic(
+    batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
+) -> TopicCreated:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
     warnings = topics.warnings(request.name, request.configs, request.replication_factor)
+    topic_id, records = topics.records_of(batch.image, request, rng, limits)
     if request.validate_only:
         return TopicCreated(None, warnings)
-    topic_id, records = topics.records_of(batch.image, request, rng)
     batch.add(records)
     return TopicCreated(topic_id, warnings)
 
@@ -164,10 +171,20 @@ def _elect_preferred(batch: Batch, request: ElectLeaders) -> PartitionOutcomes:
 
 
 def _reassign(
-    request: AlterReassignments,
+    before: ClusterImage, request: AlterReassignments, limits: PartitionLimits
 ) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
     wanted = {each.partition: each for each in request.partitions}
-    return lambda image, state: reassignment.begin(image, state, wanted[state.key])
+    room = PartitionRoom(before, limits)
+
+    def change_of(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:
+        change = reassignment.begin(image, state, wanted[state.key])
+        new = [node for node in wanted[state.key].replicas if node not in state.replicas]
+        if full := room.full(image.topics[state.topic_id].name, [new]):
+            raise room.refusal(f"{elections.name_of(image, state)} cannot be moved", full)
+        room.add(new)
+        return change
+
+    return change_of
 
 
 def _each(

@@ -20,7 +20,7 @@ import random
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from replication.common_events import ClockTicked, Report
@@ -75,6 +75,7 @@ from replication.controller.metadata_records import (
     VotersRecord,
 )
 from replication.controller.node_state import NodeCause, NodeState, moved, node_state_of
+from replication.controller.partition_limits import PartitionLimits
 from replication.controller.refusals import Refusals, RefusedNode
 from replication.controller.sessions import Sessions
 from replication.raft.voters import ReplicaKey, Voter
@@ -110,6 +111,7 @@ class ControllerConfig:
     voters: int
     imbalance_check_ms: int
     imbalance_percent: int
+    limits: PartitionLimits = field(default_factory=PartitionLimits)
 
 
 @dataclass(slots=True)
@@ -219,7 +221,8 @@ class Controller:
                 return self._remove_voter(request)
             case _:
                 with self._batch() as batch:
-                    return decide(batch, request, rng=self._rng, check_configs=self._check_configs)
+                    check, limits = self._check_configs, self._config.limits
+                    return decide(batch, request, rng=self._rng, check_configs=check, limits=limits)
 
     def _answer(self, request_id: int, result: Result | TidelogError) -> None:
         self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))

@@ -27,6 +27,7 @@ from replication.controller.metadata_records import (
     TopicConfigsRecord,
     TopicRecord,
 )
+from replication.controller.partition_limits import PartitionLimits, PartitionRoom
 from replication.controller.placement import DirectoryChooser, place
 from tidelog.errors import (
     InconsistentTopicId,
@@ -44,6 +45,7 @@ from tidelog.types import (
     TOPIC_NAME_RULE,
     Durability,
     LeaderEpoch,
+    NodeId,
     PartitionEpoch,
     PartitionIndex,
     TopicId,
@@ -78,23 +80,42 @@ def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> No
 
 
 def records_of(
-    image: ClusterImage, request: CreateTopic, rng: random.Random
+    image: ClusterImage, request: CreateTopic, rng: random.Random, limits: PartitionLimits
 ) -> tuple[TopicId, tuple[MetadataRecord, ...]]:
-    """The new topic's id and the records that create it. The request has passed `refuse_impossible`."""
+    """The new topic's id and the records that create it. The request has passed `refuse_impossible`. Raises
+    PolicyViolation."""
     topic_id = TopicId(UUID(int=rng.getrandbits(128), version=4))
-    made = partition_records(image, topic_id, 0, request.partitions, request.replication_factor, rng)
-    return topic_id, (TopicRecord(request.name, topic_id, dict(request.configs)), *made)
+    topic = TopicState(request.name, topic_id, dict(request.configs), ())
+    made = partition_records(image, topic, request.partitions, request.replication_factor, rng, limits)
+    return topic_id, (TopicRecord(topic.name, topic_id, topic.configs), *made)
 
 
 def partition_records(
-    image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int, rng: random.Random
+    image: ClusterImage,
+    topic: TopicState,
+    count: int,
+    replication_factor: int,
+    rng: random.Random,
+    limits: PartitionLimits,
 ) -> tuple[PartitionRecord, ...]:
-    """New partitions of a topic, from index `first`, placed over the usable nodes."""
+    """So many new partitions of a topic, placed over the usable nodes that may have more replicas. Raises
+    PolicyViolation."""
     racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
-    chooser = DirectoryChooser(image)
+    room = PartitionRoom(image, limits)
+    room.ensure_partitions(topic.name, count)
+    placed = place(racks, count, replication_factor, rng)
+    refused: set[NodeId] = set()
+    while full := room.full(topic.name, placed):
+        refused |= full
+        if len(racks) - len(refused) < replication_factor:
+            what = f"topic {topic.name} cannot get {count} more partitions with {replication_factor} replicas"
+            raise room.refusal(what, refused)
+        left = {node: rack for node, rack in racks.items() if node not in refused}
+        placed = place(left, count, replication_factor, rng)
+    first, chooser = len(topic.partitions), DirectoryChooser(image)
     return tuple(
         PartitionRecord(
-            topic_id,
+            topic.topic_id,
             PartitionIndex(first + index),
             replicas,
             directories=tuple(chooser.choose(image.nodes[node]) for node in replicas),
@@ -105,16 +126,16 @@ def partition_records(
             leader_epoch=LeaderEpoch(0),
             partition_epoch=PartitionEpoch(0),
         )
-        for index, replicas in enumerate(place(racks, count, replication_factor, rng))
+        for index, replicas in enumerate(placed)
     )
 
 
 def more_partitions(
-    image: ClusterImage, topic: TopicState, count: int, rng: random.Random
+    image: ClusterImage, topic: TopicState, count: int, rng: random.Random, limits: PartitionLimits
 ) -> tuple[MetadataRecord, ...]:
     """The records of the partitions missing to `count`; each has as many replicas as the topic's first one.
 
-    Raises InvalidPartitions, InvalidReplicationFactor.
+    Raises InvalidPartitions, InvalidReplicationFactor, PolicyViolation.
     """
     have = len(topic.partitions)
     if not have < count <= PARTITIONS_MAX:
@@ -124,7 +145,7 @@ def more_partitions(
         )
     factor = factor_of(topic)
     refuse_factor(image, topic.name, factor)
-    return partition_records(image, topic.topic_id, have, count - have, factor, rng)
+    return partition_records(image, topic, count - have, factor, rng, limits)
 
 
 def factor_of(topic: TopicState) -> int:

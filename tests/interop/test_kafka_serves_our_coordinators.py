@@ -17,6 +17,7 @@ from node.coordinator_settings import CoordinatorSettings, GroupSettings, Transa
 from replication.controller import topics as controller_topics
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
+from replication.controller.partition_limits import PartitionLimits
 from replication.coordination.coordinator_machine import Instant
 from replication.coordination.formats import decode_group, decode_transaction
 from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
@@ -229,12 +230,12 @@ def chosen_ids(ids: dict[str, UUID]) -> Any:
     """`records_of` with the topic ids that the broker has assigned: assignments name topics by id."""
     records_of = controller_topics.records_of
 
-    def with_these(image: ClusterImage, request: CreateTopic, rng: Random) -> Any:
+    def with_these(image: ClusterImage, request: CreateTopic, rng: Random, limits: PartitionLimits) -> Any:
         class First(Random):
             def getrandbits(self, bits: int, /) -> int:
                 return ids[request.name].int if bits == 128 else rng.getrandbits(bits)
 
-        return records_of(image, request, First())
+        return records_of(image, request, First(), limits)
 
     return with_these
 

@@ -12,7 +12,7 @@ from node.config import NodeConfig
 from node.listeners.grpc import request_limits, server
 from node.observability import logs
 from node.runtime import limits
-from replication.controller import registration
+from replication.controller import partition_limits, registration, topics
 from storage import log_config
 from storage.settings import settings_of
 from tidelog.protocol import status
@@ -28,6 +28,9 @@ LIMITS = {
     "fields of a request, nested ones included": request_limits.FIELDS_MAX,
     "entries of a produce or fetch message": limits.ENTRIES_MAX,
     "bytes of a request to the health and reflection services": server.NAME_BYTES_MAX,
+    "partitions of a topic": topics.PARTITIONS_MAX,
+    "partitions of the cluster, internal topics not counted": partition_limits.CLUSTER_DEFAULT,
+    "replicas on a node, internal topics not counted": partition_limits.NODE_DEFAULT,
     "characters of a client id": server.CLIENT_ID_MAX,
     "bytes of an error's message": status.MESSAGE_BYTES_MAX,
     "unread answer of a call": limits.UNREAD_ANSWER_MS,

@@ -88,6 +88,8 @@ class Controlled:
         self.fencings: list[tuple[NodeId, NodeCause]] = []
         self.probed: list[NodeId] = []
         self.hold_commits = False
+        self.config = CONFIG
+        """Of the next controller that `activate` makes."""
         self.now = Millis(10_000)
         self.requests = 0
         self.registering: dict[int, NodeId] = {}
@@ -99,7 +101,7 @@ class Controlled:
     # --- driving ---
 
     def activate(self, node: int = 99, incarnation: int = 99) -> None:
-        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=CONFIG)
+        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=self.config)
         self.handle(Activated(self.now, self.replayed(), NodeId(node), Incarnation(UUID(int=incarnation))))
 
     def handle(self, event: Event) -> None:

@@ -218,8 +218,8 @@ class Admin(GroupAdmin, TransactionAdmin):
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
         change nothing. Warns (TopicSettingWarning) about a setting without effect.
 
-        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig;
-        RequestTimedOut or ConnectionLost if the outcome is unknown (`describe_topic` shows it).
+        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig,
+        PolicyViolation; RequestTimedOut or ConnectionLost if the outcome is unknown (`describe_topic` shows it).
         """
         request = admin_pb2.CreateTopicRequest(
             name=topic_name(name),
@@ -247,7 +247,7 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
         """Increase the number of partitions of a topic to `count`. Raises InvalidPartitions, InvalidReplicationFactor,
-        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown."""
+        PolicyViolation, UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown."""
         request = admin_pb2.CreatePartitionsRequest(
             topic=topic_name(name), count=whole_number("count", count), validate_only=validate_only
         )
@@ -293,8 +293,8 @@ class Admin(GroupAdmin, TransactionAdmin):
         """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
         Returns once the reassignment has started; `list_reassignments` shows its progress.
 
-        The outcomes carry errors of single partitions: InvalidReplicaAssignment, NoReassignmentInProgress. Raises
-        RequestTimedOut or ConnectionLost if the outcome is unknown.
+        The outcomes carry errors of single partitions: InvalidReplicaAssignment, NoReassignmentInProgress,
+        PolicyViolation. Raises RequestTimedOut or ConnectionLost if the outcome is unknown.
         """
         if not isinstance(replicas, Mapping):
             raise TypeError(
