@@ -75,6 +75,12 @@ def ensure_epoch(name: TopicPartition, known: LeaderEpoch, asked: LeaderEpoch) -
             f"partition {name} is in leader epoch {known}, the request names the older epoch {asked}; "
             "look the leader up again"
         )
+    ensure_known(name, known, asked)
+
+
+def ensure_known(name: TopicPartition, known: LeaderEpoch, asked: LeaderEpoch) -> None:
+    """Reject a request that names a leader epoch, its own or that of a record, newer than what this node knows: this
+    node may be deposed, and what it says of its log is out of date. Raises UnknownLeaderEpoch (KIP-320)."""
     if asked > known:
         raise UnknownLeaderEpoch(
             f"partition {name} is in leader epoch {known} in this node's metadata, the request names the newer "

@@ -27,7 +27,7 @@ from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
 from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from replication.controller.image import PartitionState
-from replication.epochs import ensure_epoch
+from replication.epochs import ensure_epoch, ensure_known
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
 from storage.directory.log_directory import LogDirectory
@@ -37,6 +37,7 @@ from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetOutOfRange, Ti
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
+    EpochEnd,
     LeaderEpoch,
     Millis,
     NodeId,
@@ -217,6 +218,13 @@ class Replica:
             f"this node does not lead partition {self}: {who} in epoch {self.leader_epoch}, as far as this node knows"
         )
 
+    def epoch_end(self, leader_epoch: LeaderEpoch, asked: LeaderEpoch) -> EpochEnd:
+        """As `PartitionLeader.epoch_end`, for a request in that leader epoch. Raises as `leading_in`, and
+        UnknownLeaderEpoch for an epoch newer than the leader's."""
+        leader = self.leading_in(leader_epoch)
+        ensure_known(self.name, self.leader_epoch, asked)
+        return leader.epoch_end(asked)
+
     # --- positions of the log ---
 
     def durable_moved(self) -> None:
@@ -259,6 +267,7 @@ class Replica:
         """Check a consumer's fetch. Returns the answer if it is due at once: the logs diverge, or another replica is
         nearer. Else None. Raises the reason if the fetch is rejected."""
         leader = self._readable_in(fetch.leader_epoch)
+        ensure_known(self.name, self.leader_epoch, fetch.last_epoch)
         if leader is not None:
             return leader.reader_fetched(fetch)
         end = committed_divergence(self.log, fetch)

@@ -295,8 +295,8 @@ class DataHandlers(MarkerHandlers):
             partition = locate_permitted(
                 self._manager, context, DATA_OFFSET_FOR_LEADER_EPOCH, question.topic_id, question.partition
             )
-            leader = partition.leading_in(question.current_leader_epoch)
-            return EpochAnswer(question.topic_id, question.partition, None, leader.epoch_end(question.leader_epoch))
+            end = partition.epoch_end(question.current_leader_epoch, question.leader_epoch)
+            return EpochAnswer(question.topic_id, question.partition, None, end)
         except TidelogError as error:
             refused = self._manager.with_leader(error, partition, context.listener)
             return EpochAnswer(question.topic_id, question.partition, refused)

@@ -282,7 +282,7 @@ class MemoryNode:
             if entry.last_fetched_epoch >= 0:
                 end = partition.epoch_end(entry.last_fetched_epoch)
                 if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
-                    answer.diverging = end
+                    answer.diverging, answer.leader_epoch = end, partition.leader_epoch
                     await stream.send(wire.FetchResponse(partitions=[answer]))
                     return
             records = partition.read(entry.fetch_offset, entry.max_bytes, request.isolation_level)

@@ -18,6 +18,9 @@ from tidelog.client.fetch_core import (
     REFUSED_CLIENT_MS,
     REFUSED_MS,
     SILENT_MS,
+    FetchCore,
+)
+from tidelog.client.fetch_events import (
     BatchesFetched,
     CheckEpoch,
     Effect,
@@ -25,13 +28,14 @@ from tidelog.client.fetch_core import (
     Event,
     Failed,
     FetchBatches,
-    FetchCore,
     FetchPolicy,
     FindPlace,
+    LeaderVerified,
     PlaceFound,
     Ready,
     Sought,
     Taken,
+    VerifyLeader,
 )
 from tidelog.errors import (
     ConnectionFailed,
@@ -128,6 +132,12 @@ class RequestSession:
 
     def failed(self, error: TidelogError, partition: int = 0) -> list[Effect]:
         return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
+
+    def denied(self, error: TidelogError) -> list[Effect]:
+        """The leader answers "out of range", and another node confirms that it leads."""
+        (asked,) = self.failed(error)
+        assert isinstance(asked, VerifyLeader)
+        return self.handle(LeaderVerified(key(), asked.number, Millis(self.now)))
 
     def ready(self, offset: int = 0, epoch: int = 0) -> list[Effect]:
         """The partition has a leader and a position, and a fetch is open."""
@@ -399,35 +409,6 @@ def test_a_refused_client_is_told_so_after_a_time_in_which_a_node_may_lag(refuse
     assert session.cursor().error is refused
 
 
-def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:
-    session = RequestSession()
-    session.ready(5)
-    session.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
-    error = session.cursor().error
-    assert isinstance(error, OffsetOutOfRange)
-    assert "on_out_of_range" in error.message
-
-    jumping = RequestSession(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="latest"))
-    jumping.ready(5)
-    (place,) = jumping.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
-    assert isinstance(place, FindPlace)
-    assert place.where == "latest"
-
-
-def test_a_position_below_the_log_start_never_moves_back() -> None:
-    """A deposed leader has deleted more than the next one knows of: records are not read again. If the position is
-    above the log, which an unclean election has truncated, reading restarts at the configured place."""
-    for log_start, position in ((Offset(10), 5), (Offset(0), 2), (None, 2)):
-        session = RequestSession(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="earliest"))
-        session.ready(5)
-        error = OffsetOutOfRange("offset 5 is not in the log")
-        error.log_start = log_start
-        (place,) = session.failed(error)
-        assert isinstance(place, FindPlace)
-        (fetch,) = opened(session.handle(PlaceFound(key(), place.number, Offset(2), Millis(session.now))))
-        assert fetch.offset == position
-
-
 def test_a_leader_hint_in_a_rejection_is_used_at_once() -> None:
     session = RequestSession()
     session.ready()
@@ -521,7 +502,9 @@ def test_a_batch_that_stays_corrupt_is_fetched_again_from_a_new_leader_after_its
 def test_other_errors_are_not_cleared_by_a_new_leader(error: TidelogError) -> None:
     session = RequestSession()
     session.ready(7)
-    session.failed(error)
+    for effect in session.failed(error):
+        if isinstance(effect, VerifyLeader):
+            session.handle(LeaderVerified(key(), effect.number, Millis(session.now)))
     failure = session.cursor().error
     assert failure is not None
     assert session.tick(10_000) == []
@@ -558,8 +541,8 @@ def test_partitions_assigned_again_keep_their_position() -> None:
 def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     """The leader names a preferred read replica instead of answering."""
     at, number = Millis(session.now), session.cursor().number
-    failure = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(100), Offset(0), at, NodeId(node))
-    return session.handle(failure)
+    epoch, end = session.cursor().leader_epoch, Offset(100)
+    return session.handle(BatchesFetched(key(), number, (), epoch, end, end, Offset(0), at, NodeId(node)))
 
 
 def test_a_preferred_replica_is_read_until_the_leader_is_queried_again() -> None:

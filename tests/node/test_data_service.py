@@ -459,12 +459,24 @@ def test_the_end_offsets_of_leader_epochs(cluster: Cluster) -> None:
     cluster.set(leader=1)
     cluster.produce(1, batch(b"c"))
     request = data_pb2.OffsetForLeaderEpochRequest()
-    for epoch in (0, 1, 2, 9):
+    for epoch in (0, 1, 2):
         request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=2, leader_epoch=epoch)
     request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=1, leader_epoch=1)
     *answers, fenced = cluster.wait(cluster.service(1).offset_for_leader_epoch(request, CALLER)).partitions
-    assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(-1, 0), (1, 2), (2, 3), (2, 3)]
+    assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(-1, 0), (1, 2), (2, 3)]
     assert fenced.error.code == FencedLeaderEpoch.code
+
+
+def test_a_leader_does_not_judge_a_newer_epoch_than_its_own(cluster: Cluster) -> None:
+    """It may be deposed: that its log diverges, or that the offset is out of range, would be out of date."""
+    cluster.produce(1, batch(b"a", b"b"))
+    request = data_pb2.OffsetForLeaderEpochRequest()
+    for current in (-1, 1):
+        request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=current, leader_epoch=2)
+    answers = cluster.wait(cluster.service(1).offset_for_leader_epoch(request, CALLER)).partitions
+    assert [answer.error.code for answer in answers] == 2 * [UnknownLeaderEpoch.code]
+    for offset in (2, 7):
+        assert cluster.fetch(1, offset, last_epoch=2).error.code == UnknownLeaderEpoch.code
 
 
 def refused_fetch(cluster: Cluster, offset: int) -> Any:

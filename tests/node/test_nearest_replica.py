@@ -75,6 +75,7 @@ def test_a_follower_that_lags_sends_the_reader_away(cluster: Cluster) -> None:
 
 def test_a_follower_in_another_epoch_or_without_one_refuses(cluster: Cluster) -> None:
     assert cluster.fetch(3, 0, epoch=0).error.name == "FENCED_LEADER_EPOCH"
+    assert cluster.fetch(3, 2, epoch=1, last_epoch=2).error.name == "UNKNOWN_LEADER_EPOCH"
     assert cluster.fetch(3, 0, epoch=-1).error.name == "NOT_LEADER_OR_FOLLOWER"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.sim.clock import SimClock
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, end, epoch, fenced, leads, write
@@ -12,7 +14,7 @@ from tidelog.errors import LogTruncated
 from tidelog.types import EpochEnd, Offset
 
 
-def consumer_of(sim: Simulation, client: Client, p: int) -> Consumer:
+def consumer_of(sim: Simulation, client: Client, p: int, **options: Any) -> Consumer:
     """The real consumer, at the start of the partition."""
     consumer = Consumer(
         [str(endpoint) for endpoint in client.bootstrap],
@@ -20,6 +22,7 @@ def consumer_of(sim: Simulation, client: Client, p: int) -> Consumer:
         transport=client.transport,
         clock=SimClock(client.loop),
         rng=client.rng,
+        **options,
     )
 
     async def begin() -> None:

@@ -320,6 +320,20 @@ class Cluster:
         await answered
         return self.view
 
+    def distrust_last(self) -> None:
+        """Query the node that answered last only after all others: its metadata are out of date."""
+        self._stale_node, self._last, self._stale_since_ms = self._last, None, None
+
+    async def refresh_beside(self, node: NodeId, topic: str) -> None:
+        """Refresh the view of a topic by the answer of another node than `node`; if it is the only one known, the view
+        stays. Raises ConnectionFailed if no other node answers."""
+        others = [endpoint for other, endpoint in self.view.nodes.items() if other != node]
+        if others:
+            self._rng.shuffle(others)
+            request = admin_pb2.GetMetadataRequest(topics=[topic])
+            self._merge(await self._call_in_turn(others, methods.ADMIN_GET_METADATA, request, QUERY_TIMEOUT_MS))
+            self._notify(None)
+
     async def wait_topic(self, topic: str, *, timeout_ms: int) -> TopicView:
         """Return the topic once a node knows it. Raises the reason after at most `timeout_ms`."""
         known = self.view.topics.get(topic)
@@ -359,8 +373,13 @@ class Cluster:
         For idempotent requests only: a node may be queried although an earlier one has handled the request. Raises the
         error that a node answers, or ConnectionFailed, naming each address, if none answers.
         """
+        return await self._call_in_turn(self.candidates(), method, request, timeout_ms)
+
+    async def _call_in_turn(
+        self, endpoints: Iterable[Endpoint], method: Method[Request, Answer], request: Request, timeout_ms: int
+    ) -> Answer:
         failures: list[TidelogError] = []
-        for endpoint in self.candidates():
+        for endpoint in endpoints:
             try:
                 answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=timeout_ms)
             except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController) as error:
@@ -406,7 +425,7 @@ class Cluster:
         elif self._stale_since_ms is None:
             self._stale_since_ms = at
         elif at - self._stale_since_ms >= STALE_MS:
-            self._stale_node, self._last, self._stale_since_ms = self._last, None, None
+            self.distrust_last()
 
     async def _refresh_once(self) -> None:
         waiting, self._answered = self._answered, []
@@ -417,7 +436,8 @@ class Cluster:
                 topics=list(self._topics), topic_ids=[topic_id.bytes for topic_id in topic_ids]
             )
             answer = await self.call_any(methods.ADMIN_GET_METADATA, request)
-            before, self.view = self.view, self.view.merged(answer, self._last or self._bootstrap[0])
+            before = self.view
+            self._merge(answer)
             self._note_freshness(is_newer=self.view.metadata_offset > before.metadata_offset)
         except TidelogError as error:
             failure = error
@@ -432,6 +452,12 @@ class Cluster:
                 future.set_result(None)
             else:
                 future.set_exception(failure)
+        self._notify(failure)
+
+    def _merge(self, answer: admin_pb2.GetMetadataResponse) -> None:
+        self.view = self.view.merged(answer, self._last or self._bootstrap[0])
+
+    def _notify(self, failure: TidelogError | None) -> None:
         for listener in self._listeners:
             listener(failure)
 

@@ -22,7 +22,7 @@ from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import FetchPolicy, Sought, Taken
+from tidelog.client.fetch_events import FetchPolicy, Sought, Taken
 from tidelog.client.group_member import GroupMember
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted

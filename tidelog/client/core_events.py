@@ -30,6 +30,8 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class FindLeader:
-    """Look up the leader; answer with LeaderKnown."""
+    """Look up the leader; answer with LeaderKnown. is_outdated: the last answer was older than what is known: ask
+    another node."""
 
     topic_partition: TopicPartition
+    is_outdated: bool = False

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from tidelog.client.consumer_record import ConsumerRecord
-from tidelog.errors import TidelogError
+from tidelog.errors import OffsetOutOfRange, TidelogError
 from tidelog.records import RecordBatch
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -37,6 +37,7 @@ class CursorState(Enum):
     SEEKING = "looking up the offset of a place"
     CHECKING = "asking the leader whether the log still contains the records read"
     FETCHING = "a fetch is open"
+    CONFIRMING = "the leader answered out of range; another node is asked whether it still leads"
     FAILED = "waiting for the user to seek or assign; after corrupt bytes, also for a new leader epoch"
 
 
@@ -89,9 +90,13 @@ class Cursor:
     retry_ms: Millis = Millis(0)
     failures: int = 0
     unknown_since: Millis | None = None
+    outdated_since: Millis | None = None
+    """Since when the nodes' metadata have been older than `known_epoch`."""
     error: TidelogError | None = None
     failure: TidelogError | None = None
     """Why the last question was not answered; None once one is."""
+    denial: OffsetOutOfRange | None = None
+    """The answer that is confirmed in the state CONFIRMING."""
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None
@@ -139,6 +144,12 @@ class Cursor:
             self.batches.appendleft(self.loaded)
             self.buffered += self.loaded.size
         self.records, self.loaded, self.at = [], None, 0
+
+    @property
+    def known_epoch(self) -> LeaderEpoch:
+        """The newest leader epoch of what was read, committed or planned: the partition is at least in this epoch."""
+        planned = NO_LEADER_EPOCH if self.planned is None else self.planned.epoch
+        return max(self.position_epoch, self.ahead_epoch, planned)
 
     @property
     def is_stopped(self) -> bool:

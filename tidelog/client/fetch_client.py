@@ -19,24 +19,26 @@ from typing import Any, Final, TypeVar
 from tidelog.client.connection import Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.cursor import Cursor, Where
-from tidelog.client.fetch_core import (
+from tidelog.client.fetch_core import FetchCore
+from tidelog.client.fetch_events import (
     BatchesFetched,
     CheckEpoch,
     EpochChecked,
     Event,
     Failed,
     FetchBatches,
-    FetchCore,
     FetchPolicy,
     FindPlace,
+    LeaderVerified,
     PlaceFound,
     Ready,
+    VerifyLeader,
 )
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.read_committed import hide_aborted
 from tidelog.clock import Clock
-from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
+from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
@@ -46,7 +48,7 @@ from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.types import NO_NODE, Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, NodeId, Offset, TopicPartition
 
-Query = TypeVar("Query", FindPlace, CheckEpoch)
+Query = TypeVar("Query", FindPlace, CheckEpoch, VerifyLeader)
 
 TICK_MS: Final = 100
 """Interval of timeout checks: timeouts and backoffs of the core have this precision."""
@@ -108,12 +110,16 @@ class FetchClient(Service):
         while todo:
             effect = todo.popleft()
             match effect:
-                case FindLeader(topic_partition):
+                case FindLeader(topic_partition, is_outdated):
+                    if is_outdated:
+                        self._cluster.distrust_last()
                     self._cluster.request_refresh(topic_partition.topic)
                 case FindPlace():
                     self._spawn(self._query(self._find_place, effect), f"find a place in {effect.topic_partition}")
                 case CheckEpoch():
                     self._spawn(self._query(self._check_epoch, effect), f"check {effect.topic_partition}")
+                case VerifyLeader(topic_partition):
+                    self._spawn(self._query(self._confirm_leader, effect), f"confirm the leader of {topic_partition}")
                 case FetchBatches():
                     try:
                         self._open(effect)
@@ -191,8 +197,13 @@ class FetchClient(Service):
         return (await self._list_offsets({key: where if isinstance(where, int) else timestamp_of(where)}))[key]
 
     async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        timeout_ms = self._policy.request_timeout_ms
-        positions = await list_positions(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
+        positions = await list_positions(
+            self._cluster,
+            wanted,
+            timeout_ms=self._policy.request_timeout_ms,
+            isolation=self._isolation,
+            known={key: self._core.cursors[key].known_epoch for key in wanted if key in self._core.cursors},
+        )
         return {key: position.end_offset for key, position in positions.items()}
 
     async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
@@ -227,6 +238,13 @@ class FetchClient(Service):
             raise from_proto(result.error)
         end = EpochEnd(LeaderEpoch(result.end.epoch), Offset(result.end.end_offset))
         return EpochChecked(key, effect.number, end, self._clock.monotonic_ms())
+
+    async def _confirm_leader(self, effect: VerifyLeader) -> Event:
+        key, node = effect.topic_partition, effect.node
+        await self._cluster.refresh_beside(node, key.topic)
+        if not self._cluster.view.is_led_by(key, effect.topic_id, node, effect.leader_epoch):
+            raise NotLeaderOrFollower(f"node {node} does not lead {key} any more, as far as another node knows")
+        return LeaderVerified(key, effect.number, self._clock.monotonic_ms())
 
     def _on_defect(self) -> None:
         self._ready.set()

@@ -10,9 +10,12 @@ Invariants:
   4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
      far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
      LogTruncated. The position never changes silently, unless the user has configured it.
-  5. A batch whose offsets are impossible (at or above the high watermark, or out of order) moves nothing: its bytes are
+  5. A leader of an older epoch is not believed, whatever it answers: no leader is asked while the metadata are older
+     than an epoch that was read, committed or planned, and an answer of an older epoch counts as none. "Out of range"
+     is believed once another node names the same leader and epoch: the leader may be deposed without knowing it.
+  6. A batch whose offsets are impossible (at or above the high watermark, or out of order) moves nothing: its bytes are
      corrupt and are fetched again.
-  6. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
+  7. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end. An answer without batches
      ends the range only if the node may show this reader everything below that end.
 Not here: decoding (consumer.py, spark/ranges/reading.py), effects (fetch_client.py), connections (fetch_stream.py),
@@ -22,16 +25,34 @@ metadata (cluster.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.cursor import Cursor, CursorState, FixedRange, Where
+from tidelog.client.fetch_events import (
+    Answer,
+    BatchesFetched,
+    CheckEpoch,
+    Effect,
+    EpochChecked,
+    Event,
+    Failed,
+    FetchBatches,
+    FetchPolicy,
+    FindPlace,
+    LeaderVerified,
+    PlaceFound,
+    Ready,
+    Sought,
+    Taken,
+    VerifyLeader,
+)
 from tidelog.client.plausible import plausible_epoch, possible_batches
 from tidelog.errors import (
     CorruptLog,
     CorruptRecord,
+    FencedLeaderEpoch,
     InconsistentTopicId,
     LogTruncated,
     OffsetNotAvailable,
@@ -39,6 +60,7 @@ from tidelog.errors import (
     RequestTimedOut,
     Retry,
     TidelogError,
+    UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
 from tidelog.records import RecordBatch
@@ -50,7 +72,6 @@ from tidelog.types import (
     LeaderEpoch,
     Millis,
     NodeId,
-    Offset,
     TopicId,
     TopicPartition,
 )
@@ -60,6 +81,8 @@ SILENT_MS: Final = 1_000
 MISSING_TOPIC_MS: Final = 30_000
 """How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
 nodes, and longer if the controller has just failed."""
+OUTDATED_MS: Final = 30_000
+"""How long the metadata may be older than the epoch of the position before that is an error."""
 REFUSED_CLIENT_MS: Final = 3_000
 """How long a refusal of a client that has read nothing yet is retried: a node may not have applied its new user or
 permission yet."""
@@ -76,143 +99,6 @@ LOOKUP_MS: Final = 1_000
 """Interval of leader lookups while a partition has failed on corrupt bytes: a new leader may have sound ones."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
-
-
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """Limits, in bytes and milliseconds."""
-
-    buffer_bytes: int
-    fetch_bytes: int
-    max_wait_ms: int
-    request_timeout_ms: int
-    on_out_of_range: Literal["raise", "earliest", "latest"] = "raise"
-
-
-# --- events -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """The user seeks to an offset; `leader_epoch` is the epoch of the record before it, if known."""
-
-    topic_partition: TopicPartition
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceFound:
-    """Answer to FindPlace."""
-
-    topic_partition: TopicPartition
-    number: int
-    offset: Offset
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class EpochChecked:
-    """Answer to CheckEpoch: the largest epoch not above the requested one, and its end offset."""
-
-    topic_partition: TopicPartition
-    number: int
-    end: EpochEnd
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class BatchesFetched:
-    """Answer to FetchBatches."""
-
-    topic_partition: TopicPartition
-    number: int
-    batches: tuple[RecordBatch, ...]
-    leader_epoch: LeaderEpoch
-    high_watermark: Offset
-    readable_end: Offset
-    """Where the node ends what this reader may see: its last stable offset under read_committed, or else its high
-    watermark. Only below it does an answer without batches mean that there are none."""
-    log_start: Offset
-    at: Millis
-    preferred: NodeId = NO_NODE
-    """Preferred read replica: nothing was read, fetch from this node."""
-    diverging: EpochEnd | None = None
-    """Nothing was read: the log does not contain `FetchBatches.last_epoch` up to the offset. The largest epoch not
-    above it and its end offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The request with this number was rejected, or no answer will arrive."""
-
-    topic_partition: TopicPartition
-    number: int
-    error: TidelogError
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The user took records of a partition."""
-
-    topic_partition: TopicPartition
-    at: Millis
-
-
-Event: TypeAlias = LeaderKnown | Sought | PlaceFound | EpochChecked | BatchesFetched | Failed | Taken | TimePassed
-
-
-# --- effects ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FindPlace:
-    """Look up the offset of a place; answer with PlaceFound or Failed."""
-
-    topic_partition: TopicPartition
-    number: int
-    where: Where
-
-
-@dataclass(frozen=True, slots=True)
-class CheckEpoch:
-    """Ask the leader for the end offset of `epoch`; answer with EpochChecked or Failed."""
-
-    topic_partition: TopicPartition
-    number: int
-    topic_id: TopicId
-    node: NodeId
-    leader_epoch: LeaderEpoch
-    epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class FetchBatches:
-    """Fetch from this node; answer with BatchesFetched or Failed."""
-
-    topic_partition: TopicPartition
-    number: int
-    topic_id: TopicId
-    node: NodeId
-    leader_epoch: LeaderEpoch
-    offset: Offset
-    last_epoch: LeaderEpoch
-    """Epoch of the record before `offset`; NO_LEADER_EPOCH if unknown."""
-    max_bytes: int
-    hint: bool = True
-    """Whether the node may name a preferred read replica instead of answering."""
-    refused: bool = False
-    """Bytes from this node at this offset were corrupt: the node must verify its log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Records or an error are available for the user."""
-
-
-Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | FetchBatches | Ready
 
 
 class FetchCore:
@@ -275,12 +161,22 @@ class FetchCore:
             case Sought(_, offset, leader_epoch, at):
                 self._stop(cursor)
                 cursor.error, cursor.retry_ms, cursor.refused_until = None, at, None
+                cursor.outdated_since = None
                 cursor.place(offset, leader_epoch)
                 cursor.checked_epoch = NO_LEADER_EPOCH
             case Taken():
                 pass
             case _ if event.number != cursor.number:
                 return effects  # stale
+            case _:
+                self._note_answer(cursor, event, effects)
+        self._advance(cursor, event.at, effects)
+        return effects
+
+    # --- what happened ------------------------------------------------------------------------------------------
+
+    def _note_answer(self, cursor: Cursor, answer: Answer, effects: list[Effect]) -> None:
+        match answer:
             case PlaceFound(_, _, offset, _):
                 self._done(cursor)
                 cursor.place(max(offset, cursor.read_to), NO_LEADER_EPOCH)
@@ -288,14 +184,13 @@ class FetchCore:
             case EpochChecked(_, _, end, _):
                 self._done(cursor)
                 self._note_checked(cursor, end, effects)
+            case LeaderVerified():
+                self._stop(cursor)
+                self._out_of_range(cursor, effects)
             case BatchesFetched():
-                self._note_batches(cursor, event, effects)
+                self._note_batches(cursor, answer, effects)
             case Failed(_, _, error, at):
                 self._note_failure(cursor, error, at, effects)
-        self._advance(cursor, event.at, effects)
-        return effects
-
-    # --- what happened ------------------------------------------------------------------------------------------
 
     def _note_leader(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
         cursor.lookup_pending = False
@@ -331,12 +226,32 @@ class FetchCore:
             return  # stale metadata
         if event.leader_epoch > cursor.leader_epoch:
             cursor.retry_ms = min(cursor.retry_ms, event.at)  # a new leader: retry at once
-            if cursor.state in (CursorState.FETCHING, CursorState.CHECKING):
+            if cursor.state in (CursorState.FETCHING, CursorState.CHECKING, CursorState.CONFIRMING):
                 self._stop(cursor)
-            elif _is_corrupt(cursor):
+            elif _is_curable(cursor):
                 self._read_again(cursor)
             cursor.preferred = NO_NODE
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
+        self._note_age(cursor, event, effects)
+
+    def _note_age(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
+        """Wait for newer metadata while they are older than what was read or committed. An epoch that no node knows in
+        `OUTDATED_MS` is an error."""
+        if event.leader_epoch >= cursor.known_epoch or cursor.state is CursorState.FAILED:
+            cursor.outdated_since = None
+            return
+        self._back_off(cursor, event.at)
+        if event.cause is not None:  # no node answered
+            return
+        if cursor.outdated_since is None:
+            cursor.outdated_since = event.at
+        elif event.at - cursor.outdated_since >= OUTDATED_MS:
+            error = UnknownLeaderEpoch(
+                f"{cursor.topic_partition}: the record before offset {cursor.position} is of leader epoch "
+                f"{cursor.known_epoch}, but the nodes asked know only epoch {event.leader_epoch}. They may be cut off "
+                "from the cluster; if the epoch is wrong, seek to the offset without it."
+            )
+            self._fail(cursor, error, effects)
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
         """Handle an unknown topic, or that the client is refused. It counts as missing after `MISSING_TOPIC_MS` of such
@@ -391,6 +306,14 @@ class FetchCore:
     def _note_batches(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
         """Take in the batches up to the first one with impossible offsets. If that is the first one of the answer, the
         bytes are corrupt and are fetched again."""
+        newest = max(cursor.leader_epoch, cursor.known_epoch)
+        if event.leader_epoch < newest:
+            stale = FencedLeaderEpoch(
+                f"{cursor.topic_partition}: the answer is of leader epoch {event.leader_epoch}, older than epoch "
+                f"{newest}, which is known"
+            )
+            self._note_failure(cursor, stale, event.at, effects)
+            return
         batches = possible_batches(event.batches, cursor.ahead, event.high_watermark)
         if event.batches and not batches:
             first = event.batches[0]
@@ -444,7 +367,7 @@ class FetchCore:
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:
             cursor.refused_until = Millis(at + REFUSED_MS)
         if isinstance(error, OffsetOutOfRange):
-            self._out_of_range(cursor, error, at, effects)
+            self._doubt(cursor, error, at, effects)
         elif error.retry is Retry.NEVER and (cursor.refused_until is None or at >= cursor.refused_until):
             self._fail(cursor, error, effects)
         else:
@@ -456,13 +379,23 @@ class FetchCore:
             elif request is CursorState.SEEKING or not isinstance(error, OffsetNotAvailable):
                 self._look_up_leader(cursor, effects)
 
-    def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
-        where = self.policy.on_out_of_range
+    def _doubt(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
+        """The leader has answered "out of range": it may be deposed and lack what is committed, so ask another node
+        who leads."""
+        assert cursor.topic_id is not None, "a fetch was sent"
+        if cursor.has_data and self.policy.on_out_of_range != "raise":  # return the buffered records first
+            self._back_off(cursor, at)
+            return
+        self._begin(cursor, CursorState.CONFIRMING)
+        cursor.denial = error
+        key, number = cursor.topic_partition, cursor.number
+        effects.append(VerifyLeader(key, number, cursor.topic_id, cursor.leader, cursor.leader_epoch))
+
+    def _out_of_range(self, cursor: Cursor, effects: list[Effect]) -> None:
+        error, where = cursor.denial, self.policy.on_out_of_range
+        assert error is not None, "set when the leader was doubted"
         if where != "raise":
-            if cursor.has_data:  # return the buffered records first
-                self._back_off(cursor, at)
-            else:
-                _jump(cursor, error, where)
+            _jump(cursor, error, where)
             return
         refusal = OffsetOutOfRange(
             f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an existing offset, or set "
@@ -476,12 +409,13 @@ class FetchCore:
     def _advance(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
         if cursor.state in (CursorState.FETCHING, CursorState.CHECKING):
             self._watch(cursor, at, effects)
-        elif _is_corrupt(cursor) and at >= cursor.retry_ms:
+        elif _is_curable(cursor) and at >= cursor.retry_ms:
             cursor.retry_ms = Millis(at + LOOKUP_MS)
             self._look_up_leader(cursor, effects)
         if cursor.state is not CursorState.IDLE or at < cursor.retry_ms:
             return
-        if cursor.leader == NO_NODE or cursor.topic_id is None:
+        if cursor.leader == NO_NODE or cursor.topic_id is None or cursor.leader_epoch < cursor.known_epoch:
+            # A leader older than what was read or committed may be deposed: its log may lack it (KIP-320).
             self._look_up_leader(cursor, effects)
         elif cursor.position is None:
             self._begin(cursor, CursorState.SEEKING)
@@ -592,12 +526,13 @@ class FetchCore:
     def _look_up_leader(self, cursor: Cursor, effects: list[Effect]) -> None:
         if not cursor.lookup_pending:
             cursor.lookup_pending = True
-            effects.append(FindLeader(cursor.topic_partition))
+            effects.append(FindLeader(cursor.topic_partition, cursor.outdated_since is not None))
 
 
-def _is_corrupt(cursor: Cursor) -> bool:
-    """Whether the cursor has failed on bytes of its leader that another leader may have sound."""
-    return cursor.state is CursorState.FAILED and isinstance(cursor.error, CorruptRecord | CorruptLog)
+def _is_curable(cursor: Cursor) -> bool:
+    """Whether a new leader epoch may end the failure: another leader may have sound bytes, or the epoch was awaited."""
+    causes = CorruptRecord | CorruptLog | UnknownLeaderEpoch
+    return cursor.state is CursorState.FAILED and isinstance(cursor.error, causes)
 
 
 def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tidelog.client.fetch_core import FetchBatches
+from tidelog.client.fetch_events import FetchBatches
 from tidelog.client.node_stream import NodeStream
 from tidelog.client.read_committed import LEVELS
 from tidelog.clock import Clock

@@ -7,13 +7,29 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
+from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster, PartitionView
 from tidelog.client.read_committed import LEVELS
-from tidelog.errors import InvalidRequest, RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import (
+    InvalidRequest,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, Offset, TopicPartition
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Endpoint,
+    EpochEnd,
+    Isolation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicPartition,
+)
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -37,12 +53,14 @@ async def list_positions(
     *,
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    known: Mapping[TopicPartition, LeaderEpoch] | None = None,
 ) -> dict[TopicPartition, EpochEnd]:
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
 
-    isolation: defines the end of the log. A timestamp after the last record yields the end. Looks up leaders again and
-    retries for `timeout_ms`, then raises the last error.
+    isolation: defines the end of the log. A timestamp after the last record yields the end. known: leader epochs of
+    records that were read or committed; a leader of an older epoch is not asked. Looks up leaders again and retries for
+    `timeout_ms`, then raises the last error.
     """
     clock = cluster.clock
     start = clock.monotonic_ms()
@@ -55,7 +73,7 @@ async def list_positions(
         if not left:
             return {key: found[key] for key in wanted}
         left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
-        failures = await _round(cluster, left, found, later, left_ms, isolation)
+        failures = await _round(cluster, left, found, later, left_ms, isolation, known or {})
         at = clock.monotonic_ms()
         if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
             unknown_since = None
@@ -67,11 +85,23 @@ async def list_positions(
                 end = min(unknown_since + NEW_TOPIC_MS, end)
             if error.retry is Retry.NEVER or at + BACKOFF_MS >= end:
                 raise error
+        if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
+            cluster.distrust_last()
         if failures:
             await clock.sleep_ms(BACKOFF_MS)
             for topic in sorted({key.topic for key in left}):
                 if not await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms())):
                     unknown_since = None
+
+
+def ensure_current(key: TopicPartition, partition: PartitionView, known: LeaderEpoch) -> None:
+    """Raise UnknownLeaderEpoch if a leader is older than an epoch in which records were read or committed: it may be
+    deposed, and its log may lack them (KIP-320)."""
+    if partition.leader_epoch < known:
+        raise UnknownLeaderEpoch(
+            f"{key} has records of leader epoch {known}, but the metadata name node {partition.leader} as its leader "
+            f"in the older epoch {partition.leader_epoch}: the nodes asked lag behind; try again"
+        )
 
 
 async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
@@ -91,6 +121,7 @@ async def _round(
     later: set[TopicPartition],
     timeout_ms: int,
     isolation: Isolation,
+    known: Mapping[TopicPartition, LeaderEpoch],
 ) -> list[TidelogError]:
     """Query each leader once and store the results in `found`, or in `later` if the timestamp is after the last record.
     Returns the errors. Raises UnknownTopicOrPartition if nodes have reported the topic as unknown for `NEW_TOPIC_MS`,
@@ -101,6 +132,7 @@ async def _round(
         try:
             await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
             endpoint, partition = cluster.view.leader(key)
+            ensure_current(key, partition, known.get(key, NO_LEADER_EPOCH))
         except TidelogError as error:
             if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
                 raise  # `wait_topic` has already waited

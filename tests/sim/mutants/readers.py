@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.replicas import replica as _replica
 from tests.sim.mutants.mutant import Patch
+from tidelog.client import cursor as _cursor
+from tidelog.client import fetch_client as _fetch_client
 from tidelog.client import fetch_core as _fetch_core
+from tidelog.client import fetch_events as _fetch_events
+from tidelog.types import NO_LEADER_EPOCH as _NO_LEADER_EPOCH
 
 
 def an_epoch_end_counts_by_its_offset_alone(patch: Patch) -> None:
@@ -18,3 +23,28 @@ def an_epoch_end_counts_by_its_offset_alone(patch: Patch) -> None:
         note(self, cursor, end, effects)
 
     patch.setattr(_fetch_core.FetchCore, "_note_epoch_end", trusting)
+
+
+def a_node_judges_newer_epochs(patch: Patch) -> None:
+    """A node says where its log diverges from a record of an epoch that it does not know (KIP-320)."""
+    patch.setattr(_replica, "ensure_known", lambda *_: None)
+
+
+def an_older_leader_is_believed(patch: Patch) -> None:
+    """Neither does a node refuse to judge a newer epoch, nor does a reader ask for metadata that know it (KIP-320)."""
+    a_node_judges_newer_epochs(patch)
+    an_older_leader_is_asked(patch)
+
+
+def an_older_leader_is_asked(patch: Patch) -> None:
+    """A reader asks a leader of an epoch older than that of the records that were read or committed (KIP-320)."""
+    patch.setattr(_cursor.Cursor, "known_epoch", property(lambda _: _NO_LEADER_EPOCH))
+
+
+def out_of_range_is_believed_at_once(patch: Patch) -> None:
+    """A reader believes that its position is out of range although the leader that says so may be deposed."""
+
+    async def believing(self: Any, effect: Any) -> Any:
+        return _fetch_events.LeaderVerified(effect.topic_partition, effect.number, self._clock.monotonic_ms())
+
+    patch.setattr(_fetch_client.FetchClient, "_confirm_leader", believing)

@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor, FixedRange
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import FetchPolicy, Taken
+from tidelog.client.fetch_events import FetchPolicy, Taken
 from tidelog.client.plausible import plausible_epoch
 from tidelog.errors import (
     InconsistentTopicId,
