@@ -92,12 +92,13 @@ class Registration:
         clock: Clock,
         times: ReplicationConfig,
         refused: Callable[[], tuple[RefusedNode, ...]],
+        probe: Callable[[NodeId], None],
     ) -> None:
         """directories: each with the executor that writes to it. refused: returns the nodes that refuse this node's
-        connections."""
+        connections. probe: called with each node whose address the controller asks this one to probe."""
         self._identity, self._directories = identity, tuple(directories)
         self._metadata, self._controller = metadata, controller
-        self._clock, self._times, self._refused = clock, times, refused
+        self._clock, self._times, self._refused, self._probe = clock, times, refused, probe
         self._progress = _Progress()
         self.lease = ControllerLease(clock)
         self._named: list[LogDirectory] = []
@@ -283,6 +284,8 @@ class Registration:
         request, sent_at = self._beat_request(damaged), self._clock.monotonic_ms()
         answer = await self._controller.call(CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
         self.lease.renew(sent_at, answer.lease_ms)
+        for node_id in answer.probe:
+            self._probe(node_id)
         return answer
 
     def _beat_request(self, damaged: Sequence[DamagedReplica]) -> Heartbeat:

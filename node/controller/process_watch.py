@@ -1,7 +1,8 @@
 """Finds out whether the process behind a broken connection has ended: then its address refuses connections.
 
-A connection that breaks, or cannot be made, is the occasion to probe the address of its node. While the address refuses
-connections, this node is a witness: each heartbeat to the active controller names that node's registration.
+A connection that breaks, or cannot be made, the end of a follower's stream, or a request of the controller is the
+occasion to probe the address of a node. While the address refuses connections, this node is a witness: each heartbeat
+to the active controller names that node's registration.
 
 Invariants:
   1. A refusal is attributed to the registration, and to the quorum epoch, that were known before the probe.

@@ -125,7 +125,7 @@ class MetadataNode:
         )
         self._controller.on_refused = self._quorum.refused
         between = config.inter_listener, config.controller_listener
-        self._watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
+        self.watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
         handlers = ControllerHandlers(self._controller, settings, self._lease_ms)
         self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
         self.registration = Registration(
@@ -135,11 +135,12 @@ class MetadataNode:
             self.client,
             clock=clock,
             times=config.replication,
-            refused=lambda: self._watch.refused,
+            refused=lambda: self.watch.refused,
+            probe=self.watch.probe,
         )
-        self._watch.on_refused = self.registration.beat_soon
-        self._watch.on_leader_refused = self._quorum.leader_refused
-        self._controller.on_probe = self._watch.probe
+        self.watch.on_refused = self.registration.beat_soon
+        self.watch.on_leader_refused = self._quorum.leader_refused
+        self._controller.on_probe = self.watch.probe
         quorum_handlers = QuorumHandlers(
             self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
         )
@@ -236,7 +237,7 @@ class MetadataNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.identity.cluster_id or "", form=form))
             tasks.create_task(fetcher.run(self._home.identity.cluster_id))
-            tasks.create_task(self._watch.run())
+            tasks.create_task(self.watch.run())
             tasks.create_task(self._review_voters())
             tasks.create_task(self._write_snapshots())
 

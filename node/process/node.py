@@ -352,6 +352,7 @@ class Node:
             take_producer_id=producer_ids.take,
         )
         sessions = FetchSessions(replicas, clock=self._clock, config=config)
+        sessions.on_follower_lost = metadata.watch.probe
         data = DataHandlers(
             replicas,
             sessions,

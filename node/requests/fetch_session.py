@@ -34,7 +34,7 @@ from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NodeShuttingDown, OffsetOutOfRange, TidelogError, TopicAuthorizationFailed
-from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.fetch_session")
 
@@ -89,6 +89,11 @@ class FetchSession:
     def idle(self) -> bool:
         """True if no fetch is open and no answer waits to be sent."""
         return not self._open and not self.outbox.answers
+
+    @property
+    def follower_id(self) -> NodeId | None:
+        """The follower that fetches on this stream; None for a consumer."""
+        return None if self._identity is None else self._identity[1].node_id
 
     @property
     def kind(self) -> Kind:
@@ -413,6 +418,8 @@ class FetchSessions:
         self._config = config
         self._sessions: dict[FetchSession, None] = {}
         self.follower_streams = FollowerStreams()
+        self.on_follower_lost: Callable[[NodeId], None] = _ignore
+        """Called when the stream of a follower has ended: perhaps its process has."""
         manager.tick_with(self._tick, self._due)
 
     def open(self, context: RequestContext) -> FetchSession:
@@ -427,6 +434,8 @@ class FetchSessions:
         """Close the session of a closed stream."""
         self._sessions.pop(session, None)
         session.close()
+        if session.follower_id is not None:
+            self.on_follower_lost(session.follower_id)
 
     def stop(self) -> None:
         """Close every session. The manager has stopped: it has answered all fetches, and no session can be opened."""
@@ -440,3 +449,7 @@ class FetchSessions:
     def _due(self, now: Millis) -> Millis | None:
         """When the next tick is needed; None: not at all."""
         return min((due for session in self._sessions if (due := session.due(now)) is not None), default=None)
+
+
+def _ignore(_: NodeId) -> None:
+    """The callback before another one is set."""

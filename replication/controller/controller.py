@@ -379,7 +379,8 @@ class Controller:
                 changes = list(elections.return_changes(batch.image, node.node_id))
                 batch.add(changes)
             self._report_last_known(changes)
-        return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+        fenced = self.image.nodes[node.node_id].fenced
+        return HeartbeatAnswer(fenced, drained=False, probe=() if fenced else self._refusals.ask(node.node_id, at))
 
     def _take_refusals(self, node: NodeRegistration, beat: Heartbeat, at: Millis) -> None:
         """Fence the nodes whose processes have ended, by the reports of this heartbeat and of other nodes'. A fenced

@@ -394,11 +394,13 @@ class Registered:
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
     """`drained`: nothing is left that another node could lead; the node is fenced and may stop. `lease_ms`: as of
-    sessions.lease_ms, added when the answer leaves the controller."""
+    sessions.lease_ms, added when the answer leaves the controller. `probe`: nodes that refuse connections of another
+    one; the sender is to probe their addresses."""
 
     fenced: bool
     drained: bool
     lease_ms: Millis = Millis(0)
+    probe: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ def test_a_voter_gets_heartbeats_at_the_full_rate_while_another_one_is_silent() 
         clock=clock,
         times=times,
         refused=tuple,
+        probe=lambda _: None,
     )
     task = loop.create_task(registration._send_to_voters())
     loop.run_for(4)

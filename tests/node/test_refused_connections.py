@@ -87,7 +87,7 @@ def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
         counted = [node_run.node.fencings for node_run in world.node_runs.values() if node_run.node is not None]
         assert sum(sum(each.values()) for each in counted) == 1
         world.loop.run_for(1)
-        watches = [node_run.node._watch for node_run in world.node_runs.values() if node_run.node is not None]
+        watches = [node_run.node.watch for node_run in world.node_runs.values() if node_run.node is not None]
         assert not any(watch._watched or watch.refused for watch in watches[:2])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from replication.controller.events import HeartbeatAnswer
 from replication.controller.node_state import NodeCause
-from replication.controller.refusals import REPORT_MS, RefusedNode
+from replication.controller.refusals import ASK_MS, REPORT_MS, RefusedNode
 from tests.replication.controlled import SESSION_MS, Controlled
 from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId
@@ -22,6 +24,13 @@ def cluster(*nodes: int) -> Controlled:
 def dead(world: Controlled, node: int) -> list[RefusedNode]:
     """A report about the present registration of a node."""
     return [RefusedNode(NodeId(node), world.numbers[NodeId(node)])]
+
+
+def asked(world: Controlled, node: int, refused: Iterable[RefusedNode] = ()) -> tuple[int, ...]:
+    """The nodes that the answer to the heartbeat of `node` asks it to probe."""
+    answer = world.beat(node, refused=refused)
+    assert isinstance(answer, HeartbeatAnswer)
+    return answer.probe
 
 
 def test_two_witnesses_fence_a_dead_leader_and_another_replica_leads() -> None:
@@ -101,6 +110,38 @@ def test_a_heartbeat_that_names_many_costs_what_the_nodes_of_the_cluster_cost() 
     world.beat(2, refused=[*invented, *dead(world, 1) * 10_000, *dead(world, 2)])
     assert world.probed == [1]
     assert world.controller._refusals._reports.keys() == set(dead(world, 1))
+
+
+def test_others_are_asked_to_probe_while_one_witness_reports() -> None:
+    """No other node may have connections to the dead one."""
+    world = cluster(1, 2, 3, 4)
+    assert asked(world, 2, refused=dead(world, 1)) == (), "it reports already"
+    assert asked(world, 1) == (), "nor is the subject asked, which proves that it runs"
+    world.beat(2, refused=dead(world, 1))
+    assert asked(world, 3) == (1,)
+    world.beat(3, refused=dead(world, 1))
+    assert world.node(1).fenced
+    assert asked(world, 4) == ()
+
+
+def test_one_node_at_a_time_is_asked_so_that_a_bad_link_costs_little() -> None:
+    world = cluster(1, 2, 3, 4)
+    world.beat(2, refused=dead(world, 1))
+    assert asked(world, 3) == (1,)
+    assert asked(world, 4) == ()
+    world.now = Millis(world.now + ASK_MS)
+    assert asked(world, 4) == (1,)
+    world.now = Millis(world.now + REPORT_MS)
+    assert asked(world, 3) == (), "the report is old"
+
+
+def test_nobody_is_asked_about_a_process_that_contradicted_its_fencing() -> None:
+    world = cluster(1, 2, 3, 4)
+    for witness in (2, 3):
+        world.beat(witness, refused=dead(world, 1))
+    world.beat(1)
+    world.beat(2, refused=dead(world, 1))
+    assert asked(world, 4) == ()
 
 
 def test_a_fenced_node_is_no_witness() -> None:

@@ -4,6 +4,7 @@ paused, disconnected or behind a firewall is not mistaken for a dead one.
 
 from __future__ import annotations
 
+from tests.sim.controller_stories import moving
 from tests.sim.machine import machine_name
 from tests.sim.network import Envelope
 from tests.sim.quorum_stories import active, core, voters_but, wait_active
@@ -181,6 +182,29 @@ def late_heartbeat_of_a_dead_process(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def dead_node_is_connected_to_the_controller_alone(sim: Simulation) -> None:
+    """A node that is no voter shares its only partition with the controller's node: it leads, later it follows. It is
+    killed each time. Only the controller's node notices; another node probes the address when it is asked to."""
+    sim.start(nodes=4, voters=3, topics=())
+    controller = wait_active(sim)
+    victim = next(node for node in sim.nodes if node not in voters_but(sim, -1))
+    sim.create_topic(TOPIC, replicas=2, min_insync=1)
+    for leader, follower in ((victim, controller), (controller, victim)):
+        sim.reassign(TOPIC, 0, leader, follower)
+        sim.run_until(lambda: not moving(sim) and sim._whole(TOPIC), within=30, what="the partition has moved")
+        if sim.leader(TOPIC) != leader:
+            sim.elect(TOPIC, 0)
+        sim.run_until(lambda leader=leader: sim.leader(TOPIC) == leader, within=5, what="it is led")  # type: ignore[misc]
+        sim.run_for(1)
+        write(sim, 0, f"led by {leader}, ", 5)
+        sim.kill(victim)
+        sim.run_until(lambda: fenced(sim, victim), within=1, what="the dead node is fenced before its session ends")
+        write(sim, 0, f"without {leader}, ", 5)
+        sim.restart(victim)
+        sim.run_until(lambda: not fenced(sim, victim) and sim._whole(TOPIC), within=10, what="it is in sync again")
+    sim.must_heal()
+
+
 def rapid_restart(sim: Simulation) -> None:
     """A process is killed and started again within milliseconds, again and again: each time the new process is soon in
     service and stays there."""
@@ -209,5 +233,6 @@ ALL = (
     rejected_node_is_fenced_once,
     late_report_of_a_former_process,
     late_heartbeat_of_a_dead_process,
+    dead_node_is_connected_to_the_controller_alone,
     rapid_restart,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from node.controller import process_watch
+from node.requests import fetch_session
 from replication.controller import controller, refusals
 from replication.controller.refusals import RefusedNode
 from replication.raft import quorum
@@ -50,6 +51,16 @@ def a_late_heartbeat_ends_a_fencing(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_heartbeat", heartbeat)
 
 
+def one_witness_stays_alone(patch: Patch) -> None:
+    """No other node is asked to probe an address that refuses the connections of one."""
+    patch.setattr(refusals.Refusals, "ask", lambda *_: ())
+
+
+def a_lost_follower_is_not_probed(patch: Patch) -> None:
+    """A leader does not probe a follower whose fetch stream has ended."""
+    patch.setattr(fetch_session.FetchSession, "follower_id", None)
+
+
 def a_broken_connection_counts_as_a_refusal(patch: Patch) -> None:
     """A connection that breaks is reported like one that is refused, whatever the probe finds."""
 
@@ -91,6 +102,7 @@ def a_dead_leader_is_awaited(patch: Patch) -> None:
 
 
 AT_ONCE: Final = "is fenced at once"
+BEFORE_ITS_SESSION: Final = "the dead node is fenced before its session ends"
 
 MUTANTS: Final = (
     Mutant(one_witness_is_enough, "failover", failover_stories.one_bad_link_fences_no_node, "one witness fenced"),
@@ -111,6 +123,18 @@ MUTANTS: Final = (
         "failover",
         failover_stories.late_heartbeat_of_a_dead_process,
         "a heartbeat of a dead process ended its fencing",
+    ),
+    Mutant(
+        one_witness_stays_alone,
+        "failover",
+        failover_stories.dead_node_is_connected_to_the_controller_alone,
+        BEFORE_ITS_SESSION,
+    ),
+    Mutant(
+        a_lost_follower_is_not_probed,
+        "failover",
+        failover_stories.dead_node_is_connected_to_the_controller_alone,
+        BEFORE_ITS_SESSION,
     ),
     Mutant(
         a_broken_connection_counts_as_a_refusal,

@@ -244,6 +244,7 @@ class HeartbeatResponse(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINED_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    PROBE_FIELD_NUMBER: _builtins.int
     fenced: _builtins.bool
     """it leads no partition and joins no ISR"""
     drained: _builtins.bool
@@ -252,16 +253,21 @@ class HeartbeatResponse(_message.Message):
     """For this long after the node sent the heartbeat no controller fences it for silence, so its coordinators may answer
     from their state. 0: no lease; a controller that does not know the field grants none.
     """
+    @_builtins.property
+    def probe(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """nodes that refuse the connections of another node: probe their addresses"""
+
     def __init__(
         self,
         *,
         fenced: _builtins.bool = ...,
         drained: _builtins.bool = ...,
         lease_ms: _builtins.int = ...,
+        probe: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained", b"drained", "fenced", b"fenced", "lease_ms", b"lease_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained", b"drained", "fenced", b"fenced", "lease_ms", b"lease_ms", "probe", b"probe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
