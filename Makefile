@@ -21,7 +21,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE ?= all
 IMAGE ?= tidelog:dev
 TESTS ?= tests
-# One worker runs, in turn, all tests that start processes, containers or Spark (tests/conftest.py); the others the rest.
+# tests/balance.py says which worker runs which test.
 PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
@@ -88,6 +88,7 @@ demo: env need-java  ## Three nodes, real input (INPUT=FILE, or live telemetry),
 # The first tier is what a change needs, the second all the rest; each has a budget of seconds (tests/durations.py).
 FIRST_TIER := not deep and not containers and not interop and not k8s
 DEEP_TIER := (deep or containers) and not interop and not k8s
+RECORD := --record-durations
 
 .PHONY: test
 test: env  ## What a change needs: unit, simulation, processes, Spark; 12 minutes on two cores (TESTS=path)
@@ -100,10 +101,14 @@ test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache 
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@[ '$(TESTS)' != tests ] || { echo "the record codec in pure Python" >&2; \
-		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(PYTEST_FLAGS) tests/records tests/conformance; }
+		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(filter-out $(RECORD),$(PYTEST_FLAGS)) tests/records tests/conformance; }
 	@[ '$(TESTS)' != tests ] || if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) interop; \
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
+
+.PHONY: durations
+durations: env  ## Renew tests/durations.json from both tiers, on two idle cores
+	@$(MAKE) test test-deep PYTEST_FLAGS='$(PYTEST_FLAGS) $(RECORD)'
 
 .PHONY: unit
 unit: env  ## The quick tests only: no processes, no containers, no Spark
@@ -143,7 +148,8 @@ integration: env  ## Only the tests with real processes and, where an engine ans
 
 .PHONY: interop
 interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
-	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' --durations=5 tests/interop
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' \
+		$(filter $(RECORD),$(PYTEST_FLAGS)) tests/interop
 
 .PHONY: bench
 bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part

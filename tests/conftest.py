@@ -1,8 +1,5 @@
-"""Shared by all tests: what this machine can run, and which tests must not run at the same time.
-
-Tests that start processes, containers or Spark measure time outs on real clocks: pytest-xdist runs them one after the
-other on one worker, while the other workers run the pure ones.
-"""
+"""Shared by all tests: what this machine can run, which worker runs which test (balance.py), and what each takes
+(durations.py)."""
 
 from __future__ import annotations
 
@@ -11,16 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
-from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
+from tests import durations
+from tests.balance import BalancedScheduling
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
@@ -37,7 +35,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
-ONE_AT_A_TIME = ("containers", "integration", "interop", "k8s", "spark")
+NEEDS_SOMETHING = ("containers", "interop", "k8s", "spark")
+
+SUMMARY_ABOVE_S = 60
+RUN = durations.Run()
+SHARED_S = pytest.StashKey[float]()
 
 
 @cache
@@ -62,30 +64,58 @@ def answers(*command: str) -> bool:
     )
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """One group for every file whose tests carry such a marker. pytest-xdist's own groups go by names of tests that it
-    sets in the workers, which pytest 9.2 does not let it do any more."""
-    return OneAtATime(config, log)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help="renew tests/durations.json from this run")
 
 
-class OneAtATime(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives the files that must not run beside each other to one worker, and any other test to the next free worker."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "one-at-a-time" if marked_as_such(file) else nodeid
-
-
-@cache
-def marked_as_such(file: str) -> bool:
-    text = Path(file).read_text(encoding="utf-8")
-    return any(f"pytest.mark.{marker}" in text for marker in ONE_AT_A_TIME)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BalancedScheduling:
+    return BalancedScheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in ONE_AT_A_TIME:
+    for marker in NEEDS_SOMETHING:
         if item.get_closest_marker(marker) and (reason := missing(marker)):
             pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Notes what a test pays for others: a cluster or a session that a whole file, or all files, share."""
+    if fixturedef.scope == "function":
+        return (yield)
+    begun = perf_counter()
+    try:
+        return (yield)
+    finally:
+        stash = request.session.stash
+        stash[SHARED_S] = stash.get(SHARED_S, 0.0) + perf_counter() - begun
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "setup" and (shared := item.session.stash.get(SHARED_S, 0.0)):
+        report.user_properties.append((durations.SHARED, shared))
+        item.session.stash[SHARED_S] = 0.0
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    RUN.add(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if RUN.seconds() > SUMMARY_ABOVE_S:
+        terminalreporter.section("durations")
+        for line in RUN.summary():
+            terminalreporter.write_line(line)
+    if config.getoption("record_durations"):
+        files = {str(path.relative_to(config.rootpath)) for path in config.rootpath.glob("tests/**/*.py")}
+        durations.read().renewed(RUN.durations(), files).write()
 
 
 @pytest.fixture(scope="session")
