@@ -91,7 +91,7 @@ async def groups_text(collected: GroupsCollected, turn: Callable[[], Awaitable[N
         for number, each in enumerate(figures.offsets):
             if number % AT_ONCE == 0:
                 await turn()
-            labels = f'group="{group}",partition="{each.partition}",topic="{each.topic}"'
+            labels = f'group="{group}",partition="{each.partition}",topic="{_escaped(each.topic)}"'
             offsets.append(f"tidelog_group_committed_offset{{{labels}}} {each.offset}.0\n")
     unknown = f"tidelog_group_lag_unknown {collected.unknown}.0\n"
     return b"".join(
@@ -113,7 +113,7 @@ def _text(name: str, help_text: str, samples: list[str]) -> bytes:
 
 
 def _escaped(label: str) -> str:
-    """A group id may have any character."""
+    """The value of a label: a group id may have any character, and the format escapes these three."""
     return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -15,6 +15,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from tidelog.printable import printable
+
 MESSAGE_LENGTH_MAX: Final = 8_000
 """Characters of one message; the rest is cut off. A message may quote what a caller sent."""
 
@@ -49,10 +51,10 @@ class TextLines(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
         fields = "".join(f" {key}={_short(value)}" for key, value in fields_of(record).items())
         message = _message_of(record)
-        line = _printable(f"{at} {record.levelname.lower():<7} {record.name}{self._node}: {message}{fields}")
+        line = printable(f"{at} {record.levelname.lower():<7} {record.name}{self._node}: {message}{fields}")
         if record.exc_info:
             parts = self.formatException(record.exc_info).splitlines()
-            line += "\n" + "\n".join(f"    {_printable(part)}" for part in parts)
+            line += "\n" + "\n".join(f"    {printable(part)}" for part in parts)
         return line
 
 
@@ -74,19 +76,12 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return _printable(json.dumps(line, default=str, ensure_ascii=False))
+        return printable(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def _message_of(record: logging.LogRecord) -> str:
     message = record.getMessage()
     return message if len(message) <= MESSAGE_LENGTH_MAX else message[:MESSAGE_LENGTH_MAX] + "…"
-
-
-def _printable(line: str) -> str:
-    """The line with every character that is not printable as its escape of JSON."""
-    if line.isprintable():
-        return line
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def _short(value: object) -> str:

@@ -8,6 +8,7 @@ damage, 1 with damage, 2 for an invalid path or option.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -47,11 +48,12 @@ def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = 
 
 def main(
     arguments: Sequence[str] | None = None,
-    write: Callable[[str], object] = sys.stdout.write,
+    write: Callable[[str], object] | None = None,
     *,
     prog: str = "python -m storage.dump",
 ) -> int:
-    """Run the command. Returns its exit code. Raises SystemExit(2) for invalid arguments."""
+    """Run the command. write: takes the text; None: standard output. Returns the exit code. Raises SystemExit(2) for
+    invalid arguments."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Show and check the files of logs: Tidelog's and Apache Kafka's. Opens everything read-only.",
@@ -63,6 +65,7 @@ def main(
     options = parser.parse_args(arguments)
     if options.records and options.findings:
         parser.error("--records and --findings exclude each other: choose one")
+    write = write or sys.stdout.write
     writer: Writer = JsonWriter(write) if options.json else TextWriter(write)
     try:
         return 1 if show(OsFiles(), options.paths, writer, records=options.records, brief=options.findings) else 0
@@ -72,6 +75,8 @@ def main(
 
 def run() -> int:
     """Run the command as a process. Returns its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal that does not have every character
     try:
         code = main()
         sys.stdout.flush()

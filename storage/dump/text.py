@@ -169,7 +169,7 @@ def _row(event: Event) -> Sequence[str]:
             sizes = str(event.base_offset), str(event.log_bytes), str(event.index_entries)
             return *sizes, str(event.index_checksum), "–" if event.open_since < 0 else str(event.open_since)
         case _:
-            return [str(getattr(event, field.name)) for field in fields(event)[1:]]  # all but the path
+            return [_shown(getattr(event, field.name)) for field in fields(event)[1:]]  # all but the path
 
 
 def _batch_row(batch: BatchFound) -> Sequence[str]:
@@ -287,6 +287,12 @@ def bytes_text(data: bytes | None) -> str:
     except UnicodeDecodeError:
         shown, most = f"0x{data[: _SHOWN // 2].hex()}", _SHOWN // 2
     return shown if len(data) <= most else f"{shown}… ({len(data):,} bytes)"
+
+
+def _shown(value: object) -> str:
+    """A cell in printable characters: what a file names as a topic or a property may be anything."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
 
 
 def _or(number: int | None) -> str:

@@ -65,7 +65,7 @@ COORDINATION = CoordinationFigures(
 GROUPS = GroupsCollected(
     (
         GroupFigures(
-            ListedGroup('the "first"\\', "consumer", "Stable", 2),
+            ListedGroup('the "first"\\\n', "consumer", "Stable", 2),
             (FetchedOffset("orders", PartitionIndex(0), offset=Offset(40)),),
             60,
         ),
@@ -201,9 +201,9 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_coordinator_load_seconds_max", "group"] == 1.5
     assert samples["tidelog_coordinator_uncommitted", "group"] == 3
     assert samples[("tidelog_transaction_oldest_seconds",)] == 4.5
-    assert samples["tidelog_group_members", "Stable", 'the "first"\\'] == 2
-    assert samples["tidelog_group_lag", 'the "first"\\'] == 60
-    assert samples["tidelog_group_committed_offset", "0", "orders", 'the "first"\\'] == 40
+    assert samples["tidelog_group_members", "Stable", 'the "first"\\\n'] == 2
+    assert samples["tidelog_group_lag", 'the "first"\\\n'] == 60
+    assert samples["tidelog_group_committed_offset", "0", "orders", 'the "first"\\\n'] == 40
     assert samples[("tidelog_group_lag_unknown",)] == 1
 
 

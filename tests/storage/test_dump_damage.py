@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
 import shutil
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from storage.checkpoints.checkpoint_file import encode_topic_id
 from storage.directory.log_directory import LogDirectory
+from storage.dump.command import run
 from storage.dump.dump_events import (
     AgreementFound,
     BatchFound,
@@ -445,6 +447,19 @@ def test_the_command_stops_quietly_when_its_reader_closes_the_pipe(root: Path) -
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 0
+
+
+def test_names_in_damaged_files_and_narrow_terminals_do_not_disturb_the_text(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of sequences for terminals, and a terminal that has no dash."""
+    (root / "replication-offset-checkpoint").write_text("0\n1\n\x1b[31morders 0 5\n")
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
+    monkeypatch.setattr(sys, "argv", ["dump", str(root)])
+    run()
+    assert rb"'\x1b[31morders'" in out.getvalue()
+    assert all(line.isascii() and line.decode().isprintable() for line in out.getvalue().splitlines())
 
 
 def test_sizes_times_and_bytes_are_readable() -> None:

@@ -1,6 +1,7 @@
 """The `tidelog` command: tables and progress for people, `--json` for scripts, and reliable exit codes.
 
-0: success. 1: rejected or failed, with one sentence on standard error. 2: wrong command line. 130: interrupted.
+0: success, also if the reader of standard output closed the pipe before the end: it has what it wanted. 1: rejected or
+failed, with one sentence on standard error. 2: wrong command line. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import os
 import sys
 
+from tidelog.cli.interrupts import quiet_interrupts
+from tidelog.standard_streams import protect_standard_streams
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    protect_standard_streams()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when grpc is imported; we print the errors ourselves
     try:
-        from tidelog.cli.app import run
+        with quiet_interrupts():
+            from tidelog.cli.app import run
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich", "click"):
             raise

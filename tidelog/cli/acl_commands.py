@@ -18,7 +18,6 @@ from tidelog.cli.output import (
     print_table,
     query,
     report,
-    say,
 )
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidRequest, TidelogError
@@ -32,6 +31,7 @@ from tidelog.security.acls import (
     PatternType,
     ResourceType,
 )
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="Who may do what: add, list, remove and test ACLs.", no_args_is_help=True)
 Topic = Annotated[str | None, typer.Option("--topic", help="A topic; * for all.")]

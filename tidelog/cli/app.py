@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -59,11 +58,13 @@ from tidelog.cli import (
 from tidelog.cli import (
     user_commands as user,
 )
+from tidelog.cli.interrupts import INTERRUPTED
 from tidelog.cli.output import BootstrapBeforeCommand
 from tidelog.cli.sasl_options import SaslMechanism, SaslPasswordFile, SaslTokenFile, SaslUsername, choose_sasl
 from tidelog.cli.tls_options import TlsCa, TlsCert, TlsKey, choose_tls, tls_option_for
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.errors import TidelogError
+from tidelog.standard_streams import ReaderGone, say
 
 app = typer.Typer(
     name="tidelog",
@@ -124,31 +125,38 @@ _WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; every error is one sentence on standard error."""
-    if sys.stdout is None or sys.stderr is None:  # closed by the parent process: discard the output
-        nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open to the end of the process
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    try:
+        code = _outcome(arguments)
+        sys.stdout.flush()
+    except ReaderGone:
+        return 0
+    except OSError as error:
+        cause = error.strerror or str(error)
+        say(f"tidelog: {cause}: {error.filename}" if error.filename else f"tidelog: {cause}")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _outcome(arguments: Sequence[str] | None) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(
             args=None if arguments is None else list(arguments), prog_name="tidelog", standalone_mode=False
         )
     except TidelogError as error:
-        sys.stderr.write(f"tidelog: {error.message}{tls_option_for(error)}\n")
+        say(f"tidelog: {error.message}{tls_option_for(error)}")
         return 1
     except WrongUsage as error:
-        sys.stderr.write(f"tidelog: {error}\n")
+        say(f"tidelog: {error}")
         return 2
     except _WrongCommandLine as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        for line in shown.getvalue().splitlines():
+            say(line)
         return int(error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return 130
-    except BrokenPipeError:
-        # The reader has closed the pipe; nothing more may be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        cause = error.strerror or str(error)
-        sys.stderr.write(f"tidelog: {cause}: {error.filename}\n" if error.filename else f"tidelog: {cause}\n")
-        return 1
+    except typer.Abort:
+        return INTERRUPTED
     return code if isinstance(code, int) else 0

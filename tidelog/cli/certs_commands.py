@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.output import Json, print_json, say
+from tidelog.cli.output import Json, print_json
 from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.standard_streams import say
 
 if TYPE_CHECKING:
     from tidelog.security.certificates import KeyAndCertificate

@@ -17,9 +17,9 @@ from tidelog.cli.output import (
     print_table,
     query,
     report,
-    say,
 )
 from tidelog.client.admin import ClusterDescription
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
 

@@ -19,7 +19,6 @@ from tidelog.cli.output import (
     print_json,
     print_table,
     query,
-    say,
 )
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.wrong_usage import WrongUsage
@@ -27,6 +26,8 @@ from tidelog.client.admin import Admin
 from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
+from tidelog.printable import shell_word
+from tidelog.standard_streams import end_without_reader, say
 from tidelog.types import TopicPartition
 
 app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_args_is_help=True)
@@ -90,7 +91,9 @@ def delete(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Js
         if group_id not in failed and not as_json:
             say(f"group {group_id!r} deleted")
     for group_id, error in failed.items():
-        hint = f"; `tidelog group describe {group_id}` shows them" if isinstance(error, NonEmptyGroup) else ""
+        hint = (
+            f"; `tidelog group describe {shell_word(group_id)}` shows them" if isinstance(error, NonEmptyGroup) else ""
+        )
         say(f"tidelog: group {group_id!r} was not deleted: {error.message}{hint}")
     if failed:
         raise typer.Exit(1)
@@ -121,7 +124,7 @@ def delete_offsets(
             if not found:
                 raise InvalidRequest(
                     f"nothing was deleted: group {group!r} has no committed offset of {name!r}; `tidelog group lag "
-                    f"{group}` shows those that it has"
+                    f"{shell_word(group)}` shows those that it has"
                 )
             keys += found
         return await admin.delete_group_offsets(group, sorted(set(keys)))
@@ -155,6 +158,7 @@ def lag(
             while True:
                 lags = {group_id: await admin.group_lag(group_id) for group_id in dict.fromkeys(groups)}
                 _print_lags(lags, clears=(watch or times is not None) and sys.stdout.isatty(), as_json=as_json)
+                end_without_reader()
                 left = None if left is None else left - 1
                 if left == 0:
                     return

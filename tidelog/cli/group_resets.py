@@ -9,16 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    counted,
-    print_json,
-    print_table,
-    query,
-    say,
-)
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
@@ -27,6 +18,8 @@ from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.group_options import duration_ms
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
+from tidelog.printable import shell_word
+from tidelog.standard_streams import say
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 
@@ -101,7 +94,7 @@ def reset_offsets(
         if execute and members:
             raise NonEmptyGroup(
                 f"group {group!r} has {counted(members, 'member')}, which would go on from their own positions: stop "
-                f"all consumers of the group, then repeat (`tidelog group describe {group}` shows them)"
+                f"all consumers of the group, then repeat (`tidelog group describe {shell_word(group)}` shows them)"
             )
         committed = await admin.list_group_offsets(group)
         keys = list(named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +25,11 @@ def dump(
 ) -> None:
     """Show and verify log files of Tidelog and Apache Kafka, read-only.
 
-    Exit code 0: no damage. 1: damage was found. 2: a path does not exist.
+    Exit code 0: no damage; or the reader of standard output closed the pipe, and the rest was not checked. 1: damage
+    was found. 2: a path does not exist.
     """
     command: Any = server_module("storage.dump.command")
     options = [
         name for name, wanted in (("--records", records), ("--findings", findings), ("--json", as_json)) if wanted
     ]
-    raise typer.Exit(command.main([*options, "--", *map(str, paths)], prog="tidelog log dump"))
+    raise typer.Exit(command.main([*options, "--", *map(str, paths)], sys.stdout.write, prog="tidelog log dump"))

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, query, say
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, query
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="Single nodes.", no_args_is_help=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from tidelog.cli.interrupts import quiet_interrupts
 from tidelog.cli.server_packages import server_module
 from tidelog.errors import UnsupportedVersion
 
@@ -23,7 +24,8 @@ def probe() -> int:
 
 def _run(command: str, module: str) -> int:
     try:
-        process = server_module(module)
+        with quiet_interrupts():
+            process = server_module(module)
     except UnsupportedVersion as error:
         sys.stderr.write(f"{command}: {error.message}\n")
         return 1

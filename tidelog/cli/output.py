@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
@@ -17,6 +16,7 @@ from uuid import UUID
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tidelog.cli.sasl_options import chosen_sasl
 from tidelog.cli.tls_options import chosen_tls
@@ -24,6 +24,8 @@ from tidelog.client.admin import Admin
 from tidelog.client.connection import TLS_FAILURES
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import TidelogError
+from tidelog.printable import printable
+from tidelog.standard_streams import ReaderGone, encodable, json_line, say
 
 Answer = TypeVar("Answer")
 BOOTSTRAP_HELP = "Addresses of some nodes: host:port,host:port."
@@ -118,32 +120,36 @@ def plain(value: object) -> Any:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    """Print one JSON document on one line. A reader that has gone does not end the command: its exit code counts."""
+    with suppress(ReaderGone):
+        sys.stdout.write(json_line(plain(value)))
+        sys.stdout.flush()
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe.
+
+    Nothing in a title or cell is interpreted, neither by Rich nor by a terminal: ids are chosen by clients. A reader
+    that has gone does not end the command: its exit code counts.
+    """
+    table = Table(title=Text(_shown(title), "bold"), title_justify="left")
     cells = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(", ".join(str(x) for x in cell) if isinstance(cell, tuple) else str(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
+        table.add_row(*(Text(_shown(", ".join(map(str, cell)) if isinstance(cell, tuple) else cell)) for cell in row))
+    with suppress(ReaderGone):
+        Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
+
+
+def _shown(cell: object) -> str:
+    return encodable(printable(str(cell)))
 
 
 def counted(number: int, what: str) -> str:
     """Return `1 record`, `2 records`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def say(text: str) -> None:
-    """Print a sentence for people on standard error; standard output is for results."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 def ensure_complete(missing: Sequence[TidelogError]) -> None:
@@ -172,9 +178,10 @@ def printed_warnings() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def report(document: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """Print the result of a change: the document for scripts, or the sentence for people."""
+def report(document: Mapping[str, object], *sentences: str, as_json: bool) -> None:
+    """Print the result of a change: the document for scripts, or the sentences for people."""
     if as_json:
         print_json(document)
-    else:
-        say(text)
+        return
+    for sentence in sentences:
+        say(sentence)

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, say
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.transaction_commands import who_holds_lso
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
 Names = Annotated[

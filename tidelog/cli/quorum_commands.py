@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli.output import Json, print_json, print_table, say
+from tidelog.cli.output import Json, print_json, print_table
 from tidelog.cli.server_packages import server_module
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="The metadata quorum, offline.", no_args_is_help=True)
 

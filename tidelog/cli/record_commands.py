@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,9 +20,9 @@ from tidelog.cli.output import (
     Json,
     administrator,
     counted,
+    plain,
     print_json,
     printed_warnings,
-    say,
 )
 from tidelog.cli.sasl_options import chosen_sasl
 from tidelog.cli.tls_options import chosen_tls
@@ -39,6 +40,8 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from tidelog.printable import shell_word
+from tidelog.standard_streams import json_line, say
 from tidelog.types import TopicPartition
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -104,7 +107,7 @@ def produce(
     if on_unknown not in ("raise", "resend"):
         raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
     resolution: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
-    separator = key_separator.encode() if key_separator is not None else None
+    separator = os.fsencode(key_separator) if key_separator is not None else None
 
     async def work(tally: Tally, read: Read, progress: Any) -> None:
         await _reach(bootstrap, topic, client_id)
@@ -315,15 +318,16 @@ async def _consume_as_member(
                 if not ends and polls >= UNASSIGNED_POLLS_MAX:
                     raise InvalidRequest(
                         f"group {group!r} assigned no partition of {topic!r} to this member: other members have them "
-                        f"all (`tidelog group describe {group}`); stop one of them, or wait with --follow"
+                        f"all (`tidelog group describe {shell_word(group)}`); stop one of them, or wait with --follow"
                     )
                 if ends and all([await consumer.position(key) >= ends[key] for key in list(ends) if key in ends]):
                     break
         except OffsetOutOfRange as error:
             cause = error.__cause__.message if isinstance(error.__cause__, TidelogError) else error.message
+            command = f"tidelog group reset-offsets {shell_word(group)} --topic {topic} --to-earliest --execute"
             raise OffsetOutOfRange(
                 f"the committed offset of group {group!r} is not in the log: {cause.rstrip('.')}. Stop its members, "
-                f"then `tidelog group reset-offsets {group} --topic {topic} --to-earliest --execute` (or --to-latest)"
+                f"then `{command}` (or --to-latest)"
             ) from error
         except asyncio.CancelledError:
             with suppress(TidelogError):
@@ -333,9 +337,10 @@ async def _consume_as_member(
 
 
 def _write(records: list[ConsumerRecord], *, keys: bool, as_json: bool) -> None:
+    """Raises ReaderGone: what was not written whole is not printed, so that a member does not commit it."""
     if as_json:
-        for record in records:
-            print_json(record._asdict())
+        sys.stdout.write("".join(json_line(plain(record._asdict())) for record in records))
+        sys.stdout.flush()
     else:
         sys.stdout.buffer.write(b"".join(_line(record, keys=keys) for record in records))
         sys.stdout.buffer.flush()
@@ -351,9 +356,8 @@ def _key_and_value(line: bytes, separator: bytes | None) -> tuple[bytes | None, 
         return None, line
     key, found, value = line.partition(separator)
     if not found:
-        raise InvalidRequest(
-            f"a line has no key separator {separator.decode()!r}: {line[:80].decode(errors='replace')!r}"
-        )
+        shown = (part.decode(errors="replace") for part in (separator, line[:80]))
+        raise InvalidRequest("a line has no key separator {!r}: {!r}".format(*shown))
     return key, value
 
 
@@ -386,7 +390,11 @@ def _progress(what: str) -> Any:
         return
     from rich.console import Console
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,} records"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}: {task.completed:,} records", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda count: progress.update(task, completed=count)

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import Json, OptionalBootstrap, counted, print_json, query, say
+from tidelog.cli.output import Json, OptionalBootstrap, counted, print_json, query
 from tidelog.cli.spark_environment import SparkFinding, environment
 from tidelog.cli.spark_session import session_findings
 from tidelog.errors import TidelogError
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="The Spark source and sink.", no_args_is_help=True)
 

@@ -9,19 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    ValidateOnly,
-    print_json,
-    print_table,
-    query,
-    report,
-    say,
-)
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, ValidateOnly, print_json, print_table, query, report
 from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]

@@ -16,7 +16,6 @@ from tidelog.cli.output import (
     print_table,
     query,
     report,
-    say,
 )
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.wrong_usage import WrongUsage
@@ -24,6 +23,8 @@ from tidelog.client.admin import Admin
 from tidelog.client.transaction_admin import MAX_TIMEOUT_MS, OpenTransaction, TransactionDescription
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError
+from tidelog.printable import shell_word
+from tidelog.standard_streams import say
 
 app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_args_is_help=True)
 MAX_TIMEOUT_HELP = "How long a transaction must have had no write; at least the nodes' transaction.max.timeout.ms."
@@ -241,7 +242,7 @@ def abort_command(each: OpenTransaction) -> str:
     """The command that ends the transaction."""
     if each.is_hanging or each.description is None:
         return f"tidelog txn abort --partition {each.partition} --start-offset {each.start_offset}"
-    return f"tidelog txn abort {each.description.transactional_id}"
+    return f"tidelog txn abort {shell_word(each.description.transactional_id)}"
 
 
 def duration(ms: int) -> str:

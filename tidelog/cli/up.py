@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli.output import Json, counted, print_json, say
+from tidelog.cli.output import Json, counted, print_json
 from tidelog.cli.server_packages import server_module
+from tidelog.standard_streams import say
 
 NODES_MAX = 9
 PORT_MAX = 65_535 - NODES_MAX
@@ -36,7 +37,8 @@ def up(
         cluster = local.LocalCluster(data, nodes, first_port=port)
         cluster.run(ready=lambda: _announce(cluster, as_json=as_json), say=say)
     except local.ClusterFailed as failure:
-        say(f"tidelog: {failure}")
+        for line in f"tidelog: {failure}".splitlines():  # with the last lines of a node's log
+            say(line)
         raise typer.Exit(1) from None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, report
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.printable import shell_word
 from tidelog.security.acls import AclFilter
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.scram import ITERATIONS
@@ -68,7 +68,7 @@ def remove(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json =
         return [] if as_json else await _left(admin, name)
 
     left = query(bootstrap, change)
-    report({"name": name, "removed": True}, "\n".join([f"user {name!r} removed", *left]), as_json=as_json)
+    report({"name": name, "removed": True}, f"user {name!r} removed", *left, as_json=as_json)
 
 
 async def _left(admin: Admin, name: str) -> list[str]:
@@ -79,13 +79,15 @@ async def _left(admin: Admin, name: str) -> list[str]:
     with suppress(TidelogError):
         acls = await admin.describe_acls(AclFilter(principal=principal))
         if acls:
-            command = f"tidelog acl remove --principal {quote(principal)}"
+            command = f"tidelog acl remove --principal {shell_word(principal)}"
             left.append(f"{counted(len(acls), 'ACL')} of {principal} left: {command}")
     with suppress(TidelogError):
         for entity, limits in (await admin.describe_client_quotas(user=name)).items():
-            command = f"tidelog quota remove --user {quote(name)}"
+            command = f"tidelog quota remove --user {shell_word(name)}"
             if entity.client_id is not None:
-                command += f" --client-id {quote(entity.client_id)}" if entity.client_id else " --default-client-id"
+                command += (
+                    f" --client-id {shell_word(entity.client_id)}" if entity.client_id else " --default-client-id"
+                )
             left.append(f"{counted(len(limits), 'quota')} of {entity} left: {command}")
     return left
 

@@ -112,7 +112,9 @@ def text(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as cause:
-        raise InvalidRequest(f"{name}={value!r} cannot be encoded as UTF-8 ({cause.reason})") from cause
+        raise InvalidRequest(
+            f"{name}={value!r} cannot be encoded as UTF-8: it has bytes or characters that are no text"
+        ) from cause
     return value
 
 

@@ -43,9 +43,9 @@ from tidelog.jobs.job_frame import (
     print_report,
     run_as_program,
     run_job,
-    say,
 )
 from tidelog.jobs.job_session import ensure_spark, silence, spark_session
+from tidelog.standard_streams import say
 from tidelog.sync import Admin
 
 if TYPE_CHECKING:

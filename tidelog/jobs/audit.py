@@ -30,10 +30,10 @@ from tidelog.jobs.job_frame import (
     print_report,
     run_as_program,
     run_job,
-    say,
 )
 from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
+from tidelog.standard_streams import say
 from tidelog.types import TopicId
 
 DESCRIPTION: Final = """\

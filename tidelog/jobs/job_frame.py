@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import re
 import signal
@@ -24,13 +23,14 @@ from typing import Any, Final, NoReturn, Self
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.jobs.job_arguments import WrongArguments, spark_setting
+from tidelog.printable import printable
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
+from tidelog.standard_streams import STANDARD_ERROR, ReaderGone, json_line, protect_standard_streams, say
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED: Final = 130
-STANDARD_ERROR: Final = 2
 TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
@@ -145,12 +145,6 @@ def connection_of(arguments: argparse.Namespace) -> JobConnection:
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    """Print a sentence for people on standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
 def plain(value: object) -> Any:
     """Convert a value for JSON: records to objects, whatever JSON has not to text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -164,8 +158,7 @@ def plain(value: object) -> Any:
 
 def print_report(document: object, lines: Sequence[str], *, as_json: bool) -> None:
     """Print the report of a job: one JSON document, or lines for people."""
-    text = json.dumps(plain(document), ensure_ascii=False) if as_json else "\n".join(lines)
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(json_line(plain(document)) if as_json else "".join(f"{printable(line)}\n" for line in lines))
     sys.stdout.flush()
 
 
@@ -200,7 +193,8 @@ class StopRequest:
             _raise_signal(number)
         self._signal = number
         if self._answer:
-            os.write(STANDARD_ERROR, f"{self._answer}\n".encode())  # not through a buffer that may be in use
+            with suppress(OSError):  # nobody reads it
+                os.write(STANDARD_ERROR, f"{self._answer}\n".encode())  # not through a buffer that may be in use
 
     @property
     def is_asked(self) -> bool:
@@ -241,8 +235,11 @@ def run_job(
 
     when_interrupted: what is kept of a job that is interrupted, and what the same command does then.
     """
+    protect_standard_streams()
     try:
         parsed = parser.parse_args(arguments)
+    except ReaderGone:  # of --help
+        return 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else WRONG_COMMAND_LINE
     name = parser.prog
@@ -256,8 +253,7 @@ def run_job(
     except WrongArguments as wrong:
         say(f"{name}: error: {wrong}")
         return WRONG_COMMAND_LINE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
     except TidelogError as error:
         say(f"{name}: {error.message}")

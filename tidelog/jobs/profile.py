@@ -26,7 +26,6 @@ from tidelog.jobs.job_frame import (
     print_report,
     run_as_program,
     run_job,
-    say,
 )
 from tidelog.jobs.job_session import ensure_spark, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
@@ -39,6 +38,7 @@ from tidelog.jobs.range_profile import (
     predecessors_of,
     profile_pass,
 )
+from tidelog.standard_streams import say
 from tidelog.sync import Admin
 from tidelog.types import TopicPartition
 

@@ -163,7 +163,7 @@ def _picture(topic: TopicProfile) -> str:
     by_partition.set(title=f"Records of each partition (largest: {topic.skew:.2f} of the mean)", xlabel="partition")
     names = [str(key_text(key))[:16] for key, _ in topic.whole.keys.top]
     keys.barh(range(len(names)), [times for _, times in topic.whole.keys.top])
-    keys.set_yticks(range(len(names)), names)
+    keys.set_yticks(range(len(names)), names, parse_math=False)  # a key may have dollar signs
     keys.invert_yaxis()
     keys.set(title="Records of the most frequent keys")
     _shares(sizes, "Size of records", "bytes", [("key, value and headers", found.sizes)])

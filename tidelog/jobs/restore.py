@@ -28,10 +28,10 @@ from tidelog.jobs.job_frame import (
     print_report,
     run_as_program,
     run_job,
-    say,
     sentence_of,
 )
 from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
+from tidelog.standard_streams import say
 from tidelog.sync import Admin
 
 if TYPE_CHECKING:

@@ -1,0 +1,184 @@
+"""Ids that clients chose, in everything that the command prints: nothing in them is interpreted."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_type_hints
+from uuid import UUID
+
+import pytest
+
+import tidelog.cli
+from tidelog.cli import (
+    acl_commands,
+    cluster_commands,
+    group_commands,
+    group_resets,
+    main,
+    partition_commands,
+    quota_commands,
+    topic_commands,
+    transaction_commands,
+    user_commands,
+)
+from tidelog.cli.output import print_table
+from tidelog.client.admin import (
+    ClusterDescription,
+    NodeDescription,
+    PartitionDescription,
+    PartitionResult,
+    ReassignmentDescription,
+    TopicDescription,
+)
+from tidelog.client.group_admin import GroupDescription, GroupListing, MemberDescription, PartitionLag
+from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription, TransactionListing
+from tidelog.client.users import UserDescription
+from tidelog.errors import GroupIdNotFound
+from tidelog.printable import printable, shell_word
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import PartitionIndex, QuotaEntity, TopicPartition
+
+HOSTILE = "[/] a[eu] :smile: \x1b[31m\x1b]0;title\x07 \x9b1m \r\n\u202e\u2028 <b> \\[x]"
+"""Closing and opening markup, an emoji's name, sequences for terminals, ends of lines, the other direction, HTML."""
+
+ID = UUID(int=7)
+PLACE = TopicPartition("orders", PartitionIndex(0))
+
+
+def made(kind: type[Any], **given: Any) -> Any:
+    """A value whose texts are all hostile; its numbers are 1."""
+    values = {}
+    for name, hint in get_type_hints(kind).items():
+        plain = getattr(hint, "__supertype__", hint)
+        values[name] = given.get(name, HOSTILE if plain is str else 1 if plain is int else plain is bool)
+    return kind(**values)
+
+
+def texts_of(document: Any) -> Iterator[str]:
+    """All texts in a JSON document."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            yield from (key, *texts_of(value))
+    elif isinstance(document, list):
+        for value in document:
+            yield from texts_of(value)
+
+
+MEMBER = made(MemberDescription, instance_id=HOSTILE, topics=(), assignment=(PLACE,), target=())
+DESCRIBED = made(TransactionDescription, partitions=(PLACE,))
+BINDING = AclBinding(
+    ResourceType.GROUP, HOSTILE, PatternType.LITERAL, HOSTILE, HOSTILE, AclOperation.READ, AclPermission.ALLOW
+)
+HANGING = made(OpenTransaction, partition=PLACE, description=DESCRIBED, is_hanging=False)
+TOPIC = made(TopicDescription, topic_id=ID, configs={HOSTILE: HOSTILE}, partitions=())
+CLUSTER = made(
+    ClusterDescription,
+    nodes=(made(NodeDescription, endpoint=HOSTILE, incarnation=ID),),
+    voters=(),
+    unanswered_nodes=(),
+    controller_silence_ms=0,
+    **dict.fromkeys(("leaderless_partitions", "under_min_isr_partitions", "full_partitions", "damaged_partitions"), 0),
+)
+
+ANSWERS: dict[tuple[str, ...], tuple[Any, Any, int]] = {
+    ("group", "list"): (group_commands, [made(GroupListing)], 0),
+    ("group", "describe", HOSTILE): (
+        group_commands,
+        {HOSTILE: made(GroupDescription, members=(MEMBER,)), "b": GroupIdNotFound(f"there is no group {HOSTILE}")},
+        1,
+    ),
+    ("group", "delete", HOSTILE): (group_commands, {HOSTILE: None, "b": GroupIdNotFound(HOSTILE)}, 1),
+    ("group", "reset-offsets", HOSTILE, "-t", "orders", "--to-latest"): (
+        group_resets,
+        ([group_resets.Change(TopicPartition(HOSTILE, PartitionIndex(0)), None, 1)], 0),
+        0,
+    ),
+    ("txn", "list"): (transaction_commands, [made(TransactionListing)], 0),
+    ("txn", "describe", HOSTILE): (transaction_commands, {HOSTILE: DESCRIBED, "b": GroupIdNotFound(HOSTILE)}, 1),
+    ("txn", "find-hanging"): (transaction_commands, [HANGING], 1),
+    ("txn", "abort", HOSTILE): (transaction_commands, DESCRIBED, 0),
+    ("partition", "who-holds-lso", "orders-0"): (transaction_commands, (1, 2, [HANGING]), 0),
+    ("partition", "moves"): (
+        partition_commands,
+        [ReassignmentDescription(TopicPartition(HOSTILE, PartitionIndex(0)), (), (), (), ())],
+        0,
+    ),
+    ("partition", "elect"): (partition_commands, [made(PartitionResult, partition=PLACE, error=None)], 0),
+    ("quota", "list"): (quota_commands, {QuotaEntity(HOSTILE, HOSTILE): {HOSTILE: 1.0}}, 0),
+    ("acl", "list"): (acl_commands, ([BINDING], False), 0),
+    ("acl", "remove", "--principal", HOSTILE): (acl_commands, [BINDING], 0),
+    ("user", "list"): (user_commands, [made(UserDescription)], 0),
+    ("user", "remove", HOSTILE): (user_commands, [f"1 ACL of User:{HOSTILE} left"], 0),
+    ("topic", "list"): (topic_commands, [TOPIC], 0),
+    ("topic", "describe", "orders"): (
+        topic_commands,
+        replace(TOPIC, partitions=(made(PartitionDescription, replicas=(), isr=(), elr=(), offline=()),)),
+        0,
+    ),
+    ("cluster", "status"): (cluster_commands, CLUSTER, 0),
+}
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: "-".join(words[:2]))
+def test_nothing_that_a_client_chose_is_interpreted(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, answer, code = ANSWERS[words]
+    monkeypatch.setattr(module, "query", lambda _bootstrap, _call: answer)
+    assert main([*words]) == code
+    shown = capsys.readouterr()
+    assert all(line.isprintable() for line in (shown.out + shown.err).split("\n"))
+    forms = printable(HOSTILE), repr(HOSTILE), shell_word(HOSTILE)
+    assert any(form in shown.out + shown.err for form in forms), "it is shown"
+    assert main([*words, "--json"]) == code
+    document = capsys.readouterr().out
+    assert document[:-1].isprintable(), "one line"
+    assert any(HOSTILE in text for text in texts_of(json.loads(document))), "its value is the same"
+
+
+def test_the_lag_of_a_group_shows_its_members_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lag = made(PartitionLag, partition=PLACE, committed=None, instance_id=HOSTILE)
+    group_commands._print_lags({HOSTILE: [lag]}, clears=False, as_json=False)
+    shown = capsys.readouterr().out
+    assert shown.count(printable(HOSTILE)) == 4
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
+def test_a_wrong_word_on_the_command_line_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `... | xargs tidelog group describe` with an id that looks like an option."""
+    assert main(["group", "describe", f"--{HOSTILE}"]) == 2
+    assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
+
+
+def test_tables_are_drawn_in_one_place() -> None:
+    """Any other use of Rich would interpret the markup of an id again."""
+    users = set()
+    for path in Path(tidelog.cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rich"):
+                users |= {(path.name, alias.name) for alias in node.names}
+    assert {name for name, what in users if what in ("Table", "Console", "Text")} == {"output.py", "record_commands.py"}
+    assert {what for name, what in users if name == "record_commands.py"} == {
+        *("Console", "Progress", "SpinnerColumn", "TextColumn", "TimeElapsedColumn")
+    }
+
+
+def test_a_title_and_a_cell_of_any_text_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(HOSTILE, ("a",), [(HOSTILE,), ((HOSTILE, 1),)])
+    assert capsys.readouterr().out.count(printable(HOSTILE)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("orders", "orders"), ("[/]", "'[/]'"), ("a'b", "'a'\"'\"'b'"), ("\x1b'\\é\n", r"$'\x1b\x27\x5cé\x0a'")],
+)
+def test_an_id_in_a_command_to_copy_is_one_word(text: str, word: str) -> None:
+    assert shell_word(text) == word
