@@ -1,8 +1,12 @@
-"""The lag of the groups that a node coordinates: how far the offsets that they committed are behind the committed ends
-of the partitions.
+"""The lag of the groups that a node coordinates: how many offsets between those that they committed and the committed
+ends of the partitions they have still to read, and how many were deleted before they read them.
+
+Invariant: a lag that is not known is not a number. It is unknown where a member has a partition and the group has
+committed nothing: the options of the member decide where it begins.
 
 Collected when it is asked for, in particular when the metrics are read, at most once in `FRESH_MS`; otherwise it costs
-nothing. Ends of partitions that have a replica on this node are those of the replica; for others the leaders are asked.
+nothing. Starts and ends of partitions that have a replica on this node are those of the replica; for others the leaders
+are asked.
 
 Limits: `GROUPS_MAX` groups and `OFFSETS_MAX` offsets, in the order of their names; what is beyond, and partitions whose
 leader does not answer, are counted as unknown.
@@ -12,7 +16,7 @@ Not here: the text of the metrics (node/observability/group_metrics.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +27,7 @@ from node.runtime.peers import Peers
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
     NO_MEMBER_EPOCH,
+    DescribeGroups,
     FetchedOffset,
     ListedGroup,
     ListGroups,
@@ -30,7 +35,17 @@ from replication.coordination.group_requests import (
 )
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Isolation, Millis, NodeId, Offset, PartitionIndex, PartitionKey
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Isolation,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+)
 
 GROUPS_MAX: Final = 1_000
 OFFSETS_MAX: Final = 10_000
@@ -39,20 +54,25 @@ ASK_MS: Final = 1_000
 """How long a leader may take; short, since a reader of the metrics waits."""
 GROUPS_PER_TURN: Final = 50
 _LATEST: Final = Millis(-1)
+_EARLIEST: Final = Millis(-2)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """A group. offsets: committed, with topic and partition. lag: over the partitions whose end is known."""
+    """A group. offsets: committed, with topic and partition. lag: offsets still to read; deleted: those that were
+    deleted before. Both over the partitions where they are known; None if they are known of none. unknown: the number
+    of the other partitions."""
 
     group: ListedGroup
     offsets: tuple[FetchedOffset, ...]
-    lag: int
+    lag: int | None
+    deleted: int | None
+    unknown: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsCollected:
-    """unknown: groups and offsets that are left out, and offsets of partitions whose end is not known."""
+    """unknown: groups and offsets that are left out, and the unknown partitions of the others."""
 
     groups: tuple[GroupFigures, ...]
     unknown: int
@@ -92,25 +112,20 @@ class GroupLag:
 
     async def _collect(self) -> GroupsCollected:
         listed, unknown = await self._groups()
-        committed: list[tuple[ListedGroup, tuple[FetchedOffset, ...]]] = []
+        committed: list[tuple[ListedGroup, tuple[FetchedOffset, ...], set[PartitionKey]]] = []
         left = OFFSETS_MAX
         for number, (partition, group) in enumerate(listed, 1):
             offsets = await self._offsets(partition, group.group_id)
-            unknown += max(0, len(offsets) - left)
-            committed.append((group, offsets[:left]))
-            left -= len(committed[-1][1])
+            committed.append((group, offsets[:left], await self._assigned(partition, group)))
+            unknown += len(offsets[left:])
+            left -= len(offsets[:left])
             if number % GROUPS_PER_TURN == 0:
                 await self._clock.sleep_ms(0)
         image = self._image()
-        keys = {key for _, offsets in committed for each in offsets if (key := _key(image, each)) is not None}
-        ends = await self._ends(image, keys)
-        figures = []
-        for group, offsets in committed:
-            known = [(each, ends.get(key)) for each in offsets if (key := _key(image, each)) is not None]
-            unknown += sum(end is None for _, end in known)
-            lag = sum(max(0, end - each.offset) for each, end in known if end is not None)
-            figures.append(GroupFigures(group, offsets, lag))
-        return GroupsCollected(tuple(figures), unknown)
+        keys = {key for _, offsets, _ in committed for each in offsets if (key := _key(image, each)) is not None}
+        logs = await self._logs(image, keys)
+        figures = [_figures(image, *each, logs) for each in committed]
+        return GroupsCollected(tuple(figures), unknown + sum(each.unknown for each in figures))
 
     async def _groups(self) -> tuple[list[tuple[PartitionIndex, ListedGroup]], int]:
         """The groups, with the partitions of their coordinators, and the number of those that are left out."""
@@ -131,31 +146,54 @@ class GroupLag:
             return ()
         return tuple(each for each in answer.partitions if each.error is None and each.offset >= 0)
 
-    async def _ends(self, image: ClusterImage, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Offset]:
-        """The high watermarks that are known here, or that leaders answer."""
+    async def _assigned(self, partition: PartitionIndex, group: ListedGroup) -> set[PartitionKey]:
+        """The partitions that members of the group have."""
+        if not group.members:
+            return set()
+        try:
+            answer = await self._runtime.submit(partition, DescribeGroups((group.group_id,)))
+        except TidelogError:
+            return set()
+        return {
+            PartitionKey(TopicId(topic.topic_id), index)
+            for described in answer.groups
+            for member in described.members
+            for topic in member.assignment
+            for index in topic.partitions
+        }
+
+    async def _logs(self, image: ClusterImage, keys: Iterable[PartitionKey]) -> dict[PartitionKey, _LogRange]:
+        """The logs that are known here, or that leaders answer."""
+        starts: dict[PartitionKey, Offset] = {}
         ends: dict[PartitionKey, Offset] = {}
         elsewhere: dict[NodeId, list[PartitionKey]] = {}
         for key in sorted(keys):
             replica = self._replicas.registry.by_key.get(key)
             state = image.partition(key)
             if replica is not None and replica.role is not None:
-                ends[key] = replica.log.high_watermark
+                starts[key], ends[key] = replica.log.log_start_offset, replica.log.high_watermark
             elif state is not None and state.leader != NO_NODE:
                 elsewhere.setdefault(state.leader, []).append(key)
         async with asyncio.TaskGroup() as tasks:
             for node, wanted in sorted(elsewhere.items()):
-                tasks.create_task(self._ask(image, node, wanted, ends))
-        return ends
+                tasks.create_task(self._ask(image, node, wanted, _EARLIEST, starts))
+                tasks.create_task(self._ask(image, node, wanted, _LATEST, ends))
+        return {key: _LogRange(starts[key], end) for key, end in ends.items() if key in starts}
 
     async def _ask(
-        self, image: ClusterImage, node: NodeId, keys: list[PartitionKey], ends: dict[PartitionKey, Offset]
+        self,
+        image: ClusterImage,
+        node: NodeId,
+        keys: list[PartitionKey],
+        place: Millis,
+        found: dict[PartitionKey, Offset],
     ) -> None:
         registration = image.nodes.get(node)
         endpoint = None if registration is None or registration.fenced else registration.listeners.get(self._listener)
         if endpoint is None:
             return
         questions = tuple(
-            ListOffsetsPartition(key.topic_id.bytes, key.partition, NO_LEADER_EPOCH, _LATEST) for key in keys
+            ListOffsetsPartition(key.topic_id.bytes, key.partition, NO_LEADER_EPOCH, place) for key in keys
         )
         request = ListOffsetsRequest(Isolation.READ_UNCOMMITTED, questions)
         try:
@@ -164,7 +202,31 @@ class GroupLag:
             return
         for key, listed in zip(keys, answer.partitions, strict=False):
             if listed.error is None:
-                ends[key] = listed.offset
+                found[key] = listed.offset
+
+
+@dataclass(frozen=True, slots=True)
+class _LogRange:
+    start: Offset
+    end: Offset
+
+
+def _figures(
+    image: ClusterImage,
+    group: ListedGroup,
+    offsets: tuple[FetchedOffset, ...],
+    assigned: set[PartitionKey],
+    logs: Mapping[PartitionKey, _LogRange],
+) -> GroupFigures:
+    """assigned: the partitions that members have."""
+    committed = {key: each.offset for each in offsets if (key := _key(image, each)) is not None}
+    known = [(offset, logs[key]) for key, offset in committed.items() if key in logs]
+    unknown = len(committed | dict.fromkeys(assigned)) - len(known)
+    if not known:
+        return GroupFigures(group, offsets, None, None, unknown)
+    # The end of a follower may be below an offset that its leader has already seen committed: nothing is left to read.
+    lag = sum(max(0, log.end - max(offset, log.start)) for offset, log in known)
+    return GroupFigures(group, offsets, lag, sum(max(0, log.start - offset) for offset, log in known), unknown)
 
 
 def _key(image: ClusterImage, offset: FetchedOffset) -> PartitionKey | None:

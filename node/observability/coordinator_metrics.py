@@ -81,13 +81,18 @@ async def groups_text(collected: GroupsCollected, turn: Callable[[], Awaitable[N
     """The metrics of all groups. turn: awaited between two parts."""
     members: list[str] = []
     lags: list[str] = []
+    deleted: list[str] = []
+    partitions: list[str] = []
     offsets: list[str] = []
     for figures in collected.groups:
         group = _escaped(figures.group.group_id)
         members.append(
             f'tidelog_group_members{{group="{group}",state="{figures.group.state}"}} {figures.group.members}.0\n'
         )
-        lags.append(f'tidelog_group_lag{{group="{group}"}} {figures.lag}.0\n')
+        if figures.lag is not None:
+            lags.append(f'tidelog_group_lag{{group="{group}"}} {figures.lag}.0\n')
+            deleted.append(f'tidelog_group_lag_deleted{{group="{group}"}} {figures.deleted}.0\n')
+        partitions.append(f'tidelog_group_unknown_partitions{{group="{group}"}} {figures.unknown}.0\n')
         for number, each in enumerate(figures.offsets):
             if number % AT_ONCE == 0:
                 await turn()
@@ -97,11 +102,13 @@ async def groups_text(collected: GroupsCollected, turn: Callable[[], Awaitable[N
     return b"".join(
         (
             _text("tidelog_group_members", "Members of a group", members),
-            _text("tidelog_group_lag", "Records behind the committed offsets of a group", lags),
+            _text("tidelog_group_lag", "Records that a group has still to read, where that is known", lags),
+            _text("tidelog_group_lag_deleted", "Records that were deleted before a group read them", deleted),
+            _text("tidelog_group_unknown_partitions", "Partitions of a group whose lag is not known", partitions),
             _text("tidelog_group_committed_offset", "Offset that a group has committed", offsets),
             _text(
                 "tidelog_group_lag_unknown",
-                "Groups and offsets that are left out of these metrics, or whose partition's end is not known",
+                "Groups and offsets that are left out of these metrics, and all partitions whose lag is not known",
                 [unknown],
             ),
         )

@@ -162,19 +162,59 @@ def test_lag_is_shown_for_each_partition_and_its_member(cluster: MemoryCluster, 
         reader.commit({place(0): 7})
         assert tidelog("group", "lag", "g", "--json") == 0
         (group,) = tidelog.json
-        assert (group["group"], group["lag"]) == ("g", 3)
+        assert (group["group"], group["lag"], group["deleted"], group["unknown"]) == ("g", 3, 0, 1)
         first, second = group["partitions"]
         assert (first["committed"]["offset"], first["end"], first["lag"]) == (7, 10, 3)
         assert (first["client_id"], first["client_host"]) == ("alice", "127.0.0.1")
-        assert (second["committed"], second["lag"]) == (None, None)
+        assert (second["committed"], second["lag"], second["deleted"]) == (None, None, None)
         assert tidelog("group", "lag", "g", "--watch", "--times", "2", "--interval", "0.1") == 0
-        assert tidelog.out.count(b"g: 3 records behind") == 2
+        assert tidelog.out.count(b"g: 3 records behind, unknown of 1 partition") == 2
         assert tidelog.out.count(b"alice") == 4
     cluster.lead("orders", 1, -1)
     assert tidelog("group", "lag", "g", "--json") == 0
     assert [each["lag"] for each in tidelog.json[0]["partitions"]] == [3], "no member, no offset: not of the group"
     assert tidelog("group", "lag", "nobody") == 1
     assert "there is no group 'nobody'" in tidelog.err
+
+
+def test_a_lag_that_is_not_known_is_no_number(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """A member that never committed; and a topic of the same name: offsets of the former one mean nothing for it."""
+
+    def lag() -> tuple[Any, ...]:
+        assert tidelog("group", "lag", "g", "--json") == 0
+        (group,) = tidelog.json
+        (row,) = group["partitions"]
+        return group["lag"], group["unknown"], row["committed"], row["start"], row["end"]
+
+    orders(cluster, partitions=1, records=52)
+    with sync.Consumer(cluster.bootstrap, group="g", topics=["orders"], auto_commit=False) as reader:
+        while not reader.assignment:
+            reader.poll(timeout=0.01)
+        assert lag() == (None, 1, None, 0, 52)
+        assert tidelog("group", "lag", "g") == 0
+        assert b"g: lag unknown" in tidelog.out
+        reader.commit({place(0): 52})
+        assert lag()[:2] == (0, 0)
+    cluster.delete("orders")
+    assert lag()[:2] == (None, 1)
+    orders(cluster, partitions=1, records=150)
+    assert lag() == (None, 1, None, 0, 150)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {place(0): 200})
+    assert lag()[:2] == (None, 1), "beyond the end: members find no such offset"
+
+
+def test_records_that_were_deleted_unread_are_counted_apart(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders", 1)
+    cluster.topics["orders"].partitions[0].start = 1000
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {place(0): 10})
+        (lag,) = admin.group_lag("g")
+        assert (lag.start, lag.end, lag.lag, lag.deleted) == (1000, 1000, 0, 990)
+    assert tidelog("group", "lag", "g", "--json") == 0
+    assert (tidelog.json[0]["lag"], tidelog.json[0]["deleted"]) == (0, 990)
+    assert tidelog("group", "lag", "g") == 0
+    assert b"g: 0 records behind, 990 deleted before it read them" in tidelog.out
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings
 from replication.coordination.partitioning import partition_of
+from tests.fakes.log_start import delete_records
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes, repeated
 from tests.node.wires import batch
 from tidelog.clock import MachineClock
@@ -28,6 +30,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, common_pb2, groups_pb2, transactions_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId
 
 GROUP, TRANSACTION = groups_pb2.COORDINATOR_TYPE_GROUP, groups_pb2.COORDINATOR_TYPE_TRANSACTION
 
@@ -494,6 +497,29 @@ def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -
             await MachineClock().sleep_ms(20)  # its followers learn the high watermark from their next fetch
         collected = await coordinator.groups()
         assert [(each.group.group_id, each.lag, len(each.offsets)) for each in collected.groups] == [("g", 9, 3)]
-        assert collected.unknown == 0
+        assert (collected.unknown, collected.groups[0].unknown, collected.groups[0].deleted) == (0, 0, 0)
 
     story(tmp_path, 2, steps)
+
+
+def test_what_was_deleted_and_what_is_not_known_is_not_lag(tmp_path: Path) -> None:
+    """Of four records three are deleted before the group has read two of them. A member without a committed offset
+    begins where its options say, so that no number is right."""
+
+    async def steps(nodes: RealNodes) -> None:
+        topic_id = await create(nodes, "orders", partitions=2)
+        for partition in range(2):
+            await produced(nodes, topic_id, partition, b"a", b"b", b"c", b"d")
+        node = nodes.nodes[0].node
+        assert node.replicas is not None
+        replica = node.replicas.registry.by_key[PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(0))]
+        delete_records(replica.log, Offset(3))
+        await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit(orders=1))
+        stream, _ = await joined(nodes, "fresh", "m", "orders")
+        collected = await node.groups()
+        found = {each.group.group_id: (each.lag, each.deleted, each.unknown) for each in collected.groups}
+        assert found == {"g": (1, 2, 0), "fresh": (None, None, 2)}
+        assert collected.unknown == 2
+        stream.close()
+
+    story(tmp_path, 1, steps)

@@ -68,9 +68,12 @@ GROUPS = GroupsCollected(
             ListedGroup('the "first"\\\n', "consumer", "Stable", 2),
             (FetchedOffset("orders", PartitionIndex(0), offset=Offset(40)),),
             60,
+            7,
+            unknown=2,
         ),
+        GroupFigures(ListedGroup("new", "consumer", "Stable", 1), (), None, None, unknown=3),
     ),
-    unknown=1,
+    unknown=6,
 )
 FIGURES = NodeFigures(
     ready=True,
@@ -204,7 +207,11 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_group_members", "Stable", 'the "first"\\\n'] == 2
     assert samples["tidelog_group_lag", 'the "first"\\\n'] == 60
     assert samples["tidelog_group_committed_offset", "0", "orders", 'the "first"\\\n'] == 40
-    assert samples[("tidelog_group_lag_unknown",)] == 1
+    assert samples["tidelog_group_lag_deleted", 'the "first"\\\n'] == 7
+    assert samples["tidelog_group_unknown_partitions", 'the "first"\\\n'] == 2
+    assert samples["tidelog_group_unknown_partitions", "new"] == 3
+    assert ("tidelog_group_lag", "new") not in samples, "what is not known is not zero"
+    assert samples[("tidelog_group_lag_unknown",)] == 6
 
 
 def test_two_nodes_in_one_process_count_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
@@ -149,7 +150,8 @@ def lag(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Show how many records a group has not committed yet: for each partition, with its member, client and host."""
+    """Show how many records a group has still to read: for each partition, with its member, client and host. Unknown
+    (-) where nothing is committed. Records that were deleted before it read them are counted apart."""
 
     async def work() -> None:
         async with administrator(bootstrap) as admin:
@@ -212,7 +214,7 @@ def _partitions(partitions: tuple[TopicPartition, ...]) -> str:
 
 def _print_lags(lags: dict[str, list[PartitionLag]], *, clears: bool, as_json: bool) -> None:
     if as_json:
-        print_json([{"group": group_id, "lag": _total(rows), "partitions": rows} for group_id, rows in lags.items()])
+        print_json([{"group": group_id, **asdict(_total(rows)), "partitions": rows} for group_id, rows in lags.items()])
         return
     if clears:
         sys.stdout.write(CLEAR)
@@ -221,18 +223,43 @@ def _print_lags(lags: dict[str, list[PartitionLag]], *, clears: bool, as_json: b
             (
                 str(row.partition),
                 "-" if row.committed is None else row.committed.offset,
+                "-" if row.start is None else row.start,
                 "-" if row.end is None else row.end,
                 "-" if row.lag is None else row.lag,
+                "-" if row.deleted is None else row.deleted,
                 row.instance_id or row.member_id or "-",
                 row.client_id or "-",
                 row.client_host or "-",
             )
             for row in rows
         ]
-        columns = ("partition", "committed", "end", "lag", "member", "client", "host")
-        print_table(f"{group_id}: {counted(_total(rows), 'record')} behind", columns, cells)
+        columns = ("partition", "committed", "start", "end", "lag", "deleted", "member", "client", "host")
+        print_table(f"{group_id}: {_total(rows)}", columns, cells)
     sys.stdout.flush()
 
 
-def _total(rows: list[PartitionLag]) -> int:
-    return sum(row.lag or 0 for row in rows)
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """The lag of a group. lag, deleted: over the partitions where they are known; None if they are known of none.
+    unknown: the number of the other partitions."""
+
+    lag: int | None
+    deleted: int | None
+    unknown: int
+
+    def __str__(self) -> str:
+        if self.lag is None:
+            return "lag unknown"
+        parts = [f"{counted(self.lag, 'record')} behind"]
+        if self.unknown:
+            parts.append(f"unknown of {counted(self.unknown, 'partition')}")
+        if self.deleted:
+            parts.append(f"{self.deleted} deleted before it read them")
+        return ", ".join(parts)
+
+
+def _total(rows: list[PartitionLag]) -> _Total:
+    lags = [row.lag for row in rows if row.lag is not None]
+    if not lags:
+        return _Total(None, None, len(rows))
+    return _Total(sum(lags), sum(row.deleted or 0 for row in rows), len(rows) - len(lags))

@@ -18,7 +18,7 @@ from tidelog.client.coordinator_listing import OnMissing, list_all
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
-from tidelog.client.offset_lookup import LATEST, list_positions
+from tidelog.client.offset_lookup import EARLIEST, LATEST, list_positions
 from tidelog.client.options import offsets_to_commit, text, topic_partitions
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
@@ -73,14 +73,20 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in a partition. committed: None if nothing is committed. end: one past the last
-    committed record; None if the partition has no leader. lag: records between the two; None if one is unknown. The
-    other fields are those of the member that has the partition, empty if none has."""
+    """How far a group is behind in a partition. The fields after `deleted` are those of the member that has the
+    partition, empty if none has."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
+    """None if nothing is committed for the topic of this name as it is now."""
+    start: Offset | None
     end: Offset | None
+    """The first offset of the log, and one past the last committed record; None if the partition has no leader."""
     lag: int | None
+    """Offsets that the group has still to read. None if that is unknown: nothing is committed, so that the options of a
+    member decide where it begins; there is no leader; or the committed offset is beyond the end."""
+    deleted: int | None
+    """Offsets that the group had still to read when they were deleted, by retention for example. None as for `lag`."""
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
@@ -230,47 +236,32 @@ class GroupAdmin(AdminCalls):
         if isinstance(found, TidelogError):
             raise found
         owners = {key: member for member in found.members for key in member.assignment}
-        committed = await self.list_group_offsets(group_id)
-        keys = sorted({*owners, *committed})
-        ends = await self._ends(keys)
-        lags = []
-        for key in keys:
-            offset, end, owner = committed.get(key), ends.get(key), owners.get(key)
-            lag = None if offset is None or end is None else max(0, end - offset.offset)
-            if owner is None:
-                lags.append(PartitionLag(key, offset, end, lag))
-            else:
-                lags.append(
-                    PartitionLag(
-                        key,
-                        offset,
-                        end,
-                        lag,
-                        owner.member_id,
-                        owner.instance_id,
-                        owner.client_id,
-                        owner.client_host,
-                    )
-                )
-        return lags
+        who = GroupMetadata(found.group_id)
+        committed = await self._group_offsets.fetch(group_id, None, lambda: who, require_stable=False)
+        keys = sorted({*owners, *(key for key, each in committed.items() if each is not None)})
+        logs = await self._logs(keys)
+        return [_lag(key, committed.get(key), logs.get(key), owners.get(key)) for key in keys]
 
-    async def _ends(self, keys: list[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """The ends of the partitions that have a leader. One without does not hide the others."""
+    async def _logs(self, keys: list[TopicPartition]) -> dict[TopicPartition, _LogEnds]:
+        """The logs of the partitions that have a leader. One without does not hide the others."""
         view = await self._query(
             methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=sorted({key.topic for key in keys}))
         )
-        led = {
-            TopicPartition(topic.name, PartitionIndex(partition.partition))
+        topic_ids = {
+            TopicPartition(topic.name, PartitionIndex(partition.partition)): TopicId(UUID(bytes=topic.topic_id))
             for topic in view.topics
             for partition in topic.partitions
             if partition.leader >= 0
         }
-        wanted = dict.fromkeys((key for key in keys if key in led), LATEST)
+        led = [key for key in keys if key in topic_ids]
         try:
-            ends = await list_positions(self._cluster, wanted, timeout_ms=self._patience_ms)
+            starts, ends = [
+                await list_positions(self._cluster, dict.fromkeys(led, place), timeout_ms=self._patience_ms)
+                for place in (EARLIEST, LATEST)
+            ]
         except UnknownTopicOrPartition:  # deleted meanwhile
             return {}
-        return {key: position.end_offset for key, position in ends.items()}
+        return {key: _LogEnds(topic_ids[key], starts[key].end_offset, ends[key].end_offset) for key in led}
 
     async def _topic_names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
         wanted = sorted(set(topic_ids))
@@ -282,6 +273,33 @@ class GroupAdmin(AdminCalls):
     @property
     def _group_offsets(self) -> GroupOffsets:
         return GroupOffsets(self._coordinators, self._clock, self._patience_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogEnds:
+    topic_id: TopicId
+    start: Offset
+    end: Offset
+
+
+def _lag(
+    key: TopicPartition, committed: OffsetCommitted | None, log: _LogEnds | None, owner: MemberDescription | None
+) -> PartitionLag:
+    if committed is not None and log is not None and committed.topic_id not in (None, log.topic_id):
+        committed = None  # for a topic of this name that was deleted: no member begins there
+    lag = deleted = None
+    if committed is not None and log is not None and committed.committed.offset <= log.end:
+        offset = committed.committed.offset
+        lag, deleted = log.end - max(offset, log.start), max(0, log.start - offset)
+    return PartitionLag(
+        key,
+        None if committed is None else committed.committed,
+        None if log is None else log.start,
+        None if log is None else log.end,
+        lag,
+        deleted,
+        *(() if owner is None else (owner.member_id, owner.instance_id, owner.client_id, owner.client_host)),
+    )
 
 
 def _ids(group_ids: Iterable[str]) -> list[str]:
