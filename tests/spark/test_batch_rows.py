@@ -1,11 +1,10 @@
 """What a batch reads, row by row as a plain consumer does: compacted and empty partitions, large records, nulls,
-headers, two million rows, conditions that Spark pushes, and executors that are processes of their own."""
+headers, two million rows, and executors that are processes of their own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ MOMENT = 1_700_000_000_000
 MIB = 1 << 20
 ROWS = 2_000_000
 OFTEN = {"log.cleaner.backoff.ms": 200, "log.retention.check.interval.ms": 200}
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -169,42 +167,6 @@ def test_two_million_rows_are_read_once_each(spark: SparkSession, cluster: Local
     assert tuple(found) == (ROWS, ROWS * (ROWS - 1) // 2, squares, 99_991)
     millis = (f.unix_micros("timestamp") / 1000).cast("long")
     assert frame.where(millis != number + MOMENT).count() == 0, "each value is in the row of its record"
-
-
-def moment(number: int) -> datetime:
-    return datetime.fromtimestamp(MOMENT / 1000, UTC) + timedelta(milliseconds=number)
-
-
-def test_conditions_narrow_what_is_read_where_the_session_pushes_them(
-    spark: SparkSession, cluster: LocalCluster
-) -> None:
-    """A default session reads everything and filters; with Spark's setting the same rows come from fewer offsets."""
-    stories = [
-        (f.col("partition") == 1, 2),
-        ((f.col("offset") >= 600_000) & (f.col("offset") < 600_010), 1),
-        (f.col("topic") == "small", 1),
-        (f.col("topic").startswith("lar") & f.col("partition").isin(0, 2) & (f.col("offset") <= 5), 1),
-        (f.col("timestamp") >= f.lit(moment(ROWS - 1_000)), 1),
-        ((f.col("timestamp") > f.lit(moment(ROWS - 30_001))) & (f.col("partition") != 0), 2),
-        (f.length("value") == 20, 6),
-    ]
-    plain = [rows(read(spark, cluster, "large").where(condition)) for condition, _ in stories]
-    spark.conf.set(PUSHDOWN, "true")
-    try:
-        for (condition, tasks), expected in zip(stories, plain, strict=True):
-            frame = read(spark, cluster, "large").where(condition)
-            assert rows(frame) == expected, condition
-            assert frame.rdd.getNumPartitions() == tasks, condition
-        assert read(spark, cluster, "large").count() == ROWS, "a query without conditions"
-    finally:
-        spark.conf.unset(PUSHDOWN)
-
-
-def rows(frame: DataFrame) -> tuple[Any, ...]:
-    """How many rows there are, and which."""
-    found = frame.agg(f.count("*"), f.sum("offset"), f.sum(f.col("partition") + 1), f.max("timestamp")).first()
-    assert found is not None
-    return tuple(found)
 
 
 @pytest.mark.timeout(900)

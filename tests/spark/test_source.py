@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 MOMENT = 1_700_000_000_000
 RECORDS = 300
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 PARTITIONS = 3
 
 
@@ -78,6 +79,27 @@ def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession
         assert row.timestampType == 0
         headers = [(header.key, header.value) for header in row.headers or ()]
         assert headers == ([("n", str(number).encode()), ("empty", None)] if number % 2 else [])
+
+
+def test_one_frame_may_be_used_in_every_way(spark: SparkSession, cluster: LocalCluster) -> None:
+    """Spark plans a loaded frame once and shares that plan among all that is made of the frame: conditions of one use
+    must not narrow another one, also where the session hands conditions to Python sources."""
+    frame = read(spark, cluster)
+    frame.createOrReplaceTempView("orders_frame")
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        first, last = frame.where("partition = 1"), frame.where("partition = 2 and offset >= 90")
+        assert (first.count(), last.count(), frame.count()) == (100, 10, RECORDS)
+        assert offsets(first.union(last)) == {1: list(range(100)), 2: list(range(90, 100))}
+        assert first.alias("a").join(frame.alias("b"), "offset").count() == 300
+        kept = last.cache()
+        assert (kept.count(), frame.count()) == (10, RECORDS)
+        kept.unpersist()
+        where = "offset > (select max(offset) - 10 from orders_frame where partition = 1)"
+        assert spark.sql(f"select * from orders_frame where {where}").count() == 30
+    finally:
+        spark.conf.unset(PUSHDOWN)
+    assert frame.count() == RECORDS, "also in a session without the setting"
 
 
 def test_a_subset_of_the_columns_may_be_named_in_any_order(spark: SparkSession, cluster: LocalCluster) -> None:
@@ -199,17 +221,62 @@ def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(
     asyncio.run(write())
 
 
-def test_a_topic_created_again_while_a_query_runs_fails_the_query(spark: SparkSession, cluster: LocalCluster) -> None:
+def test_a_loaded_frame_is_planned_once_and_a_recreated_topic_says_so(
+    spark: SparkSession, cluster: LocalCluster
+) -> None:
+    """Spark asks a Python source for the tasks of a loaded frame at its first action only (docs/spark.md)."""
     cluster.create_topic("brief", 1)
     with sync.Producer(cluster.bootstrap) as producer:
-        producer.send("brief", value=b"first life")
-    planned = read(spark, cluster, subscribe="brief")
-    ranges = planned.rdd  # offsets and topic id are fixed here
+        producer.send_many("brief", [b"first life"] * 3)
+        frame = read(spark, cluster, subscribe="brief")
+        frame.createOrReplaceTempView("brief_frame")
+        assert frame.count() == 3
+        producer.send_many("brief", [b"first life"] * 2)
+        assert (frame.count(), spark.table("brief_frame").count()) == (3, 3), "planned by the first action"
+        assert read(spark, cluster, subscribe="brief").count() == 5
     with sync.Admin(cluster.bootstrap) as admin:
         admin.delete_topic("brief")
     cluster.create_topic("brief", 1)
-    with pytest.raises(Exception, match="created again"):
-        ranges.collect()
+    with pytest.raises(Exception, match=r"created again.*load the frame again \(spark.read\)"):
+        frame.collect()
+    assert read(spark, cluster, subscribe="brief").count() == 0
+
+
+def test_tables_of_sql_are_planned_by_each_query(spark: SparkSession, cluster: LocalCluster) -> None:
+    """As tables of Spark's Kafka source. Spark keeps the options of a table with columns of its own to itself."""
+    cluster.create_topic("sold", 2)
+
+    def send(*values: bytes) -> None:
+        with sync.Producer(cluster.bootstrap) as producer:
+            producer.send_many("sold", list(values), partition=0)
+
+    def count(source: str) -> int:
+        row = spark.sql(f"select count(*) from {source}").first()
+        assert row is not None
+        return int(row[0])
+
+    options = f"'kafka.bootstrap.servers' = '{cluster.bootstrap}', subscribe = 'sold', startingOffsets = 'earliest'"
+    spark.sql(f"create table sold using tidelog options ({options}) comment 'of today' tblproperties (owned_by = 'us')")
+    spark.sql(f"create table sold_values (offset long, value binary) using tidelog options ({options})")
+    try:
+        send(b"one", b"two", b"three")
+        spark.sql("create temporary view sold_view as select * from sold where partition = 0")
+        assert (count("sold"), count("sold_view")) == (3, 3)
+        send(b"four", b"five")
+        assert (count("sold"), count("sold_view")) == (5, 5), "planned again"
+        end = json.dumps({"sold": {"0": 2, "1": -1}})
+        assert count(f"sold with (endingOffsets = '{end}')") == 2, "a query may narrow its table"
+        with pytest.raises(Exception, match="create it without columns"):
+            count("sold_values")
+        rows = spark.sql(f"select * from sold_values with ({options}) order by offset").collect()
+        assert [(row.offset, bytes(row.value)) for row in rows[:2]] == [(0, b"one"), (1, b"two")]
+        with pytest.raises(Exception, match=r"INSERT INTO.*frame.write"):
+            spark.sql("insert into sold select * from sold")
+        spark.sql(f"create temporary view sold_pairs (offset long, value binary) using tidelog options ({options})")
+        assert count("sold_pairs") == 5
+    finally:
+        spark.sql("drop table sold")
+        spark.sql("drop table sold_values")
 
 
 def test_the_leader_may_die_between_planning_and_reading(spark: SparkSession, cluster: LocalCluster) -> None:

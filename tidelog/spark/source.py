@@ -12,8 +12,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.spark.options.batch_options import includes_headers, parse_batch_options
+from tidelog.spark.options.catalog_table import created_table, ensure_written_by_name, query_of_table, with_options
 from tidelog.spark.options.stream_options import parse_stream_options
-from tidelog.spark.ranges.batch_reader import batch_reader
+from tidelog.spark.ranges.batch_reader import TidelogReader
 from tidelog.spark.ranges.schema import full_schema, wanted_columns
 from tidelog.spark.sink.sink_options import parse_sink_options
 from tidelog.spark.sink.writers import TidelogBatchWriter, TidelogStreamWriter
@@ -35,19 +36,22 @@ class TidelogDataSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        """All columns; `headers` only with `includeHeaders`."""
-        return full_schema(include_headers=includes_headers(self.options))
+        """All columns; `headers` only with `includeHeaders`. A table that is being created has its options in them."""
+        table = created_table(self.options)
+        columns = full_schema(include_headers=includes_headers(self.options if table is None else table))
+        return columns if table is None else with_options(columns, table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader for these columns: the full schema, or the caller's subset of it."""
-        return batch_reader(parse_batch_options(self.options), wanted_columns(schema))
+        return TidelogReader(parse_batch_options(query_of_table(self.options, schema)), wanted_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A streaming reader for these columns: the full schema, or the caller's subset of it."""
-        return TidelogStreamReader(parse_stream_options(self.options), wanted_columns(schema))
+        return TidelogStreamReader(parse_stream_options(query_of_table(self.options, schema)), wanted_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of frames with these columns."""
+        ensure_written_by_name(self.options)
         return TidelogBatchWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name

@@ -36,6 +36,10 @@ watermark yet."""
 PATIENCE_MS: Final = 60_000
 """How long a range may make no progress before its task fails; Spark then runs the task again."""
 REQUEST_TIMEOUT_MS: Final = 30_000
+PLAN_AGAIN: Final = (
+    "load the frame again (spark.read), since Spark plans a loaded frame only once, or start the streaming query again"
+)
+"""The next step after an error of a plan that is out of date."""
 
 
 class RangeReader(FetchClient):
@@ -173,18 +177,18 @@ def _explained(error: TidelogError, wanted: OffsetRange, cursor: Cursor) -> Tide
     match error:
         case OffsetOutOfRange(__cause__=TidelogError(message=cause)):
             return OffsetOutOfRange(
-                f"{where}: retention deleted records after the query was planned ({cause}); run it again, "
+                f"{where}: retention deleted records after the query was planned ({cause}); {PLAN_AGAIN}, "
                 'or keep them longer ("retention.ms", "retention.bytes" of the topic)'
             )
         case LogTruncated(diverging=end) if end is not None:
             return LogTruncated(
                 f"{where}: the log was truncated after the query was planned on leader epoch {wanted.planned_epoch} "
                 f"(an unclean election): the log of leader epoch {cursor.leader_epoch} holds epoch {end.epoch} up to "
-                f"offset {end.end_offset}; run the query again to read what is committed now"
+                f"offset {end.end_offset}; to read what is committed now, {PLAN_AGAIN}"
             )
         case InconsistentTopicId() | UnknownTopicOrPartition():
             return type(error)(
                 f"{where}: the topic was deleted, or deleted and created again, after the query was planned on topic "
-                f"id {wanted.topic_id}; run the query again"
+                f"id {wanted.topic_id}; {PLAN_AGAIN}"
             )
     return type(error)(f"{where}: {error.message}")

@@ -14,14 +14,12 @@ from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
 from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
-from tidelog.spark.ranges.planning import OffsetRange, PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
-from tidelog.spark.ranges.range_filter import RangeFilter
+from tidelog.spark.ranges.planning import PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
 
 
-async def resolve(options: BatchOptions, conditions: RangeFilter | None = None) -> list[TaskRanges]:
-    """What each task of the query reads, in the order of topics and partitions. conditions: narrow them; lost offsets
-    are found first, so that the query fails with and without conditions.
+async def resolve(options: BatchOptions) -> list[TaskRanges]:
+    """What each task of the query reads, in the order of topics and partitions.
 
     Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
     """
@@ -50,24 +48,11 @@ async def resolve(options: BatchOptions, conditions: RangeFilter | None = None) 
             for one in partitions
         ]
         ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
-        if conditions is not None:
-            ranges = await _narrowed(lookup, ranges, conditions)
     return tasks_of(
         ranges,
         min_partitions=query.min_partitions,
         records_per_partition_max=query.records_per_partition_max,
     )
-
-
-async def _narrowed(lookup: OffsetLookup, ranges: list[OffsetRange], conditions: RangeFilter) -> list[OffsetRange]:
-    ranges = [one for one in ranges if conditions.keeps(one.topic_partition)]
-    since: dict[TopicPartition, Offset] = {}
-    if conditions.since_ms is not None and ranges:
-        # A time index entry of the very millisecond may lie behind other records of it: ask for the one before.
-        moment = datetime.fromtimestamp((conditions.since_ms - 1) / 1000, UTC)
-        partitions = [one.topic_partition for one in ranges]
-        since = await lookup.admin.list_offsets(partitions, moment, isolation=lookup.isolation)
-    return [conditions.narrowed(one, since.get(one.topic_partition, Offset(0))) for one in ranges]
 
 
 def admin_of(connection: ConnectionOptions) -> Admin:

@@ -1,0 +1,71 @@
+"""The options of a table in SQL reach its queries with its columns."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import StructType
+
+from tidelog.errors import InvalidConfig
+from tidelog.spark.options.catalog_table import (
+    created_table,
+    ensure_written_by_name,
+    query_of_table,
+    with_options,
+)
+from tidelog.spark.ranges.schema import full_schema, wanted_columns
+from tidelog.spark.source import TidelogDataSource
+
+BOOTSTRAP = "tidelog.bootstrap.servers"
+TABLE = {BOOTSTRAP: "a:1", "subscribe": "orders"}
+AS_SPARK_PASSES = {
+    "provider": "tidelog",
+    "owner": "us",
+    "comment": "of today",
+    "location": "file:/warehouse/orders",
+    "path": "file:/warehouse/orders",
+    "a.property": "1",
+    **TABLE,
+    **{f"option.{name}": value for name, value in TABLE.items()},
+}
+"""What Spark 4.3 passes when a table is created without columns: properties, and each option twice."""
+
+
+def stored(columns: StructType) -> StructType:
+    """The columns as the catalog returns them."""
+    return StructType.fromJson(columns.jsonValue())
+
+
+def test_only_options_are_taken_of_the_properties_of_a_table() -> None:
+    assert created_table(AS_SPARK_PASSES) == TABLE
+    assert created_table(TABLE) is None, "a frame"
+
+
+def test_a_query_of_a_table_has_the_tables_options_and_may_add_to_them() -> None:
+    columns = stored(TidelogDataSource(AS_SPARK_PASSES).schema())
+    assert wanted_columns(columns) == tuple(full_schema(include_headers=False).names)
+    assert query_of_table({}, columns) == TABLE
+    assert query_of_table({"subscribe": "returns", "minPartitions": "3"}, columns) == {
+        **TABLE,
+        "subscribe": "returns",
+        "minpartitions": "3",
+    }
+    other = {"kafka.bootstrap.servers": "b:1", "assign": '{"orders": [1]}'}
+    assert query_of_table(other, columns) == other, "a query that names a cluster says all itself"
+
+
+def test_the_columns_of_a_frame_carry_nothing() -> None:
+    assert TidelogDataSource(TABLE).schema() == full_schema(include_headers=False)
+    assert query_of_table(TABLE, full_schema(include_headers=False)) == TABLE
+    assert with_options(full_schema(include_headers=True), {}).names == full_schema(include_headers=True).names
+
+
+def test_a_wrong_option_is_refused_when_the_table_is_created() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'subscribe'"):
+        TidelogDataSource({**AS_SPARK_PASSES, "option.subscribed": "x"}).schema()
+
+
+def test_what_spark_keeps_to_itself_is_said() -> None:
+    with pytest.raises(InvalidConfig, match=r"created with columns.*WITH \('tidelog.bootstrap.servers'"):
+        query_of_table({}, full_schema(include_headers=False))
+    with pytest.raises(InvalidConfig, match=r"INSERT INTO.*frame.write"):
+        ensure_written_by_name({})
