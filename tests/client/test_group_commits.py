@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from tidelog.client.consumer import CommittedOffset, Consumer, GroupMetadata
 from tidelog.errors import (
     CommitFailed,
     CoordinatorLoadInProgress,
+    FencedInstanceId,
     IllegalGeneration,
     InvalidRequest,
     NotCoordinator,
@@ -116,6 +119,136 @@ def test_a_commit_of_a_former_membership_is_not_sent_in_the_next_one() -> None:
                 with pytest.raises(CommitFailed, match="joined again"):
                     await commit
                 assert stored(cluster) == {}
+
+    run(story())
+
+
+@pytest.mark.parametrize("auto_commit", [False, True])
+@pytest.mark.parametrize("given", [None, {("orders", 0): 4}], ids=["positions", "offsets"])
+def test_no_commit_returns_after_the_records_were_lost_until_the_program_polls(
+    given: Mapping[Any, int] | None, auto_commit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Four records are returned; the member is removed, as after a long pause, joins again and has its partition."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 5)
+            async with group_of(cluster, auto_commit=auto_commit, auto_commit_interval_ms=60_000) as consumer:
+                assert len(await consumer.poll(4, timeout=5)) == 4
+                before = consumer.assigned_cursors()
+                (member_id,) = cluster.groups.groups["g"].members
+                await cluster.groups.fence("g", member_id)
+                await until(lambda: consumer.assignment and consumer.assigned_cursors() != before)
+                await settled(cluster, 1)
+                for _ in range(2):
+                    with pytest.raises(
+                        CommitFailed, match=r"removed from the group, with records of orders-0.*discard"
+                    ):
+                        await consumer.commit(given)
+                assert stored(cluster) == {}
+                assert [record.offset for record in await consumer.poll(4, timeout=5)] == [0, 1, 2, 3], "read again"
+                await consumer.commit(given)
+                assert stored(cluster) == {0: 4}
+
+    run(story())
+    assert "records of orders-0 were returned and not committed" in caplog.text
+
+
+def test_a_loss_that_no_commit_has_told_is_told_by_the_next_one() -> None:
+    """Without auto_commit the program commits now and then: it polls on after the loss, which `commit` reports once;
+    given offsets of partitions that were not lost are committed meanwhile. With auto_commit a poll ends the matter."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            fill(cluster, "orders", 0, 2)
+            for auto_commit in (False, True):
+                async with group_of(cluster, auto_commit=auto_commit, auto_commit_interval_ms=60_000) as consumer:
+                    assert len(await consumer.poll(timeout=5)) == 2
+                    (member_id,) = cluster.groups.groups["g"].members
+                    await cluster.groups.fence("g", member_id)
+                    assert len(await consumer.poll(timeout=5)) == 2
+                    if not auto_commit:
+                        await consumer.commit({("orders", 1): 0})
+                        with pytest.raises(CommitFailed, match="removed from the group"):
+                            await consumer.commit()
+                        await consumer.poll(timeout=0)
+                        assert stored(cluster) == {1: 0}
+                        await consumer.close()
+                    else:
+                        await consumer.commit()
+                        assert stored(cluster) == {0: 2, 1: 0}
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("given", "by_itself"),
+    [(None, False), ({("orders", 0): 2}, False), (None, True)],
+    ids=["positions", "offsets", "by itself"],
+)
+def test_what_was_committed_before_is_not_lost_with_the_membership(
+    given: Mapping[Any, int] | None, by_itself: bool
+) -> None:
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 2)
+            async with group_of(cluster, auto_commit=by_itself, auto_commit_interval_ms=5) as consumer:
+                assert len(await consumer.poll(2, timeout=5)) == 2
+                if by_itself:
+                    await consumer.poll(1, timeout=0)
+                    await until(lambda: stored(cluster) == {0: 2})
+                else:
+                    await consumer.commit(given)
+                before = consumer.assigned_cursors()
+                (member_id,) = cluster.groups.groups["g"].members
+                await cluster.groups.fence("g", member_id)
+                await until(lambda: consumer.assignment and consumer.assigned_cursors() != before)
+                await consumer.commit()
+                assert stored(cluster) == {0: 2}
+
+    run(story())
+
+
+def test_a_replaced_static_member_learns_it_at_once_and_commits_nothing() -> None:
+    """The first process is paused beyond its session, and a second one takes its place."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 5)
+            first = group_of(cluster, auto_commit=False, instance_id="one")
+            await first.start()
+            assert len(await first.poll(3, timeout=5)) == 3
+            group = cluster.groups.groups["g"]
+            (member_id,) = group.members
+            is_paused = True
+            cluster.groups.refuse = lambda request: (
+                CoordinatorLoadInProgress("its process does not run")
+                if is_paused
+                and isinstance(request, pb.ConsumerGroupHeartbeatRequest)
+                and request.member_id == member_id
+                else None
+            )
+            del group.members[member_id]
+            second = group_of(cluster, instance_id="one")
+            await second.start()
+            await settled(cluster, 1)
+            is_paused = False
+            with pytest.raises(FencedInstanceId, match="this member was replaced"):
+                while True:
+                    await first.poll(timeout=5)
+            positions: tuple[Mapping[Any, int] | None, ...] = (None, {("orders", 0): 3})
+            for given in positions:
+                with pytest.raises(CommitFailed):
+                    await first.commit(given)
+            assert stored(cluster) == {}
+            await first.close()
+            assert [record.offset for record in await second.poll(5, timeout=5)] == [0, 1, 2, 3, 4]
+            await second.close()
 
     run(story())
 

@@ -42,6 +42,7 @@ from tidelog.client.group_core import (
 )
 from tidelog.errors import (
     CoordinatorLoadInProgress,
+    FencedInstanceId,
     FencedMemberEpoch,
     GroupAuthorizationFailed,
     InvalidRegularExpression,
@@ -375,6 +376,17 @@ def test_a_refusal_of_a_joining_member_may_go_away(error: TidelogError, patience
             story.passes(50)
     assert ended == [Ended(error)]
     assert patience_ms <= story.at <= patience_ms + 1_500
+
+
+def test_a_static_member_that_was_replaced_learns_it_at_once() -> None:
+    """It was removed, and its place is taken: unlike at its first start, no killed predecessor is waited for."""
+    story = Story().joined(0)
+    story.refuse(UnknownMemberId("removed"))
+    story.done()
+    assert story.core.state is MembershipState.JOINING
+    (ended,) = [each for each in story.refuse(UnreleasedInstanceId("in use")) if isinstance(each, Ended)]
+    assert isinstance(ended.error, FencedInstanceId)
+    assert ended.error.message == "this member was replaced: in use"
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpoch("epoch 1?"), UnknownMemberId("who?")])

@@ -75,6 +75,30 @@ def test_what_an_iteration_has_left_is_not_put_back_into_a_later_assignment() ->
             assert [next(iter(consumer)).offset for _ in range(2)] == [0, 1]
 
 
+def test_a_commit_after_the_records_were_lost_is_refused() -> None:
+    """The member was removed and has joined again before the program commits what it processed."""
+    with cluster_in_a_thread() as cluster:
+        cluster.create("in")
+        with sync.Producer(cluster.bootstrap) as source:
+            source.send_many("in", [b"0", b"1"])
+        seen = Assignments()
+        with sync.Consumer(
+            cluster.bootstrap,
+            group="g",
+            topics=["in"],
+            auto_commit=False,
+            on_assigned=seen.on_assigned,
+            on_lost=seen.on_lost,
+        ) as consumer:
+            assert next(iter(consumer)).offset == 0
+            fence_once(cluster)
+            assert seen.lost.wait(10)
+            assert seen.came.wait(10)
+            with pytest.raises(CommitFailed, match="removed from the group"):
+                consumer.commit()
+            assert cluster.groups.groups["g"].offsets == {}
+
+
 def test_a_slow_iteration_is_not_a_stuck_program() -> None:
     """Each record takes a third of the interval: asking for the next one counts as asking."""
     with cluster_in_a_thread() as cluster:

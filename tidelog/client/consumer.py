@@ -265,10 +265,11 @@ class Consumer(FetchClient):
         """Commit the offsets of the next records to read; without arguments the positions of all assigned partitions:
         everything that was returned counts as processed.
 
-        Returns once the offsets are stored. Raises CommitFailed if the member was fenced or does not have a partition:
-        nothing was committed. Raises OffsetMetadataTooLarge, UnknownTopicOrPartition, GroupAuthorizationFailed,
-        TopicAuthorizationFailed for a partition (others may be committed); RequestTimedOut, ConnectionFailed and
-        CoordinatorNotAvailable after `request_timeout_ms`, when it is unknown.
+        Returns once the offsets are stored. Raises CommitFailed if the member was fenced since it returned records that
+        are not committed, also if it has joined again, or does not have a partition: nothing was committed. Raises
+        OffsetMetadataTooLarge, UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for a
+        partition (others may be committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after
+        `request_timeout_ms`, when it is unknown.
 
         A cancelled call is not repeated, but what it has sent may still be applied. It is refused if it arrives after a
         later commit of this member, or after the member was replaced.

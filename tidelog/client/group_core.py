@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 
 from tidelog.client.core_events import TimePassed
 from tidelog.errors import (
+    FencedInstanceId,
     FencedMemberEpoch,
     GroupAuthorizationFailed,
     Retry,
@@ -379,7 +380,7 @@ class GroupCore:
         elif self.state in (MembershipState.LEAVING, MembershipState.STALE):
             self._announced = False
         elif self.state in _LIVE:
-            self.error = error
+            self.error = self._replaced(error) if isinstance(error, UnreleasedInstanceId) else error
             self._move(MembershipCause.REFUSED)
             effects.append(Hold())
 
@@ -394,7 +395,8 @@ class GroupCore:
         if self.state is not MembershipState.JOINING:
             return False
         if isinstance(error, UnreleasedInstanceId):
-            patience_ms = INSTANCE_MS
+            # Who was a member and finds its place taken was replaced: no predecessor of this process is still there.
+            patience_ms = 0 if self.joins > 1 else INSTANCE_MS
         elif isinstance(error, GroupAuthorizationFailed | TopicAuthorizationFailed):
             patience_ms = REFUSED_MS
         else:
@@ -402,6 +404,10 @@ class GroupCore:
         if self._refused_since is None:
             self._refused_since = at
         return at - self._refused_since < patience_ms
+
+    def _replaced(self, error: UnreleasedInstanceId) -> TidelogError:
+        """The error of a member whose place another one has taken after it was removed."""
+        return error if self.joins == 1 else FencedInstanceId(f"this member was replaced: {error.message}")
 
     def _back_off(self, at: Millis) -> None:
         self._failures += 1

@@ -7,6 +7,8 @@ Invariants:
      none of its records is returned. Only a fenced member does not wait.
   3. Commits are sent one after the other. One for positions of an earlier membership is never sent, nor one for a
      partition that was given up: it could go behind what the next owner has committed.
+  4. A commit does not return while records of an earlier membership were returned and are not committed: the program
+     would take them for committed.
 Not here: decisions (group_core.py), the stream (group_session.py), fetching (fetch_core.py).
 """
 
@@ -125,7 +127,12 @@ class GroupMember:
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
-        """Without auto_commit: the positions before the first records that were returned and are not committed."""
+        """The positions before the first records that were returned and are not committed."""
+        self._lost: set[TopicPartition] = set()
+        """Partitions with such records when the member was removed from the group. Commits fail until the program asks
+        for records: with auto_commit at once, without it after a commit has failed."""
+        self._lost_told = False
+        """A commit has failed for `_lost`."""
         self._taken: Mapping[TopicPartition, OffsetCommitted] = {}
         """The offsets that the open transaction commits."""
         self._given_up: dict[TopicPartition, bool] = {}
@@ -156,8 +163,14 @@ class GroupMember:
 
     def step(self) -> None:
         """The user asks for more: everything returned so far is processed."""
-        self._has_polled = True
+        self._note_asked()
         self._note_processed()
+
+    def _note_asked(self) -> None:
+        """The program asks for records, or has waited for some."""
+        self._has_polled = True
+        if self.options.auto_commit or self._lost_told:
+            self._lost.clear()
 
     def _note_processed(self) -> None:
         """Everything returned so far is processed."""
@@ -173,7 +186,7 @@ class GroupMember:
             yield
         finally:
             self._waiting_calls -= 1
-            self._has_polled = True
+            self._note_asked()
 
     def returning(self, cursor: Cursor) -> None:
         """Records of this cursor are about to be returned."""
@@ -181,8 +194,7 @@ class GroupMember:
             position = _position_of(cursor)
             if position is not None:
                 self._returned[cursor.topic_partition] = position
-                if not self.options.auto_commit:
-                    self._unsettled.setdefault(cursor.topic_partition, position)
+                self._unsettled.setdefault(cursor.topic_partition, position)
 
     def metadata(self) -> GroupMetadata:
         """Return who commits. Raises CommitFailed if the consumer is not a member now."""
@@ -203,20 +215,30 @@ class GroupMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
         """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
-        if self._core.state is MembershipState.STALE:
-            raise self._no_member()  # its positions are gone
+        self._ensure_kept(offsets)
         if offsets is None:
             self._note_processed()  # or the next regular commit would go back behind this one
-        committed = await self._commit(
-            lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets)
-        )
+        await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
         if offsets is None:
-            self._settle(committed)
+            self._settle()
             return
         for key, offset in offsets.items():
             returned = self._returned.get(key)
             if returned is not None and returned.committed.offset < offset.offset:
                 self._returned[key] = OffsetCommitted(offset, returned.topic_id)
+
+    def _ensure_kept(self, offsets: Mapping[TopicPartition, CommittedOffset] | None) -> None:
+        """Raises CommitFailed if the member has ended or left, or if records of the partitions to commit were returned
+        before the coordinator removed it: their positions are gone, and other members may read them."""
+        if self._core.error is not None or self._core.state is MembershipState.STALE:
+            raise self._no_member()
+        lost = self._lost if offsets is None else self._lost.intersection(offsets)
+        if lost:
+            self._lost_told = True
+            names = ", ".join(str(key) for key in sorted(lost))
+            raise commit_failed(
+                self.options.group_id, UnknownMemberId(f"it was removed from the group, with records of {names}")
+            )
 
     def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
         """Return who commits, and the positions of all assigned partitions, for a transaction. Raises CommitFailed if
@@ -243,17 +265,21 @@ class GroupMember:
     def transaction_committed(self) -> None:
         """The transaction with the offsets that were taken is committed."""
         taken, self._taken = self._taken, {}
-        self._settle(taken)
+        self._note_committed(taken)
+        self._settle()
 
-    def _settle(self, committed: Mapping[TopicPartition, OffsetCommitted]) -> None:
+    def _settle(self) -> None:
+        """All positions, or those of a transaction, are committed."""
+        self._given_up = {key: True for key, has_more in self._given_up.items() if has_more}
+        self._processed.set()
+
+    def _note_committed(self, committed: Mapping[TopicPartition, OffsetCommitted]) -> None:
         """These positions are committed. What was returned after they were taken is not."""
         for key in [key for key in self._unsettled if key in committed]:
             if self._is_beyond(key, committed):
                 self._unsettled[key] = committed[key]
             else:
                 del self._unsettled[key]
-        self._given_up = {key: True for key, has_more in self._given_up.items() if has_more}
-        self._processed.set()
 
     def _is_beyond(self, key: TopicPartition, committed: Mapping[TopicPartition, OffsetCommitted]) -> bool:
         """Whether records beyond the committed offset were returned."""
@@ -264,9 +290,10 @@ class GroupMember:
     def rewind(self) -> dict[TopicPartition, OffsetCommitted]:
         """Return the positions of the assigned partitions before the first record that is not committed; they count as
         not returned."""
-        begun = dict(self._unsettled)
+        begun = {} if self.options.auto_commit else dict(self._unsettled)
         self._returned.clear()
         self._unsettled.clear()
+        self._lost.clear()
         self._given_up.clear()
         self._taken = {}
         self._processed.set()
@@ -495,6 +522,13 @@ class GroupMember:
 
     async def _lose(self, keys: list[TopicPartition]) -> None:
         keys = [key for key in keys if key in self._fetching.cursors]
+        uncommitted = ", ".join(str(key) for key in keys if key in self._unsettled)
+        if uncommitted:
+            _log.warning(
+                "group %r: the member was removed; records of %s were returned and not committed: they are read again",
+                self.options.group_id,
+                uncommitted,
+            )
         await self._call(self.options.on_lost or self.options.on_revoked, keys)
         self._remove(keys)
         self._handle(CallbackDone(self._clock.monotonic_ms()))
@@ -539,7 +573,11 @@ class GroupMember:
         for key in keys:
             self._returned.pop(key, None)
             self._stored.pop(key, None)
-            if self._unsettled.pop(key, None) is not None or key in self._taken:
+            is_uncommitted = self._unsettled.pop(key, None) is not None
+            if is_uncommitted and not self._core.is_member:
+                self._lost.add(key)
+                self._lost_told = False
+            if is_uncommitted or key in self._taken:
                 self._given_up[key] = self._is_beyond(key, self._taken)
         self._fetching.remove(keys)
         self._changed()
@@ -569,15 +607,13 @@ class GroupMember:
                 "group %r: a commit failed, the next one has its offsets too: %s", self.options.group_id, error.message
             )
 
-    async def _commit(
-        self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]
-    ) -> dict[TopicPartition, OffsetCommitted]:
-        """Commit what `choose` returns once all earlier commits are done. Returns it."""
+    async def _commit(self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]) -> None:
+        """Commit what `choose` returns once all earlier commits are done."""
         async with self._commits:
             offsets = choose()
             await self._offsets.commit(self.options.group_id, offsets, self._committer())
             self._stored.update((key, each.committed) for key, each in offsets.items())
-            return offsets
+            self._note_committed(offsets)
 
     def _committer(self) -> Callable[[], GroupMetadata]:
         """Return the function that says who commits: it fails once the present membership is over."""
