@@ -27,16 +27,19 @@ from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
 from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from replication.controller.image import PartitionState
-from replication.epochs import ensure_epoch, ensure_known
+from replication.epochs import ensure_epoch, ensure_known, epoch_before
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
 from storage.directory.log_directory import LogDirectory
+from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from storage.segment.time_lookup import EARLIEST, LATEST
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
+    NO_TIMESTAMP,
     EpochEnd,
     LeaderEpoch,
     Millis,
@@ -225,6 +228,30 @@ class Replica:
         ensure_known(self.name, self.leader_epoch, asked)
         return leader.epoch_end(asked)
 
+    def offset_at(
+        self, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+    ) -> tuple[Offset, Millis, LeaderEpoch]:
+        """The offset for a timestamp, with the timestamp and epoch of its record; for the end of the log, the epoch of
+        the record before it. Offset -1 if no record is that recent. Raises as `leading_in`, OffsetNotAvailable,
+        CorruptLog, and as `Log.fetch_offset_by_timestamp`."""
+        leader, log = self.leading_in(leader_epoch), self.log
+        # The log start is valid even before a new leader knows what is committed.
+        end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
+        if timestamp == LATEST:
+            return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)
+        try:
+            found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
+        except CorruptLog as error:
+            self._report(error)
+            raise
+        return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)
+
+    def _report(self, damage: CorruptLog) -> None:
+        """A read has found damage: end the leadership if another replica can lead. Raises NotLeaderOrFollower if this
+        one does not lead then: the reader must ask the next leader."""
+        self._services.log_damaged(self.log, damage)
+        self.leading_in(NO_LEADER_EPOCH)
+
     # --- positions of the log ---
 
     def durable_moved(self) -> None:
@@ -299,8 +326,7 @@ class Replica:
             if fetch.refused and read is not None:
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
-            self._services.log_damaged(log, error)
-            self.leading_in(NO_LEADER_EPOCH)  # raises if another node leads by now: the reader must ask that one
+            self._report(error)
             raise
         if read is None:
             self._wait(fetch)

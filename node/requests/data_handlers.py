@@ -47,13 +47,12 @@ from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
 from node.runtime.peers import ValueStream
-from replication.epochs import epoch_before
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from storage.segment.time_lookup import EARLIEST, LATEST
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
-from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, Offset
 
 OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
@@ -271,7 +270,7 @@ class DataHandlers(MarkerHandlers):
         partition: Replica | None = None
         try:
             partition = locate_permitted(self._manager, context, DATA_LIST_OFFSETS, item.topic_id, item.partition)
-            offset, timestamp, epoch = _look_up(partition, item.timestamp_ms, isolation, item.current_leader_epoch)
+            offset, timestamp, epoch = partition.offset_at(item.timestamp_ms, isolation, item.current_leader_epoch)
             return ListedOffset(item.topic_id, item.partition, None, offset, timestamp, epoch)
         except TidelogError as error:
             refused = self._manager.with_leader(error, partition, context.listener)
@@ -333,18 +332,3 @@ async def _take_fetches(stream: ValueStream[FetchAnswer, FetchRequest], session:
         with session.begin(request):
             session.take(request)
         await session.wait_room()
-
-
-def _look_up(
-    partition: Replica, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
-) -> tuple[Offset, Millis, LeaderEpoch]:
-    """The offset for a timestamp, with the timestamp and epoch of its record; for the end of the log, the epoch of the
-    record before it. Offset -1 if no record is that recent."""
-    leader = partition.leading_in(leader_epoch)
-    log = partition.log
-    # The log start is valid even before a new leader knows what is committed.
-    end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
-    if timestamp == LATEST:
-        return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)
-    found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
-    return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)

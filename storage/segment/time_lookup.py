@@ -16,7 +16,6 @@ from storage.segment.segment import LogSegment
 from storage.segment.time_index import TimestampOffset
 from tidelog.errors import CorruptRecord, InvalidRequest, TidelogError, UnsupportedForMessageFormat
 from tidelog.records.batches import batch_at
-from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import BatchHeader
 from tidelog.records.v2.record import Record
 from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
@@ -102,24 +101,20 @@ def _record_in(
 
 
 def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
-    """The records of a batch. Raises BrokenChain, CorruptRecord, OSError."""
+    """The records of a batch. Raises BrokenChain if its checksum is wrong (disk damage), CorruptRecord if the producer
+    sent unreadable records, OSError."""
     batch = batch_at(segment.file.pread(header.size, header.position))
-    try:
-        yield from batch.records()
-    except TidelogError as error:
-        raise _cause_of(batch, header, error) from error
-
-
-def _cause_of(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
-    """BrokenChain if the checksum is wrong (disk damage), else CorruptRecord (the producer sent unreadable records)."""
     try:
         batch.ensure_valid()
     except CorruptRecord as damage:
-        return BrokenChain(header.position, header.base_offset, damage.message)
-    return CorruptRecord(
-        f"the records of the batch with offsets {header.base_offset}..{header.last_offset} cannot be read, although "
-        f"its checksum is correct ({error.message}): use an offset after that batch instead of a timestamp"
-    )
+        raise BrokenChain(header.position, header.base_offset, damage.message) from damage
+    try:
+        yield from batch.records()
+    except TidelogError as error:
+        raise CorruptRecord(
+            f"the records of the batch with offsets {header.base_offset}..{header.last_offset} cannot be read, "
+            f"although its checksum is correct ({error.message}): use an offset after that batch instead of a timestamp"
+        ) from error
 
 
 def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:

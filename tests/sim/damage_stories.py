@@ -13,7 +13,7 @@ from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
 from tests.sim.log_stories import remove_all, three_replicas
 from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
-from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.errors import CorruptLog, CorruptRecord, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records.v2.record import Record
@@ -116,6 +116,36 @@ def consumer_reads_rot_in_the_only_replica(sim: Simulation) -> None:
     assert sim.machines[2].node is not None
     (figures,) = sim.machines[2].node.figures().working_directories
     assert figures.damaged == 1
+
+
+def time_lookup_reads_rot(sim: Simulation) -> None:
+    """The record with the largest timestamp is corrupted on the leader. A lookup of that record by time detects it: the
+    leader resigns, another replica answers the next lookup, and the corrupt replica fetches its log again."""
+    p, rotten, *followers = three_replicas(sim)
+    write(sim, p, "a", 6)
+    sim.run_until(lambda: all(durable_offset(sim, node, p) == 6 for node in followers), what="all have it")
+    sound = sim.log(rotten, TOPIC, p)
+    assert isinstance(sound, Log)
+    newest = sound.largest_timestamp(up_to=Offset(6))
+    assert newest is not None
+    log = rots(sim, rotten, p, newest.offset)
+    client = sim.client()
+
+    async def look_up() -> int:
+        while True:
+            try:
+                return await client.newest(TOPIC, p)
+            except TidelogError:
+                client.forget(TOPIC, p)
+                await client.sleep(0.2)
+
+    looking = client.start(look_up(), "looks up the newest record")
+    sim.run_until(looking.done, within=8, what="another replica leads and answers")
+    assert looking.result() == newest.offset
+    assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, within=60, what="it has fetched its log again")
+    assert log.closed, "the corrupt log is out of use"
+    sim.must_heal()
 
 
 # --- a closed segment that is shorter than it was ---
@@ -334,6 +364,7 @@ ALL = (
     clean_stop_and_reboot_of_all,
     consumer_reads_rot,
     consumer_reads_rot_in_the_only_replica,
+    time_lookup_reads_rot,
     consumer_reads_a_truncated_segment,
     unclean_election_keeps_sound_batches,
     unclean_election_of_a_replica_found_damaged,

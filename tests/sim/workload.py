@@ -47,7 +47,7 @@ ANSWER_MS = 4_000
 CALL_MS = 3_000
 IDENTITY = "sent as"
 """The header that identifies a record without a value (a tombstone)."""
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 CORRUPT = (CorruptRecord, CorruptLog)
@@ -435,6 +435,10 @@ class Client:
     async def earliest(self, topic: str, partition: int) -> int:
         """The log start offset, from the leader."""
         return await self._listed(await self.leader(topic, partition), partition, EARLIEST)
+
+    async def newest(self, topic: str, partition: int) -> int:
+        """The offset of the first record with the largest timestamp, from the leader."""
+        return await self._listed(await self.leader(topic, partition), partition, MAX_TIMESTAMP)
 
     async def _listed(self, leader: Leader, partition: int, timestamp_ms: int) -> int:
         asked = data_pb2.ListOffsetsPartition(

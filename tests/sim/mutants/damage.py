@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from node.replicas import log_registry, own_log_check
+from node.replicas import log_registry, own_log_check, replica
 from node.requests import log_dirs
 from storage.checkpoints import directory_identity
 from storage.directory import kept_copy, salvage
@@ -93,6 +93,20 @@ def damage_is_not_reported(patch: Patch) -> None:
     patch.setattr(log_dirs.LogDirs, "own", silent)
 
 
+def a_time_lookup_reports_no_damage(patch: Patch) -> None:
+    """A lookup by time that meets damage refuses the request, and the replica continues to lead."""
+
+    def offset_at(self: Any, *asked: Any) -> Any:
+        services, self._services = self._services, replace(self._services, log_damaged=lambda *_: None)
+        try:
+            return look_up(self, *asked)
+        finally:
+            self._services = services
+
+    look_up = replica.Replica.offset_at
+    patch.setattr(replica.Replica, "offset_at", offset_at)
+
+
 MUTANTS: Final = (
     Mutant(
         a_clean_stop_is_ignored,
@@ -129,6 +143,12 @@ MUTANTS: Final = (
         "rule 4",
         damage_stories.consumer_reads_rot,
         "were changed|checksum",
+    ),
+    Mutant(
+        a_time_lookup_reports_no_damage,
+        "rule 4",
+        damage_stories.time_lookup_reads_rot,
+        "another replica leads and answers",
     ),
     Mutant(
         the_size_of_a_segment_file_is_not_checked,
