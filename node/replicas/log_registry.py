@@ -22,7 +22,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import METADATA_TOPIC, NO_NODE, DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
 
 _log = logging.getLogger("node.replicas")
@@ -64,13 +64,16 @@ class LogRegistry:
             _log.error("%s: its log could not be set aside: %s", name, error.message)
 
     def find(self, topic: TopicState, state: PartitionState) -> tuple[LogDirectory, Log] | None:
-        """The recovered log of a partition, returned once; None if there is none or it cannot be used.
+        """The recovered log of a partition, returned once; None if there is none or it cannot be used. One whose topic
+        has invalid settings waits until they are corrected.
 
         It must be in the directory that the metadata names; if it names none, any directory fits. A log elsewhere is
         an older copy and is set aside: the metadata would rate the replica by a directory without its records."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.directory_of(self._me)
-        found = self._found.pop(state.key, [])
+        found = self._found.pop(state.key, None)
+        if found is None:
+            return None
         fits = [entry for entry in found if wanted in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, entry[0].directory_id)][:1]
         for directory, _ in found:
             if all(directory is not fit for fit, _ in fits):
@@ -80,6 +83,11 @@ class LogRegistry:
         directory, log = fits[0]
         try:
             config = self._config_of(topic)
+        except InvalidConfig as error:
+            self._found[state.key] = fits
+            self._log_once(name, f"correct the settings of its topic: {error.message}")
+            return None
+        try:
             return directory, self._logs.use(directory, log, topic.topic_id, config)
         except TidelogError as error:
             _log.error("%s: its log cannot be used; restart the node to try again: %s", name, error.message)
@@ -112,6 +120,8 @@ class LogRegistry:
 
     async def make(self, topic: TopicState, state: PartitionState) -> tuple[LogDirectory, Log] | None:
         """Create a log. Returns None if that failed or is not allowed now; the caller tries again."""
+        if state.key in self._found:
+            return None  # the recovered one is used once the settings of the topic are valid
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on:
             if self._logs.is_missing(state.key) and state.leader != self._me:
@@ -159,7 +169,7 @@ class LogRegistry:
             self.give_up(directory, log)
 
     def _log_once(self, name: TopicPartition, why: str) -> None:
-        """Log why a log could not be created; repeated attempts with the same reason are not logged."""
+        """Log why a log is not in use; repeated attempts with the same reason are not logged."""
         if self._logged.get(name) != why:
             self._logged[name] = why
-            _log.error("%s: its log was not created: %s", name, why)
+            _log.error("%s: its log is not in use: %s", name, why)

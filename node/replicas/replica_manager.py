@@ -310,6 +310,7 @@ class ReplicaManager:
             return
         if replica is None and (found := self._log_registry.find(topic, state)) is not None:
             replica = self._install(topic, state, *found)
+            self._missing.discard(state.key)  # it waited for valid settings
         if replica is None or self._set_aside_unfit(replica, state):
             self._missing.add(state.key)
             return

@@ -96,3 +96,35 @@ def test_an_unusable_log_is_not_recreated_while_others_rely_on_it() -> None:
     assert not [name for name in disk.list("/only") if name.endswith("-stray")]
     out = replace(state, isr=(), leader=NodeId(-1))
     assert asyncio.run(registry.make(topic, out)) is not None
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_log_with_invalid_settings_is_used_once_they_are_corrected(counted: bool) -> None:
+    """The settings are those of another version of the node. Others may rely on the log, or not: no new log is made
+    beside it, and correcting the settings suffices."""
+    disk = FakeDisk()
+    only = directory(disk, "only", with_log=True)
+    log = only.logs[NAME]
+    state = state_in(only.directory_id)
+    if not counted:
+        state = replace(state, isr=(), leader=NodeId(-1))
+    registry, topic = registry_and_topic([only], state)
+    invalid = replace(topic, configs={"setting.of.tomorrow": "1"})
+    for _ in range(2):
+        assert registry.find(invalid, state) is None
+        assert asyncio.run(registry.make(invalid, state)) is None
+    corrected = replace(topic, configs={"retention.ms": "1000"})
+    assert registry.find(corrected, state) == (only, log)
+    assert log.config.retention_ms == 1_000
+    assert registry.find(corrected, state) is None, "it is returned once"
+
+
+def test_a_log_with_invalid_settings_is_deleted_with_its_replica() -> None:
+    disk = FakeDisk()
+    only = directory(disk, "only", with_log=True)
+    log, state = only.logs[NAME], state_in(only.directory_id)
+    registry, topic = registry_and_topic([only], state)
+    assert registry.find(replace(topic, configs={"setting.of.tomorrow": "1"}), state) is None
+    registry.discard(state.key)
+    assert log.closed
+    assert NAME not in only.logs

@@ -142,6 +142,28 @@ def test_a_log_that_cannot_be_made_for_now_is_made_later(cluster: Cluster) -> No
     assert [a.error.code for a in cluster.produce(1, batch(b"a"), topic=AGAIN)] == [0]
 
 
+def test_a_recovered_log_with_invalid_settings_is_used_once_they_are_corrected(cluster: Cluster) -> None:
+    """A node starts with a topic setting that it does not know. Its replica takes part again once the setting is
+    removed, with its log and without a restart."""
+    cluster.produce(1, batch(b"a"))
+    cluster.run(1)
+    cluster.kill(2)
+    cluster.set(publish=False, isr=(NodeId(1), NodeId(3)))
+    topic = cluster.image.topics[TOPIC]
+    cluster.image = replace(cluster.image, topics={TOPIC: replace(topic, configs={"setting.of.tomorrow": "1"})})
+    cluster.start(2)
+    cluster.run(3)
+    assert not cluster.manager(2).partitions()
+    topic = cluster.image.topics[TOPIC]
+    cluster.image = replace(cluster.image, topics={TOPIC: replace(topic, configs={})})
+    cluster.publish()
+    assert [each.error.code for each in cluster.produce(1, batch(b"b"))] == [0]
+    cluster.run(1)
+    assert values(cluster.contents(2)) == [b"a", b"b"]
+    assert not stray_logs(cluster, 2)
+    assert not cluster.manager(2)._missing, "no log is to be created"
+
+
 def test_a_log_that_could_not_be_made_is_forgotten_with_its_topic(cluster: Cluster) -> None:
     """The topic is deleted during the attempt."""
     cluster.stop(3)
