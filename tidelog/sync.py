@@ -366,6 +366,7 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_transactions = _blocking(_admin.Admin.describe_transactions)
     describe_producers = _blocking(_admin.Admin.describe_producers)
     open_transactions = _blocking(_admin.Admin.open_transactions)
+    transaction_max_timeout_ms = _blocking(_admin.Admin.transaction_max_timeout_ms)
     find_hanging_transactions = _blocking(_admin.Admin.find_hanging_transactions)
     abort_hanging_transaction = _blocking(_admin.Admin.abort_hanging_transaction)
     abort_transaction = _blocking(_admin.Admin.abort_transaction)

@@ -118,7 +118,9 @@ class TransactionHandlers:
             if matches(each.transactional_id) and _may_describe(context, each.transactional_id)
         ]
         shown.sort(key=lambda each: each.transactional_id)
-        return ListTransactionsAnswer(tuple(shown), listing.coordinators, listing.partition_count)
+        return ListTransactionsAnswer(
+            tuple(shown), listing.coordinators, listing.partition_count, self._coordinators.max_timeout_ms
+        )
 
     async def describe_transactions(
         self, request: DescribeTransactions, context: RequestContext

@@ -119,11 +119,13 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsAnswer:
-    """By transactional id. coordinators, partition_count: as of ListGroupsAnswer."""
+    """By transactional id. coordinators, partition_count: as of ListGroupsAnswer. max_timeout_ms: the setting
+    `transaction.max.timeout.ms` of the node; 0 in the part of one coordinator."""
 
     transactions: tuple[ListedTransaction, ...]
     coordinators: tuple[ListedCoordinator, ...] = ()
     partition_count: int = 0
+    max_timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class MemoryTransactions:
         self.ids: dict[str, MemoryTransactionalId] = {}
         self.wish: Callable[[Any], object] = lambda request: None
         self.asked: list[Any] = []
+        self.max_timeout_ms = 0
+        """`transaction.max.timeout.ms`, as the nodes tell it; 0: they do not."""
         self.is_damaged = False
         """There is a second coordinator, on node 1, which cannot read its partition."""
 
@@ -215,6 +217,7 @@ class MemoryTransactionsService:
             ],
             coordinators=coordinators,
             partition_count=1 + self._transactions.is_damaged,
+            max_timeout_ms=self._transactions.max_timeout_ms,
         )
 
     async def describe_transactions(self, request: pb.DescribeTransactionsRequest, context: RequestContext) -> Any:

@@ -103,7 +103,7 @@ ANSWERS: dict[tuple[str, ...], tuple[Any, Any, int]] = {
     ("txn", "describe", HOSTILE): (transaction_commands, {HOSTILE: DESCRIBED, "b": GroupIdNotFound(HOSTILE)}, 1),
     ("txn", "find-hanging"): (transaction_commands, [HANGING], 1),
     ("txn", "abort", HOSTILE): (transaction_commands, DESCRIBED, 0),
-    ("partition", "who-holds-lso", "orders-0"): (transaction_commands, (1, 2, [HANGING]), 0),
+    ("partition", "who-holds-lso", "orders-0"): (transaction_commands, (1, 2, [HANGING], 0), 0),
     ("partition", "moves"): (
         partition_commands,
         [ReassignmentDescription(TopicPartition(HOSTILE, PartitionIndex(0)), (), (), (), ())],

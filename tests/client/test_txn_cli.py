@@ -168,6 +168,9 @@ def test_who_holds_the_last_stable_offset(cluster: MemoryCluster, capsys: pytest
             assert "tidelog txn abort etl" in said[2]
             assert "since offset 5: producer 7 in epoch 3, last write 2 min ago" in said[3]
             assert "no coordinator knows this producer id: it hangs" in said[3]
+            assert "if there is no write for 15 min (transaction.max.timeout.ms)" in said[4], (
+                "a node that does not tell"
+            )
             assert "tidelog txn abort --partition orders-0 --start-offset 5" in said[4]
             document = output(capsys, "partition", "who-holds-lso", "orders-0")
             assert [each["is_hanging"] for each in document["transactions"]] == [False, True]
@@ -192,6 +195,11 @@ def test_a_transaction_hangs_if_it_is_silent_for_long_and_its_coordinator_does_n
         active(cluster, open_producer(70, 2, silent_ms=day), open_producer(1, 4, silent_ms=day), open_producer(71, 8))
         found = output(capsys, "txn", "find-hanging", "--topic", "orders", code=1)
         assert [(each["producer_id"], each["start_offset"]) for each in found] == [(70, 2), (1, 4)]
+        cluster.transactions.max_timeout_ms = 500
+        found = output(capsys, "txn", "find-hanging", "--topic", "orders", code=1)
+        assert [each["producer_id"] for each in found] == [70, 1, 71], "the nodes say what is long"
+        assert main(["partition", "who-holds-lso", "orders-0"]) == 0
+        assert "if there is no write for 500 ms (transaction.max.timeout.ms)" in capsys.readouterr().err
         assert main(["txn", "find-hanging", "--topic", "orders", "--max-timeout-ms", str(2 * day)]) == 0
         assert "no transaction hangs" in capsys.readouterr().err
         assert main(["txn", "find-hanging", "--topic", "orders", "--max-timeout-ms", "0"]) == 1

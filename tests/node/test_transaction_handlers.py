@@ -298,7 +298,7 @@ def test_a_wrong_request_is_refused_by_the_whole_listing(world: World) -> None:
 
 def test_without_the_internal_topic_no_transactional_id_exists(world: World) -> None:
     world.coordinators.runtime.on_image(EMPTY)
-    assert world.call("list_transactions", ListTransactions()) == ListTransactionsAnswer(())
+    assert world.call("list_transactions", ListTransactions()) == ListTransactionsAnswer((), max_timeout_ms=900_000)
 
 
 @pytest.mark.parametrize(("pattern", "found"), [("", "x-task-1 xa-task-1"), (r"x-task-\d+", "x-task-1"), ("x", "")])

@@ -20,14 +20,14 @@ from tidelog.cli.output import (
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
-from tidelog.client.transaction_admin import MAX_TIMEOUT_MS, OpenTransaction, TransactionDescription
+from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError
 from tidelog.printable import shell_word
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_args_is_help=True)
-MAX_TIMEOUT_HELP = "How long a transaction must have had no write; at least the nodes' transaction.max.timeout.ms."
+MAX_TIMEOUT_HELP = "How long a transaction must have had no write; default: the nodes' transaction.max.timeout.ms."
 
 
 @app.command("list")
@@ -119,7 +119,7 @@ def describe(
 @app.command("find-hanging")
 def find_hanging(
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only in this topic; repeatable.")] = None,
-    max_timeout_ms: Annotated[int, typer.Option("--max-timeout-ms", help=MAX_TIMEOUT_HELP)] = MAX_TIMEOUT_MS,
+    max_timeout_ms: Annotated[int | None, typer.Option("--max-timeout-ms", min=0, help=MAX_TIMEOUT_HELP)] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -193,12 +193,13 @@ def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:
     """Print which transaction read_committed consumers of a partition wait for."""
     key = partition_of(name)
 
-    async def ask(admin: Admin) -> tuple[int, int, list[OpenTransaction]]:
+    async def ask(admin: Admin) -> tuple[int, int, list[OpenTransaction], int]:
         found = await admin.open_transactions([key])
         stable = (await admin.describe_producers([key]))[key].last_stable_offset
-        return stable, (await admin.list_offsets([key]))[key], found
+        max_timeout_ms = await admin.transaction_max_timeout_ms() if any(each.is_hanging for each in found) else 0
+        return stable, (await admin.list_offsets([key]))[key], found, max_timeout_ms
 
-    stable, end, found = query(bootstrap, ask)
+    stable, end, found, max_timeout_ms = query(bootstrap, ask)
     if as_json:
         print_json({"partition": str(key), "last_stable_offset": stable, "end_offset": end, "transactions": found})
         return
@@ -208,12 +209,12 @@ def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:
     waiting = counted(max(0, end - stable), "offset")
     say(f"{key}: the last stable offset is {stable}, {waiting} before the end {end}")
     for each in found:
-        for line in _explanation(each):
+        for line in _explanation(each, max_timeout_ms):
             say(line)
 
 
-def _explanation(each: OpenTransaction) -> list[str]:
-    """Who has the transaction, and what to do."""
+def _explanation(each: OpenTransaction, max_timeout_ms: int) -> list[str]:
+    """Who has the transaction, and what to do. max_timeout_ms: of the nodes."""
     since = f"since offset {each.start_offset}: producer {each.producer_id} in epoch {each.producer_epoch}"
     written = f"last write {_ago(each.last_write_ms)}"
     known = each.description
@@ -224,7 +225,7 @@ def _explanation(each: OpenTransaction) -> list[str]:
             else f"transactional id {known.transactional_id!r} (coordinator: node {known.coordinator}, state "
             f"{known.state}) does not have this partition in its transaction"
         )
-        limit = f"{duration(MAX_TIMEOUT_MS)} (transaction.max.timeout.ms)"
+        limit = f"{duration(max_timeout_ms)} (transaction.max.timeout.ms)"
         return [
             f"  {since}, {written}; {why}: it hangs",
             f"  do:  if there is no write for {limit}: {abort_command(each)}",

@@ -45,7 +45,7 @@ from tidelog.types import (
 )
 
 MAX_TIMEOUT_MS: Final = 900_000
-"""Default of the nodes' `transaction.max.timeout.ms`: no transaction with a coordinator is open for longer."""
+"""Default of the nodes' `transaction.max.timeout.ms`, for nodes that do not tell theirs."""
 
 Found = TypeVar("Found")
 
@@ -142,20 +142,7 @@ class TransactionAdmin(AdminCalls):
             duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=(1 << 63) - 1),
             transactional_id_pattern=text("pattern", pattern) if pattern else "",
         )
-
-        async def ask(to: Endpoint, timeout_ms: int) -> transactions_pb2.ListTransactionsResponse:
-            return await self._cluster.transport.call(
-                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
-            )
-
-        answers = await list_all(
-            TRANSACTIONS_TOPIC,
-            self._refreshed_nodes,
-            ask,
-            self._clock,
-            timeout_ms=self._limit_ms,
-            on_missing=on_missing,
-        )
+        answers = await self._listings(request, on_missing)
         listed = {
             each.transactional_id: TransactionListing(
                 each.transactional_id, node, ProducerId(each.producer_id), each.state, Millis(each.start_ms)
@@ -164,6 +151,32 @@ class TransactionAdmin(AdminCalls):
             for each in answer.transactions
         }
         return [listed[transactional_id] for transactional_id in sorted(listed)]
+
+    async def transaction_max_timeout_ms(self) -> int:
+        """Return the largest `transaction.max.timeout.ms` of the nodes: no transaction that a coordinator knows is open
+        for longer. Raises as `list_transactions`."""
+        nothing = transactions_pb2.ListTransactionsRequest(duration_ms_min=(1 << 63) - 1)
+        answers = await self._listings(nothing, on_missing=lambda _error: None)
+        return max((each.max_timeout_ms for each in answers.values()), default=0) or MAX_TIMEOUT_MS
+
+    async def _listings(
+        self, request: transactions_pb2.ListTransactionsRequest, on_missing: OnMissing | None
+    ) -> dict[NodeId, transactions_pb2.ListTransactionsResponse]:
+        """The answers of all nodes."""
+
+        async def ask(to: Endpoint, timeout_ms: int) -> transactions_pb2.ListTransactionsResponse:
+            return await self._cluster.transport.call(
+                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
+            )
+
+        return await list_all(
+            TRANSACTIONS_TOPIC,
+            self._refreshed_nodes,
+            ask,
+            self._clock,
+            timeout_ms=self._limit_ms,
+            on_missing=on_missing,
+        )
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
@@ -263,11 +276,12 @@ class TransactionAdmin(AdminCalls):
         ]
 
     async def find_hanging_transactions(
-        self, topics: Iterable[str] | None = None, *, max_timeout_ms: int = MAX_TIMEOUT_MS
+        self, topics: Iterable[str] | None = None, *, max_timeout_ms: int | None = None
     ) -> list[OpenTransaction]:
         """Return the transactions that are open in a partition, had no write for `max_timeout_ms`, and are unknown to
-        their coordinator. topics: None: all. max_timeout_ms: at least the nodes' `transaction.max.timeout.ms`."""
-        max_timeout_ms = whole_number("max_timeout_ms", max_timeout_ms, least=0)
+        their coordinator. topics: None: all. max_timeout_ms: None: the nodes' `transaction.max.timeout.ms`."""
+        if max_timeout_ms is not None:
+            max_timeout_ms = whole_number("max_timeout_ms", max_timeout_ms, least=0)
         wanted = None if topics is None else [topic_name(topic) for topic in topics]
         request = admin_pb2.GetMetadataRequest(all_topics=wanted is None, topics=wanted or ())
         answer = await self._query(methods.ADMIN_GET_METADATA, request)
@@ -280,9 +294,12 @@ class TransactionAdmin(AdminCalls):
                 for each in topic.partitions
                 if each.leader >= 0
             ]
-        silent_since = self._clock.wall_ms() - max_timeout_ms
         found = await self.open_transactions(sorted(partitions)) if partitions else []
-        return [each for each in found if each.is_hanging and each.last_write_ms <= silent_since]
+        hanging = [each for each in found if each.is_hanging]
+        if max_timeout_ms is None:
+            max_timeout_ms = await self.transaction_max_timeout_ms() if hanging else 0
+        silent_since = self._clock.wall_ms() - max_timeout_ms
+        return [each for each in hanging if each.last_write_ms <= silent_since]
 
     async def abort_hanging_transaction(
         self, partition: TopicPartition | tuple[str, int], start_offset: int

@@ -78,6 +78,7 @@ class TransactionCoordinators:
         """call_soon: of the event loop. why_no_lease: as of CoordinatorRuntime. take_producer_id: an unused one; may
         raise a TidelogError."""
         self.location = location
+        self.max_timeout_ms = config.transaction_max_timeout_ms
         self._clock, self._config, self._take = clock, config, take_producer_id
         self._machines: dict[PartitionIndex, TransactionMachine] = {}
         """By partition: loaded, or being loaded. For metrics."""

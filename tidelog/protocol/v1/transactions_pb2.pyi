@@ -290,8 +290,11 @@ class ListTransactionsResponse(_message.Message):
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
     COORDINATORS_FIELD_NUMBER: _builtins.int
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     partition_count: _builtins.int
     """of __transaction_state, as far as this node knows; 0: it does not exist"""
+    max_timeout_ms: _builtins.int
+    """transaction.max.timeout.ms of this node; 0: a node that does not tell"""
     @_builtins.property
     def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedTransaction]:
         """by transactional id"""
@@ -306,10 +309,11 @@ class ListTransactionsResponse(_message.Message):
         transactions: _abc.Iterable[Global___ListedTransaction] | None = ...,
         coordinators: _abc.Iterable[_groups_pb2.ListedCoordinator] | None = ...,
         partition_count: _builtins.int = ...,
+        max_timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "partition_count", b"partition_count", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "max_timeout_ms", b"max_timeout_ms", "partition_count", b"partition_count", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
