@@ -278,6 +278,22 @@ def test_a_reset_says_what_is_missing(cluster: MemoryCluster, tidelog: Terminal)
             admin.alter_group_offsets("g", {place(0): 0})
 
 
+def test_a_reset_of_a_group_that_does_not_exist_says_that_it_creates_it(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    orders(cluster)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("payments", {place(0): 6})
+        wrong = ("group", "reset-offsets", "paymnets", "--topic", "orders", "--to-earliest")
+        assert tidelog(*wrong) == 0
+        assert "There is no group 'paymnets': that would create it; `tidelog group list` shows" in tidelog.err
+        admin.delete_groups(["paymnets"])  # the cluster in memory creates a group whose offsets are asked for
+        assert tidelog(*wrong, "--execute") == 0
+        assert tidelog.err == "2 offsets set: there was no group 'paymnets', it was created with them\n"
+        assert tidelog("group", "reset-offsets", "payments", "--topic", "orders", "--to-earliest", "--execute") == 0
+        assert tidelog.err == "2 offsets set\n"
+
+
 def test_offsets_of_topics_that_nobody_reads_are_deleted(cluster: MemoryCluster, tidelog: Terminal) -> None:
     orders(cluster)
     cluster.create("payments", 1)

@@ -13,11 +13,10 @@ from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, prin
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
-from tidelog.client.group_admin import GroupDescription
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.group_options import duration_ms
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
+from tidelog.errors import GroupIdNotFound, InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.printable import shell_word
 from tidelog.standard_streams import say
 from tidelog.types import Offset, PartitionIndex, TopicPartition
@@ -89,7 +88,7 @@ def reset_offsets(
     goal = Goal(to_earliest, to_latest, time, to_offset, shift_by)
     named = [partition_of(name) for name in partition or ()]
 
-    async def work(admin: Admin) -> tuple[list[Change], int]:
+    async def work(admin: Admin) -> tuple[list[Change], int | None]:
         members = await _members(admin, group)
         if execute and members:
             raise NonEmptyGroup(
@@ -114,17 +113,24 @@ def reset_offsets(
     else:
         rows = [(str(each.partition), "-" if each.before is None else each.before, each.after) for each in changes]
         print_table(f"committed offsets of {group}", ("partition", "now" if not execute else "before", "after"), rows)
+    is_new = members is None
     if execute:
-        say(f"{counted(len(changes), 'offset')} set")
+        created = f": there was no group {group!r}, it was created with them" if is_new else ""
+        say(f"{counted(len(changes), 'offset')} set{created}")
         return
     stop = f" Stop its {counted(members, 'member')} first." if members else ""
-    say(f"nothing was changed: pass --execute to set these offsets.{stop}")
+    new = f" There is no group {group!r}: that would create it; `tidelog group list` shows those that exist."
+    say(f"nothing was changed: pass --execute to set these offsets.{new if is_new else stop}")
 
 
-async def _members(admin: Admin, group: str) -> int:
-    """Return the number of members; 0 for a group that does not exist: its offsets create it."""
+async def _members(admin: Admin, group: str) -> int | None:
+    """Return the number of members; None for a group that does not exist: its offsets create it."""
     found = (await admin.describe_groups([group]))[group]
-    return len(found.members) if isinstance(found, GroupDescription) else 0
+    if isinstance(found, GroupIdNotFound):
+        return None
+    if isinstance(found, TidelogError):
+        raise found
+    return len(found.members)
 
 
 async def _plan(
