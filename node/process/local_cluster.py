@@ -111,9 +111,10 @@ class LocalCluster:
         inner: bool = False,
         tls: Tls | None = None,
     ) -> None:
-        """directory: created if missing; an existing cluster in it is continued. settings: further configuration
-        (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes follow; 0: any. inner:
-        nodes reach each other at a listener `inner`. tls: the files for queries at the listener `client`."""
+        """directory: created if missing; an existing cluster in it is continued, with at least its nodes. settings:
+        further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes
+        follow; 0: any. inner: nodes reach each other at a listener `inner`. tls: the files for queries at the listener
+        `client`. Raises ClusterFailed if the directory has more nodes."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
@@ -152,7 +153,7 @@ class LocalCluster:
             signal.signal(number, lambda received, _frame: signals.append(received))
         try:
             self.start()
-            what = f"all {len(self.nodes)} nodes have joined the cluster"
+            what = f"all {len(self.nodes)} nodes have joined the cluster and know its controller"
             self.wait_until(lambda: signals or self._joined(), within_s=60, what=what)
             if not signals:
                 ready()
@@ -322,10 +323,12 @@ class LocalCluster:
         return bool(running)
 
     def _joined(self) -> bool:
-        """Whether every node reports that all nodes are unfenced."""
+        """Whether every node reports a controller, and that all nodes are unfenced. Without a controller the quorum has
+        no majority, and the nodes report what they knew when they were stopped."""
+        found = [self.describe(node.node_id) for node in self.nodes]
         return all(
-            len([known for known in self.describe(node.node_id).nodes if not known.fenced]) >= len(self.nodes)
-            for node in self.nodes
+            each.controller_id >= 0 and sum(not known.fenced for known in each.nodes) >= len(self.nodes)
+            for each in found
         )
 
     def _in_sync(self, name: str, partitions: int) -> bool:
@@ -376,6 +379,12 @@ class LocalCluster:
     # --- directories and addresses ---
 
     def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool) -> list[LocalNode]:
+        existing = node_count(self.directory)
+        if count < existing:
+            raise ClusterFailed(
+                f"{self.directory} has a cluster of {existing} nodes, and {count} of them may not be a majority of its "
+                f"voters: start all (--nodes {existing}), or choose another directory"
+            )
         nodes = []
         try:
             ports = iter(free_ports(3 * count))
@@ -393,6 +402,11 @@ class LocalCluster:
             node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
         return nodes
+
+
+def node_count(directory: Path) -> int:
+    """The number of nodes of the cluster in a directory; 0 if there is none."""
+    return len(list(directory.glob("node-*/tidelog.toml")))
 
 
 def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:

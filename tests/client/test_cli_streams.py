@@ -116,8 +116,11 @@ def test_a_pipe_without_a_reader_ends_no_command_with_an_error(cluster: MemoryCl
         ("job", "archive", "--help"): 0,
     }
     commands = {words: start(cluster, *words, out=unread) for words in expected}
+    probe = ENTRY.replace("cli import main", "cli.node_process import probe as main")
+    asking = [sys.executable, "-c", probe, "--help"]
+    commands["probe",] = subprocess.Popen(asking, stdout=unread, stderr=subprocess.PIPE)
     ended = {words: end(process) for words, process in commands.items()}
-    assert {words: code for words, (code, _, _) in ended.items()} == expected
+    assert {words: code for words, (code, _, _) in ended.items()} == {**expected, ("probe",): 0}
     for _, _, said in ended.values():
         assert "Traceback" not in said
         assert "Exception" not in said

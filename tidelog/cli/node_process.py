@@ -10,6 +10,7 @@ import sys
 from tidelog.cli.interrupts import quiet_interrupts
 from tidelog.cli.server_packages import server_module
 from tidelog.errors import UnsupportedVersion
+from tidelog.standard_streams import ReaderGone, protect_standard_streams
 
 
 def main() -> int:
@@ -19,7 +20,14 @@ def main() -> int:
 
 def probe() -> int:
     """Ask the node that the command line names for its health; return the exit code."""
-    return _run("tidelog-probe", "node.process.probe")
+    protect_standard_streams()
+    try:
+        try:
+            return _run("tidelog-probe", "node.process.probe")
+        finally:
+            sys.stdout.flush()
+    except ReaderGone:  # only what is healthy is printed there
+        return 0
 
 
 def _run(command: str, module: str) -> int:

@@ -11,13 +11,20 @@ from tidelog.cli.output import Json, counted, print_json
 from tidelog.cli.server_packages import server_module
 from tidelog.standard_streams import say
 
+NODES = 3
+"""Nodes of a new cluster."""
 NODES_MAX = 9
 PORT_MAX = 65_535 - NODES_MAX
 """Highest port of the first node; the other nodes use the following ports."""
 
 
 def up(
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=NODES_MAX, help="Number of nodes.")] = 3,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes", "-n", min=1, max=NODES_MAX, help=f"Number of nodes; default: those in --data, or {NODES}."
+        ),
+    ] = None,
     data: Annotated[Path, typer.Option("--data", "-d", help="Directory for configuration, data and logs.")] = Path(
         "tidelog-data"
     ),
@@ -29,12 +36,12 @@ def up(
 ) -> None:
     """Start nodes on this machine and keep them running until interrupted (Ctrl-C).
 
-    The same directory starts the same cluster again. A node that dies (try kill) is restarted.
+    The same directory starts the same cluster again, with all its nodes. A node that dies (try kill) is restarted.
     """
     server_module("node.process.process")  # missing packages are reported here, not only in the nodes' logs
     local: Any = server_module("node.process.local_cluster")
     try:
-        cluster = local.LocalCluster(data, nodes, first_port=port)
+        cluster = local.LocalCluster(data, nodes or local.node_count(data) or NODES, first_port=port)
         cluster.run(ready=lambda: _announce(cluster, as_json=as_json), say=say)
     except local.ClusterFailed as failure:
         for line in f"tidelog: {failure}".splitlines():  # with the last lines of a node's log
