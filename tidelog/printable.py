@@ -11,7 +11,7 @@ def printable(text: str) -> str:
     is controlled, and a JSON document keeps its meaning."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return text.translate({ord(each): json.dumps(each)[1:-1] for each in set(text) if not each.isprintable()})
 
 
 def shell_word(text: str) -> str:
