@@ -134,16 +134,11 @@ def test_closed_and_broken_standard_error_ends_no_command(cluster: MemoryCluster
         stdout=subprocess.PIPE,
         env={**os.environ, "TIDELOG_BOOTSTRAP": cluster.bootstrap},
     )
-    commands = [
-        closed,
-        start(cluster, "group", "describe", UMLAUT, "missing", "--json", err=unread),
-        start(cluster, "consume", "big", "-n", "3", err=unread),
-    ]
-    (listed, groups, _), (failed, described, _), (read, lines, _) = map(end, commands)
-    assert (listed, failed, read) == (0, 1, 0)
+    broken = start(cluster, "group", "describe", UMLAUT, "missing", "--json", err=unread)
+    (listed, groups, _), (failed, described, _) = end(closed), end(broken)
+    assert (listed, failed) == (0, 1)
     assert UMLAUT in [each["group_id"] for each in json.loads(groups)]
     assert len(json.loads(described)) == 2
-    assert len(lines.splitlines()) == 3
 
 
 def test_output_that_cannot_be_written_is_one_sentence(cluster: MemoryCluster) -> None:
@@ -190,11 +185,9 @@ def test_a_terminal_without_the_characters_of_an_id_gets_their_escapes(
 
 def test_the_locale_of_a_process_decides_what_its_terminal_takes(cluster: MemoryCluster) -> None:
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    words = [("consume", "big", "-n", "2", "--json"), ("group", "list")]
-    for process in [start(cluster, *each, environment=locale) for each in words]:
-        code, out, said = end(process)
-        assert (code, said) == (0, ""), process.args
-        assert out.isascii()
+    code, out, said = end(start(cluster, "consume", "big", "-n", "2", "--json", environment=locale))
+    assert (code, said) == (0, "")
+    assert out.isascii()
 
 
 def test_an_interrupt_while_the_command_imports_prints_nothing(cluster: MemoryCluster, tmp_path: Path) -> None:

@@ -1,40 +1,59 @@
-"""`tidelog up` on a directory that has a cluster: all of it, or none. No process is started here."""
+"""`tidelog up` on a directory that has a cluster starts all of it. No process is started here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from node.process.local_cluster import LocalCluster
+from node.process.local_cluster import ClusterFailed, LocalCluster
 from tidelog.cli import main
 from tidelog.protocol.v1 import admin_pb2, common_pb2
 
 
-def test_a_part_of_a_cluster_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of nodes of the clusters that were to start."""
+    counts: list[int] = []
+
+    def run(self: LocalCluster, *, ready: Callable[[], None], say: object) -> None:
+        counts.append(len(self.nodes))
+        for node in self.nodes:
+            node.process = cast("Any", SimpleNamespace(pid=1))
+        ready()
+
+    monkeypatch.setattr(LocalCluster, "run", run)
+    return counts
+
+
+def test_a_part_of_a_cluster_is_not_started(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     """One node of three has no majority: it announced success and answered from what it knew when it was stopped."""
     nodes = LocalCluster(tmp_path, 3).nodes
     before = [node.config.read_text(encoding="utf-8") for node in nodes]
-    assert main(["up", "-n", "1", "--data", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert said == (
-        f"tidelog: {tmp_path} has a cluster of 3 nodes, and 1 of them may not be a majority of its voters: start all "
-        "(--nodes 3), or choose another directory\n"
+    assert main(["up", "-n", "1", "--data", str(tmp_path)]) == 0
+    assert started == [3]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == (
+        f"{tmp_path} has a cluster of 3 nodes: all are started, since 1 may not be a majority of its voters"
     )
+    assert said[1].startswith("3 nodes up: ")
+    with pytest.raises(ClusterFailed, match=r"start all \(--nodes 3\), or choose another directory"):
+        LocalCluster(tmp_path, 2)
     assert [node.config.read_text(encoding="utf-8") for node in nodes] == before
 
 
-def test_the_nodes_of_the_directory_are_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[int] = []
-
-    def run(self: LocalCluster, **_: Any) -> None:
-        started.append(len(self.nodes))
-
-    monkeypatch.setattr(LocalCluster, "run", run)
+def test_the_nodes_of_the_directory_are_the_default(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     LocalCluster(tmp_path / "two", 2)
     for words in (("two",), ("two", "-n", "4"), ("new",)):
         assert main(["up", "--data", str(tmp_path / words[0]), *words[1:]]) == 0
+        assert "all are started" not in capsys.readouterr().err
     assert started == [2, 4, 3]
 
 

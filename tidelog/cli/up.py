@@ -22,7 +22,7 @@ def up(
     nodes: Annotated[
         int | None,
         typer.Option(
-            "--nodes", "-n", min=1, max=NODES_MAX, help=f"Number of nodes; default: those in --data, or {NODES}."
+            "--nodes", "-n", min=1, max=NODES_MAX, help=f"Number of nodes, at least those in --data; default {NODES}."
         ),
     ] = None,
     data: Annotated[Path, typer.Option("--data", "-d", help="Directory for configuration, data and logs.")] = Path(
@@ -41,15 +41,23 @@ def up(
     server_module("node.process.process")  # missing packages are reported here, not only in the nodes' logs
     local: Any = server_module("node.process.local_cluster")
     try:
-        cluster = local.LocalCluster(data, nodes or local.node_count(data) or NODES, first_port=port)
-        cluster.run(ready=lambda: _announce(cluster, as_json=as_json), say=say)
+        existing = local.node_count(data)
+        # All nodes of the directory: fewer may be no majority of its voters.
+        cluster = local.LocalCluster(data, max(nodes or existing or NODES, existing), first_port=port)
+        cluster.run(ready=lambda: _announce(cluster, nodes, as_json=as_json), say=say)
     except local.ClusterFailed as failure:
         for line in f"tidelog: {failure}".splitlines():  # with the last lines of a node's log
             say(line)
         raise typer.Exit(1) from None
 
 
-def _announce(cluster: Any, *, as_json: bool) -> None:
+def _announce(cluster: Any, asked: int | None, *, as_json: bool) -> None:
+    """asked: the number of nodes on the command line."""
+    if asked is not None and asked < len(cluster.nodes):
+        say(
+            f"{cluster.directory} has a cluster of {len(cluster.nodes)} nodes: all are started, since {asked} may not "
+            "be a majority of its voters"
+        )
     pids = [node.pid for node in cluster.nodes]
     if as_json:
         document = {
