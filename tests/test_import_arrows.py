@@ -56,6 +56,7 @@ MAY_OPEN = {
     "node/process/process.py",
     "node/security/key_source.py",
     "tidelog/cli",
+    "tidelog/forks.py",
     "tidelog/grpc_environment.py",
     "tidelog/jobs",
     "tidelog/security/tls_files.py",

@@ -9,6 +9,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidelog import forks
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0.dev0"
 
 set_defaults(os.environ)
+forks.register()
 
 _HOME: Final = {
     "Acks": "tidelog.types",

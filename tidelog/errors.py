@@ -627,6 +627,11 @@ class DeliveryTimedOut(TidelogError, code=1010, status="DEADLINE_EXCEEDED", retr
     the cause."""
 
 
+class UsedAfterFork(TidelogError, code=1053, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """A client of the parent is used in a forked child, or gRPC cannot work in the child because it was running in the
+    parent when the child was forked. Nothing was sent."""
+
+
 class CommitFailed(TidelogError, code=1049, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The offsets were not committed: the committer does not have the partition any more, because it was fenced or gave
     it up. Another member reads the records again."""

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tidelog import forks
 from tidelog.client.cluster import Cluster, parse_bootstrap
 from tidelog.client.machine import real_rng, secure_rng, start_root_task
 from tidelog.client.options import checked_client_id
@@ -68,6 +69,8 @@ class Service:
         self._cluster_or_none: Cluster | None = None
         self._defect: BaseException | None = None
         self._closed = False
+        self._is_foreign = False
+        """Whether this is a forked child, which has the object and not its tasks."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -91,6 +94,8 @@ class Service:
             error = InvalidRequest(f"the {self._what} failed by a defect: {self._defect!r}; create a new one")
             error.__cause__ = self._defect
             return error
+        if self._is_foreign:
+            return forks.foreign(self._what)
         state = "closed" if self._closed else "not started"
         return InvalidRequest(f"the {self._what} is {state}: use it inside `async with`")
 
@@ -101,15 +106,23 @@ class Service:
         transport = self._transport
         if transport is None:
             transport = self._transport = client_transport(self._tls, self._sasl, self._client_id)
+        forks.watch(self)
         cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
         started = asyncio.Event()
         self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")
         await started.wait()
 
+    def note_fork(self) -> None:
+        """See `tidelog.forks`: every call raises, and closing is nothing to do."""
+        self._is_foreign = self._closed = True
+        self._tasks = None
+
     async def close(self) -> None:
         """Stop all background tasks and close the connections, except those of a transport that was handed in.
         Idempotent."""
         self._closed = True
+        if self._is_foreign:
+            return
         root, self._root = self._root, None
         if root is None:
             return

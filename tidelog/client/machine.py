@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
-from tidelog.errors import InvalidRequest
+from tidelog import forks
+from tidelog.errors import InvalidRequest, TidelogError
 
 T = TypeVar("T")
 
@@ -52,12 +53,15 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._submitting = threading.Lock()
         self._stopping = False
+        self._is_foreign = False
+        """Whether this is a forked child, which has the object and not the thread."""
+        forks.watch(self)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine on the loop; return its result or raise its error. Ctrl-C cancels it.
 
-        Raises InvalidRequest if the loop is stopped, before or during the call.
+        Raises InvalidRequest if the loop is stopped, before or during the call; UsedAfterFork in a forked child.
         """
         with self._submitting:
             if self._stopping:
@@ -73,6 +77,11 @@ class LoopThread:
             if self._stopping:
                 raise self._closed() from None
             raise
+
+    def note_fork(self) -> None:
+        """See `tidelog.forks`: nothing runs here, and closing is nothing to do."""
+        self._submitting = threading.Lock()  # another thread of the parent may have held it
+        self._is_foreign = self._stopping = True
 
     @property
     def is_running(self) -> bool:
@@ -102,5 +111,8 @@ class LoopThread:
         await asyncio.sleep(0)  # results of tasks that have just ended still have to reach their callers
         self._loop.stop()
 
-    def _closed(self) -> InvalidRequest:
-        return InvalidRequest(f"the {self._name.removeprefix('tidelog ')} is closed: use it inside `with`")
+    def _closed(self) -> TidelogError:
+        what = self._name.removeprefix("tidelog ")
+        if self._is_foreign:
+            return forks.foreign(what)
+        return InvalidRequest(f"the {what} is closed: use it inside `with`")

@@ -298,6 +298,8 @@ class Producer(Service):
 
     async def flush(self) -> None:
         """Send all records queued before this call without lingering; return once all have an outcome."""
+        if self._is_foreign:
+            raise self._unusable()
         outcomes = [batch.outcome for batch in self._core.unfinished()]
         self._handle(Flushed(self._clock.monotonic_ms()))
         for outcome in outcomes:
@@ -305,6 +307,8 @@ class Producer(Service):
 
     async def close(self, *, flush: bool = True) -> None:
         """Flush, then stop. flush=False: unsent records fail with an error. An open transaction is aborted."""
+        if self._is_foreign:
+            return
         try:
             if self._tasks is not None and self._transactions is not None and self._transactions.has_open:
                 await self._transactions.abort()
@@ -314,6 +318,11 @@ class Producer(Service):
             self._closed = True
             self._abandon("the producer was closed")
             await super().close()
+
+    def note_fork(self) -> None:
+        """See `Service`. Without routes no record is queued."""
+        super().note_fork()
+        self._routes.clear()
 
     def is_idempotent(self, topic: str) -> bool:
         """Return whether records of the topic are sent with idempotence, so that each is written once.

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
+from tidelog import forks
 from tidelog.errors import (
     ClientCertificateRejected,
     ConnectionFailed,
@@ -98,6 +99,7 @@ def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 
 def blocking_channel(address: str, tls: Tls | None) -> grpc.Channel:
     """A channel without an event loop, for single queries. tls: None for plain text. Raises InvalidConfig."""
+    forks.require_grpc()
     options = [("grpc.enable_http_proxy", 0)]
     if tls is None:
         return grpc.insecure_channel(address, options=options)
@@ -119,7 +121,8 @@ class GrpcTransport:
         """tls: the files for TLS, None for plain text. sasl: authenticates at each node before the first call; None:
         calls have no session. client_id: the name of this client for the nodes' logs and quotas, printable ASCII.
         tls_failures: warns of a failed TLS connection when it fails, once a minute; None: only its caller learns of it.
-        Raises InvalidConfig if the files cannot be used."""
+        Raises InvalidConfig if the files cannot be used, UsedAfterFork in a forked child where gRPC cannot work."""
+        forks.require_grpc()
         self._options = channel_options(message_bytes_max)
         self._tls = None if tls is None else TlsFiles(tls)
         self._credentials = None if self._tls is None else _credentials(self._tls)
@@ -239,6 +242,9 @@ class GrpcTransport:
         self._replaced.clear()
         for channel in channels:
             await channel.close()
+        if channels:
+            forks.note_closed(self)
+            await _last_event()
 
     async def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to an address that is no longer used."""
@@ -310,6 +316,7 @@ class GrpcTransport:
                 else grpc.aio.secure_channel(_target(to), self._credentials, options=self._options)
             )
             self._channels[to] = channel
+            forks.note_connected(self)
         make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         invoke = make(
             method.path,
@@ -414,6 +421,23 @@ class GrpcStream(Generic[Request, Answer]):
 
     def _closed(self) -> TidelogError:
         return ConnectionLost(f"{self._method} at {self._to}: this side closed the stream")
+
+
+async def _last_event() -> None:
+    """Return after gRPC has delivered the events of all calls of this loop that were cancelled before.
+
+    gRPC delivers events of all loops of the process through one queue. An event for a loop that was closed meanwhile
+    makes another loop log "Event loop is closed", with a traceback. Events of cancelled calls are in the queue when the
+    cancellation returns; that of a new call is behind them.
+    """
+    channel = grpc.aio.insecure_channel("ipv4:127.0.0.1:1", options=[("grpc.use_local_subchannel_pool", 1)])
+    call: Any = channel.unary_unary("/")
+    try:
+        await call(b"", timeout=0)  # its time is over: nothing is sent
+    except grpc.aio.AioRpcError:
+        pass
+    finally:
+        await channel.close()
 
 
 def _left_ms(loop: asyncio.AbstractEventLoop, end: float) -> int:
