@@ -144,10 +144,11 @@ class ClusterView:
         topics = {**self.topics, topic.name: replace(topic, partitions=tuple(partitions))}
         return replace(self, topics=topics, nodes={**self.nodes, hint.node_id: hint.endpoint})
 
-    def topic(self, name: str) -> TopicView:
-        """Return the topic. Raises the reason if it is not known."""
+    def topic(self, name: str, partition: int = 0) -> TopicView:
+        """Return the topic, which has the partition. Raises the reason if they are not known."""
         topic = self.topics.get(name)
         if topic is not None:
+            ensure_partition(name, len(topic.partitions), partition)
             return topic
         error = self.errors.get(name)
         if error is not None:
@@ -177,12 +178,7 @@ class ClusterView:
 
     def leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, PartitionView]:
         """Return the leader's address and the partition. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
-        topic = self.topic(topic_partition.topic)
-        if not 0 <= topic_partition.partition < len(topic.partitions):
-            raise UnknownTopicOrPartition(
-                f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}; partition "
-                f"{topic_partition.partition} does not exist: use an existing partition or add partitions"
-            )
+        topic = self.topic(topic_partition.topic, topic_partition.partition)
         partition = topic.partitions[topic_partition.partition]
         endpoint = self.nodes.get(partition.leader)
         if endpoint is None:
@@ -196,6 +192,15 @@ class ClusterView:
                 f"{list(partition.replicas)}; in sync: {list(partition.isr)}"
             )
         return endpoint, partition
+
+
+def ensure_partition(topic: str, count: int, partition: int) -> None:
+    """Raise UnknownTopicOrPartition if a topic of `count` partitions does not have this one."""
+    if not 0 <= partition < count:
+        raise UnknownTopicOrPartition(
+            f"topic {topic!r} has partitions 0 to {count - 1}; partition {partition} does not exist: use an existing "
+            "partition or add partitions"
+        )
 
 
 def _topic_view(topic: admin_pb2.TopicMetadata, reported_at: int) -> TopicView:
@@ -334,10 +339,11 @@ class Cluster:
             self._merge(await self._call_in_turn(others, methods.ADMIN_GET_METADATA, request, QUERY_TIMEOUT_MS))
             self._notify(None)
 
-    async def wait_topic(self, topic: str, *, timeout_ms: int) -> TopicView:
-        """Return the topic once a node knows it. Raises the reason after at most `timeout_ms`."""
+    async def wait_topic(self, topic: str, *, timeout_ms: int, partition: int = 0, afresh: bool = False) -> TopicView:
+        """Return the topic once a node knows it with this partition. Raises the reason after at most `timeout_ms`.
+        afresh: a node is asked also if the topic is known."""
         known = self.view.topics.get(topic)
-        if known is not None:
+        if known is not None and partition < len(known.partitions) and not afresh:
             return known
         start = self.clock.monotonic_ms()
         unknown_since: Millis | None = None
@@ -347,7 +353,7 @@ class Cluster:
             try:
                 left = start + timeout_ms - self.clock.monotonic_ms()
                 async with asyncio.timeout(max(left, 1) / 1000):
-                    return (await self.refresh(topic)).topic(topic)
+                    return (await self.refresh(topic)).topic(topic, partition)
             except UnknownTopicOrPartition as cause:
                 if unknown_since is None:
                     unknown_since = self.clock.monotonic_ms()

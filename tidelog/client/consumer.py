@@ -331,9 +331,10 @@ class Consumer(FetchClient):
             self._member_or_none.step()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """Return all partitions of a topic, for `assign`. Raises the reason if the topic is not known after
-        `request_timeout_ms`; a missing topic is reported after 3 s."""
-        view = await self._cluster.wait_topic(topic_name(topic), timeout_ms=self._policy.request_timeout_ms)
+        """Return all partitions of a topic, for `assign`, as a node knows them now. Raises the reason if the topic is
+        not known after `request_timeout_ms`; a missing topic is reported after 3 s."""
+        timeout_ms = self._policy.request_timeout_ms
+        view = await self._cluster.wait_topic(topic_name(topic), timeout_ms=timeout_ms, afresh=True)
         return [TopicPartition(topic, PartitionIndex(index)) for index in range(len(view.partitions))]
 
     async def seek(

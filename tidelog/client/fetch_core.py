@@ -81,6 +81,8 @@ SILENT_MS: Final = 1_000
 MISSING_TOPIC_MS: Final = 30_000
 """How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
 nodes, and longer if the controller has just failed."""
+MISSING_PARTITION_MS: Final = 3_000
+"""The same for a partition that a known topic does not have: it may just have been added."""
 OUTDATED_MS: Final = 30_000
 """How long the metadata may be older than the epoch of the position before that is an error."""
 REFUSED_CLIENT_MS: Final = 3_000
@@ -197,7 +199,6 @@ class FetchCore:
         if event.topic_id is None:
             self._note_missing(cursor, event, effects)
             return
-        cursor.unknown_since = None
         if cursor.topic_id is None:
             cursor.topic_id = event.topic_id
         elif cursor.topic_id != event.topic_id and cursor.is_certain:
@@ -215,13 +216,11 @@ class FetchCore:
             )
             return
         if event.node == NO_NODE:
-            self._back_off(cursor, event.at)
-            cursor.failure = event.cause
-            if isinstance(event.cause, UnknownTopicOrPartition) and not cursor.is_certain:
-                self._fail(cursor, event.cause, effects)
-            elif cursor.state is not CursorState.FETCHING:
+            if cursor.state is not CursorState.FETCHING:
                 cursor.leader = NO_NODE
+            self._note_missing(cursor, event, effects)
             return
+        cursor.unknown_since = None
         if event.leader_epoch < cursor.leader_epoch:
             return  # stale metadata
         if event.leader_epoch > cursor.leader_epoch:
@@ -254,16 +253,18 @@ class FetchCore:
             self._fail(cursor, error, effects)
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Handle an unknown topic, or that the client is refused. It counts as missing after `MISSING_TOPIC_MS` of such
-        answers, and as refused after `REFUSED_CLIENT_MS`; no answer resets the time."""
+        """Handle an unknown topic or partition, or that the client is refused. A topic counts as missing after
+        `MISSING_TOPIC_MS` of such answers, a partition of a known topic after `MISSING_PARTITION_MS`, the client as
+        refused after `REFUSED_CLIENT_MS`; no answer resets the time."""
         self._back_off(cursor, event.at)
         cursor.failure = cause = event.cause
         is_missing = isinstance(cause, UnknownTopicOrPartition)
+        missing_ms = MISSING_TOPIC_MS if event.topic_id is None else MISSING_PARTITION_MS
         if cause is None or not (is_missing or cause.retry is Retry.NEVER) or (is_missing and cursor.is_certain):
             cursor.unknown_since = None
         elif cursor.unknown_since is None:
             cursor.unknown_since = event.at
-        elif event.at - cursor.unknown_since >= (MISSING_TOPIC_MS if is_missing else REFUSED_CLIENT_MS):
+        elif event.at - cursor.unknown_since >= (missing_ms if is_missing else REFUSED_CLIENT_MS):
             self._fail(cursor, cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:

@@ -54,6 +54,7 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, commit_failed
 from tidelog.client.group_options import GroupOptions, PartitionsCallback
 from tidelog.client.group_session import GroupSession
+from tidelog.client.initial_partitions import InitialPartitions
 from tidelog.client.missing_topics import MissingTopics
 from tidelog.errors import (
     CommitFailed,
@@ -124,6 +125,7 @@ class GroupMember:
         self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
         self._names: dict[TopicId, str] = {}
         self._missing = MissingTopics(options.group_id, options.topics)
+        self._initial = InitialPartitions(cluster, options.topics)
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
@@ -157,6 +159,8 @@ class GroupMember:
         for topic in self.options.topics:
             self._cluster.request_refresh(topic)
         tasks = {"group": self._session.run(), "heartbeats": self._tick()}
+        if self.options.reset == "latest":
+            tasks["initial partitions"] = self._initial.find()
         if self.options.auto_commit:
             tasks["commits"] = self._commit_regularly()
         return tasks
@@ -450,7 +454,7 @@ class GroupMember:
         keys = sorted(topic_ids)
         committed = await self._find_committed(keys)
         if committed is not None:
-            self._fetching.add(self._cursor(key, topic_ids[key], committed.get(key)) for key in keys)
+            self._fetching.add([await self._cursor(key, topic_ids[key], committed.get(key)) for key in keys])
             for topic in sorted({key.topic for key in keys}):
                 self._cluster.request_refresh(topic)
             self._changed()
@@ -475,7 +479,7 @@ class GroupMember:
                 _log.warning("group %r: committed offsets cannot be read: %s", self.options.group_id, error.message)
         return None
 
-    def _cursor(self, key: TopicPartition, topic_id: TopicId, found: OffsetCommitted | None) -> Cursor:
+    async def _cursor(self, key: TopicPartition, topic_id: TopicId, found: OffsetCommitted | None) -> Cursor:
         """Return a new cursor, held, at its start."""
         cursor = Cursor(key, self._reset_place(), topic_id=topic_id, is_held=True, is_certain=True)
         if found is not None and found.topic_id in (None, topic_id):
@@ -483,6 +487,8 @@ class GroupMember:
             self._stored[key] = found.committed
         else:
             self._stored.pop(key, None)
+            if cursor.start == "latest" and not await self._initial.contain(topic_id, key.partition):
+                cursor.start = "earliest"  # producers may have written before this member learned of it (KIP-1327)
             if self.options.reset == "none":
                 cursor.state = CursorState.FAILED
                 cursor.error = NoCommittedOffset(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.client import routing
 from tidelog.client.accumulator import (
@@ -45,6 +45,9 @@ RESUME_SHARE: Final = 8
 of many partitions only a few records per turn."""
 
 NO_HEADERS: Final[Headers] = ()
+
+Content: TypeAlias = tuple[bytes | None, bytes | None, Headers]
+"""Key, value and headers of a record."""
 
 
 class RecordColumns:
@@ -164,7 +167,13 @@ class ManyRecords:
         share = buffer_bytes // RESUME_SHARE
         return memory >= share or routing.fit(sizes, at, len(sizes), share, memory, OBJECT_BYTES)[0] == len(sizes)
 
-    def content(self, record: int) -> tuple[bytes | None, bytes | None, Headers]:
+    @property
+    def highest_partition(self) -> int:
+        """The highest partition that the caller has chosen; 0 if none."""
+        columns = self.columns
+        return columns.partition or max(columns.partitions or (), default=0)
+
+    def content(self, record: int) -> Content:
         """Return key, value and headers of a record."""
         columns = self.columns
         return (

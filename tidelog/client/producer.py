@@ -20,7 +20,6 @@ from tidelog.client.accumulator import (
     OBJECT_BYTES,
     RECORD_BYTES,
     Attempt,
-    Headers,
     PartitionQueue,
     record_size,
 )
@@ -30,11 +29,11 @@ from tidelog.client.connection import Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import NO_HEADERS, ManyRecords, RecordColumns, checked_columns
+from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns, checked_columns
 from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner, partition_for_key
 from tidelog.client.produce_streams import ProduceStreams
-from tidelog.client.producer_calls import Call, Pause, Placed, WaitingRecord, checked_record
+from tidelog.client.producer_calls import Call, CallsForTopics, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
@@ -57,7 +56,7 @@ from tidelog.client.transaction import Transaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.client.unsent_records import warn_of_unsent
 from tidelog.clock import Clock
-from tidelog.errors import InvalidTxnState, LeaderNotAvailable, TidelogError
+from tidelog.errors import InvalidTxnState, LeaderNotAvailable, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
 from tidelog.protocol.v1 import data_pb2
@@ -171,8 +170,7 @@ class Producer(Service):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: Millis | None = None
         """Time of the timer; None if there is none."""
-        self._waiting_for_topic: dict[str, list[Call]] = {}
-        """Calls that wait for the metadata of their topic, in order."""
+        self._waiting_for_topic = CallsForTopics()
         self._waiting_for_memory: deque[Call] = deque()
         """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
         self._pause_due = False
@@ -219,7 +217,8 @@ class Producer(Service):
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
             placed = asyncio.get_running_loop().create_future()
-            put_later = await self._put_later(Call(topic, partial(self._put_first, topic, delivery), placed))
+            call = Call(topic, partial(self._put_first, topic, delivery), placed, partition=delivery[3] or 0)
+            put_later = await self._put_later(call)
             assert isinstance(put_later, Delivery)
             delivery = put_later
         if self._pause_due:
@@ -270,14 +269,15 @@ class Producer(Service):
         """Queue one record at once; await the Delivery for its outcome.
 
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
-        topic are not loaded (`await producer.partitions(topic)` loads them), RecordTooLarge.
+        topic are not loaded (`await producer.partitions(topic)` loads them), UnknownTopicOrPartition, RecordTooLarge.
         """
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
-            if topic in self._routes:
-                raise memory_exhausted(self._buffer_bytes, "is full")
-            _ = self._cluster
-            raise not_known(topic)
+            if topic not in self._routes:
+                _ = self._cluster
+                raise not_known(topic)
+            self._routes[topic].at(topic, delivery[3] or 0)
+            raise memory_exhausted(self._buffer_bytes, "is full")
         return delivery
 
     def transaction(self) -> Transaction:
@@ -352,8 +352,8 @@ class Producer(Service):
         *,
         first: bool = False,
     ) -> Delivery | WaitingRecord:
-        """Check and queue the record. Returns the checked record if it is not queued, because the topic is not known
-        yet, memory is full, or earlier calls wait for memory (unless this one is the `first` of them)."""
+        """Check and queue the record. Returns the checked record if it is not queued, because the topic or partition is
+        not known yet, memory is full, or earlier calls wait for memory (unless this one is the `first` of them)."""
         if not (
             type(value) is bytes
             and (key is None or type(key) is bytes)
@@ -374,12 +374,15 @@ class Producer(Service):
         else:
             size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
         if size > route.record_bytes_max:
-            self._check_size(topic, route, key, value, headers)
+            self._check_size(topic, route, (key, value, headers))
         core = self._core
         used = core.memory_used + size + OBJECT_BYTES
         if used > self._buffer_bytes or (self._waiting_for_memory and not first):
             return value, key, headers, partition, timestamp
         if partition is not None:
+            if not (first or route.has(partition)):
+                self._cluster.request_refresh(topic)  # it may have been added
+                return value, key, headers, partition, timestamp
             queue = route.at(topic, partition)
         elif key is not None:
             queue = route.queues[partition_for_key(key, len(route.queues))]
@@ -421,7 +424,7 @@ class Producer(Service):
         many = ManyRecords(topic_name(topic), columns)
         placed = asyncio.get_running_loop().create_future()
         try:
-            await self._put_later(Call(topic, partial(self._put_many, many), placed, many))
+            await self._put_later(Call(topic, partial(self._put_many, many), placed, many, many.highest_partition))
             await self._clock.sleep_ms(0)  # let the streams send
         except asyncio.CancelledError as error:
             error.args = (many.delivery,)
@@ -436,7 +439,7 @@ class Producer(Service):
         """Queue records of the first waiting call, for one turn of the loop."""
         route, core = self._routes[many.topic], self._core
         for index in many.too_large(route):
-            self._check_size(many.topic, route, *many.content(index), record=index)
+            self._check_size(many.topic, route, many.content(index), index)
         if many.wants_more(self._buffer_bytes - core.memory_used, self._buffer_bytes):
             many.put(route, core, self._buffer_bytes, self._clock.monotonic_ms(), Millis(self._clock.wall_ms()))
             self._wake.set()
@@ -455,17 +458,12 @@ class Producer(Service):
         """
         start = self._clock.monotonic_ms()
         try:
-            if call.topic in self._routes:
-                self._waiting_for_memory.append(call)
-                if self._waiting_for_memory[0] is call:
-                    self._put_waiting()
+            route = self._routes.get(call.topic)
+            if route is None or not route.has(call.partition):
+                self._waiting_for_topic.add(call)
+                await self._wait_partition(call)
             else:
-                self._waiting_for_topic.setdefault(call.topic, []).append(call)
-                try:
-                    await self.partitions(call.topic)
-                except TidelogError:
-                    if not call.placed.done():
-                        raise
+                self._put_in_turn(call)
             left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
             call.timer = asyncio.get_running_loop().call_later(left / 1000, call.time_out, self._max_block_ms)
             delivery = await call.placed
@@ -476,6 +474,27 @@ class Producer(Service):
         if delivery is None:
             raise memory_exhausted(self._buffer_bytes, f"was full for max_block_ms={self._max_block_ms}")
         return delivery
+
+    async def _wait_partition(self, call: Call) -> None:
+        """Wait until the topic is known with the partition of the call; then its records are queued in its turn."""
+        topic, cluster = call.topic, self._cluster
+        try:
+            view = await cluster.wait_topic(topic, timeout_ms=self._max_block_ms, partition=call.partition)
+        except TidelogError as error:
+            if call.placed.done():
+                return
+            if topic not in cluster.view.topics or not isinstance(error, UnknownTopicOrPartition):
+                raise
+            view = cluster.view.topics[topic]  # the route tells the caller which of its records has no partition
+        self._learn(view)
+        if self._waiting_for_topic.remove(call):
+            self._put_in_turn(call)
+
+    def _put_in_turn(self, call: Call) -> None:
+        """Queue the records of a call now, or once those of earlier calls are queued."""
+        self._waiting_for_memory.append(call)
+        if self._waiting_for_memory[0] is call:
+            self._put_waiting()
 
     def _put_waiting(self) -> None:
         """Queue the records of the calls that wait for memory, in order, until memory is full."""
@@ -498,28 +517,16 @@ class Producer(Service):
     def _end_call(self, call: Call) -> None:
         """The call has ended: if its record is not queued, it never is, and the calls behind it continue."""
         call.placed.cancel()
-        calls = self._waiting_for_topic.get(call.topic, [])
-        if call in calls:
-            calls.remove(call)
-            if not calls:
-                del self._waiting_for_topic[call.topic]
+        self._waiting_for_topic.remove(call)
         if self._waiting_for_memory and self._waiting_for_memory[0] is call:
             self._put_waiting()
 
-    def _check_size(
-        self,
-        topic: str,
-        route: Route,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        record: int | None = None,
-    ) -> None:
+    def _check_size(self, topic: str, route: Route, content: Content, record: int | None = None) -> None:
         """Raise RecordTooLarge if the encoded record exceeds a limit. record: its index in a call of many."""
         limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
         if self._codec is Codec.NONE:  # the compressed size is checked by the node
             limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
-        ensure_fits(topic, HEADER_BYTES + len(encode_record(0, 0, key, value, headers)), limits, record)
+        ensure_fits(topic, HEADER_BYTES + len(encode_record(0, 0, *content)), limits, record)
 
     # --- the core and the world ---------------------------------------------------------------------------------
 
@@ -642,7 +649,7 @@ class Producer(Service):
             queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal
         )
         self._handle(*(cluster.leader_known(queue.topic_partition, None) for queue in queues))
-        self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name, ()))
+        self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name))
         self._put_waiting()
         return route
 
@@ -663,8 +670,7 @@ class Producer(Service):
             self._transactions.stop(self._unusable())
 
     def _has_waiting_calls(self) -> bool:
-        calls = (*self._waiting_for_memory, *(call for waiting in self._waiting_for_topic.values() for call in waiting))
-        return any(not call.placed.done() for call in calls)
+        return any(not call.placed.done() for call in (*self._waiting_for_memory, *self._waiting_for_topic))
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer failed by a defect ({self._defect!r})")

@@ -7,9 +7,10 @@ Not here: the order of the calls, and how their records are queued (producer.py,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import TypeAlias
 
 from tidelog.client.accumulator import Headers, as_bytes, checked_headers
@@ -56,6 +57,8 @@ class Call:
     placed: asyncio.Future[Placed | None]
     """Done once the records are queued or rejected, or the call gave up: None after its time, or cancelled."""
     many: ManyRecords | None = None
+    partition: int = 0
+    """The highest partition that the caller has chosen."""
     timer: asyncio.TimerHandle | None = None
 
     def time_out(self, max_block_ms: int, queued: int = 0) -> None:
@@ -68,3 +71,31 @@ class Call:
             self.timer = loop.call_later(max_block_ms / 1000, self.time_out, max_block_ms, self.many.queued)
         else:
             self.placed.set_result(None)
+
+
+class CallsForTopics:
+    """Calls that wait for the metadata of their topic, in order."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, list[Call]] = {}
+
+    def __iter__(self) -> Iterator[Call]:
+        return chain.from_iterable(self._calls.values())
+
+    def add(self, call: Call) -> None:
+        """The call waits."""
+        self._calls.setdefault(call.topic, []).append(call)
+
+    def remove(self, call: Call) -> bool:
+        """The call does not wait any more. Returns whether it did."""
+        calls = self._calls.get(call.topic, [])
+        if call not in calls:
+            return False
+        calls.remove(call)
+        if not calls:
+            del self._calls[call.topic]
+        return True
+
+    def pop(self, topic: str) -> list[Call]:
+        """Return the calls for a topic; they do not wait any more."""
+        return self._calls.pop(topic, [])

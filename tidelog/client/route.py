@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.client.accumulator import PartitionQueue
+from tidelog.client.cluster import ensure_partition
 from tidelog.client.partitioner import Partitioner
-from tidelog.errors import UnknownTopicOrPartition
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.types import NO_NODE
 
@@ -37,14 +37,14 @@ class Route:
     seal: Callable[[PartitionQueue], None]
     """Called when a batch is full although no further record is queued behind it."""
 
+    def has(self, partition: int) -> bool:
+        """Return whether the partition is known."""
+        return partition < len(self.queues)
+
     def at(self, topic: str, partition: int) -> PartitionQueue:
         """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
-        if 0 <= partition < len(self.queues):
-            return self.queues[partition]
-        raise UnknownTopicOrPartition(
-            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}; partition {partition} does not exist: use an "
-            "existing partition or add partitions"
-        )
+        ensure_partition(topic, len(self.queues), partition)
+        return self.queues[partition]
 
     def without_key(self, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes without a key."""
