@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import locale
 import os
 import sys
 from typing import Any
@@ -75,8 +76,10 @@ def say(text: str) -> None:
 
 
 def json_line(document: object) -> str:
-    """A document for JSON as one line. ASCII where standard output does not take every character."""
-    is_unicode = (sys.stdout.encoding or "utf-8").lower().replace("_", "-").startswith("utf-")
+    """A document for JSON as one line. ASCII where standard output does not take every character, or the locale is C:
+    Python writes UTF-8 there, but what reads it need not expect that."""
+    is_utf = (sys.stdout.encoding or "utf-8").lower().replace("_", "-").startswith("utf-")
+    is_unicode = is_utf and locale.setlocale(locale.LC_CTYPE) not in ("C", "POSIX")
     return printable(json.dumps(document, ensure_ascii=not is_unicode)) + "\n"
 
 

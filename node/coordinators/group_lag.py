@@ -2,7 +2,7 @@
 ends of the partitions they have still to read, and how many were deleted before they read them.
 
 Invariant: a lag that is not known is not a number. It is unknown where a member has a partition and the group has
-committed nothing: the options of the member decide where it begins.
+committed nothing, or an offset beyond the end: the options of the member decide where it begins.
 
 Collected when it is asked for, in particular when the metrics are read, at most once in `FRESH_MS`; otherwise it costs
 nothing. Starts and ends of partitions that have a replica on this node are those of the replica; for others the leaders
@@ -166,19 +166,22 @@ class GroupLag:
         """The logs that are known here, or that leaders answer."""
         starts: dict[PartitionKey, Offset] = {}
         ends: dict[PartitionKey, Offset] = {}
+        followers: set[PartitionKey] = set()
         elsewhere: dict[NodeId, list[PartitionKey]] = {}
         for key in sorted(keys):
             replica = self._replicas.registry.by_key.get(key)
             state = image.partition(key)
             if replica is not None and replica.role is not None:
                 starts[key], ends[key] = replica.log.log_start_offset, replica.log.high_watermark
+                if replica.leader is None:
+                    followers.add(key)
             elif state is not None and state.leader != NO_NODE:
                 elsewhere.setdefault(state.leader, []).append(key)
         async with asyncio.TaskGroup() as tasks:
             for node, wanted in sorted(elsewhere.items()):
                 tasks.create_task(self._ask(image, node, wanted, _EARLIEST, starts))
                 tasks.create_task(self._ask(image, node, wanted, _LATEST, ends))
-        return {key: _LogRange(starts[key], end) for key, end in ends.items() if key in starts}
+        return {key: _LogRange(starts[key], end, key in followers) for key, end in ends.items() if key in starts}
 
     async def _ask(
         self,
@@ -207,8 +210,15 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class _LogRange:
+    """is_follower: the end may be behind that of the leader."""
+
     start: Offset
     end: Offset
+    is_follower: bool
+
+    def has(self, offset: Offset) -> bool:
+        """Whether a committed offset can be one of this log. One that was committed is not beyond the leader's end."""
+        return offset <= self.end or self.is_follower
 
 
 def _figures(
@@ -220,11 +230,10 @@ def _figures(
 ) -> GroupFigures:
     """assigned: the partitions that members have."""
     committed = {key: each.offset for each in offsets if (key := _key(image, each)) is not None}
-    known = [(offset, logs[key]) for key, offset in committed.items() if key in logs]
+    known = [(offset, logs[key]) for key, offset in committed.items() if key in logs and logs[key].has(offset)]
     unknown = len(committed | dict.fromkeys(assigned)) - len(known)
     if not known:
         return GroupFigures(group, offsets, None, None, unknown)
-    # The end of a follower may be below an offset that its leader has already seen committed: nothing is left to read.
     lag = sum(max(0, log.end - max(offset, log.start)) for offset, log in known)
     return GroupFigures(group, offsets, lag, sum(max(0, log.start - offset) for offset, log in known), unknown)
 

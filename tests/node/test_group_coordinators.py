@@ -504,7 +504,7 @@ def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -
 
 def test_what_was_deleted_and_what_is_not_known_is_not_lag(tmp_path: Path) -> None:
     """Of four records three are deleted before the group has read two of them. A member without a committed offset
-    begins where its options say, so that no number is right."""
+    begins where its options say, so that no number is right; the same holds for an offset beyond the end."""
 
     async def steps(nodes: RealNodes) -> None:
         topic_id = await create(nodes, "orders", partitions=2)
@@ -515,11 +515,12 @@ def test_what_was_deleted_and_what_is_not_known_is_not_lag(tmp_path: Path) -> No
         replica = node.replicas.registry.by_key[PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(0))]
         delete_records(replica.log, Offset(3))
         await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit(orders=1))
+        await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit("beyond", orders=9), "beyond")
         stream, _ = await joined(nodes, "fresh", "m", "orders")
         collected = await node.groups()
         found = {each.group.group_id: (each.lag, each.deleted, each.unknown) for each in collected.groups}
-        assert found == {"g": (1, 2, 0), "fresh": (None, None, 2)}
-        assert collected.unknown == 2
+        assert found == {"g": (1, 2, 0), "fresh": (None, None, 2), "beyond": (None, None, 1)}
+        assert collected.unknown == 3
         stream.close()
 
     story(tmp_path, 1, steps)
