@@ -16,13 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
-from tidelog.client.accumulator import (
-    OBJECT_BYTES,
-    RECORD_BYTES,
-    Attempt,
-    PartitionQueue,
-    record_size,
-)
+from tidelog.client.accumulator import OBJECT_BYTES, RECORD_BYTES, Attempt, PartitionQueue, record_size
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import Service
