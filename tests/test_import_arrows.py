@@ -52,6 +52,7 @@ NODE_OUTERMOST = {
 MAY_OPEN = {
     "storage/files/os_files.py",
     "node/__main__.py",
+    "node/listeners/grpc/connections.py",
     "node/process/local_cluster.py",
     "node/process/process.py",
     "node/security/key_source.py",

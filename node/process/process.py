@@ -225,6 +225,7 @@ class NodeProcess:
     def _bind(self) -> NodeConfig:
         """Bind the listeners. Returns the configuration with the bound ports."""
         taken = []
+        message_bytes_max = self._config.message_bytes_max
         connections_max = connections_of(self._config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         for listener in self._config.listeners:
             tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
@@ -233,10 +234,12 @@ class NodeProcess:
             server = GrpcServer(
                 listener.name,
                 boundary=self._boundary,
-                message_bytes_max=self._config.message_bytes_max,
+                message_bytes_max=message_bytes_max,
                 for_nodes=listener.for_nodes,
                 tls=tls,
                 connections_max=connections_max,
+                # One message must always fit.
+                incomplete_bytes_max=max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max),
             )
             self._servers.append(server)
             bound = server.bind(listener.bind)

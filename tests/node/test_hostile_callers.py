@@ -27,6 +27,7 @@ from node.quotas.open_calls import OpenCalls
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from tests.client.memory_cluster import start, until
+from tests.node.incomplete import PREFACE, frame, headers_of
 from tests.node.test_grpc import PATIENCE_MS, EchoData, Fixture, serving
 from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
 from tidelog.protocol import methods, wire
@@ -41,13 +42,6 @@ CONNECTIONS = 10_000
 
 WATCH = "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame of HTTP/2 (RFC 9113, section 4.1)."""
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 async def serves(at: Fixture) -> bool:
@@ -280,22 +274,10 @@ def test_half_of_the_files_remain_for_logs() -> None:
 
 def call_without_a_window(path: str, message: bytes = b"") -> bytes:
     """A call in frames of HTTP/2, by a caller that allows the other side to send 0 bytes of an answer (RFC 9113)."""
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": path,
-        ":authority": "node",
-        "te": "trailers",
-        "content-type": "application/grpc",
-    }
-    literal = b"".join(
-        b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-        for name, value in headers.items()
-    )
     return (
         PREFACE
         + frame(4, 0, 0, struct.pack(">HI", 4, 0))  # SETTINGS: INITIAL_WINDOW_SIZE = 0
-        + frame(1, 4, 1, literal)  # HEADERS, END_HEADERS
+        + frame(1, 4, 1, headers_of(path))  # HEADERS, END_HEADERS
         + frame(0, 1, 1, struct.pack(">BI", 0, len(message)) + message)  # DATA, END_STREAM
     )
 
@@ -336,9 +318,8 @@ def test_calls_that_are_reset_at_once_leave_nothing_behind() -> None:
 
     async def story() -> None:
         async with serving() as at, connections(at, 1) as [(reader, writer)]:
-            begun = call_without_a_window(methods.DATA_FETCH_STREAM.path)
             writer.write(PREFACE + frame(4, 0, 0, b"") + frame(4, 1, 0, b""))
-            headers = begun[begun.index(b"\0\x07:method") : -len(frame(0, 1, 1, bytes(5)))]
+            headers = headers_of(methods.DATA_FETCH_STREAM.path)
             for stream in range(1, 20_001, 2):
                 writer.write(frame(1, 4, stream, headers) + frame(3, 0, stream, struct.pack(">I", 8)))
             await writer.drain()

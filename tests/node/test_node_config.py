@@ -9,6 +9,8 @@ import typer
 
 from node import config
 from node.config import SETTINGS, NodeConfig
+from node.process.metadata_node import _controller_config
+from replication.controller.partition_limits import PartitionLimits
 from tests.node.configuration_document import DOCUMENT, document
 from tidelog.cli.app import app
 from tidelog.client_variables import ClientVariable
@@ -88,6 +90,11 @@ def test_settings_of_coordinators_have_kafkas_names_and_reach_the_state_machines
     assert (read.groups.partitions, read.groups.replication_factor, read.groups.commit_timeout_ms) == (50, 2, 7_000)
     assert read.transactions.machine_config().transaction_max_timeout_ms == 60_000
     assert (read.transactions.min_isr, read.transactions.verification) == (1, False)
+
+
+def test_limits_of_partitions_reach_the_controller() -> None:
+    read = parse(GOOD, TIDELOG_MAX_PARTITIONS="500", TIDELOG_MAX_BROKER_PARTITIONS="70")
+    assert _controller_config(read).limits == PartitionLimits(cluster=500, node=70)
 
 
 def test_the_environment_overrides_the_file() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from node import config
 from node.config import NodeConfig
-from node.listeners.grpc import request_limits, server
+from node.listeners.grpc import incomplete_messages, request_limits, server
 from node.observability import logs
 from node.runtime import limits
 from replication.controller import partition_limits, registration, topics
@@ -33,6 +33,7 @@ LIMITS = {
     "replicas on a node, internal topics not counted": partition_limits.NODE_DEFAULT,
     "characters of a client id": server.CLIENT_ID_MAX,
     "bytes of an error's message": status.MESSAGE_BYTES_MAX,
+    "incomplete messages of all connections of a listener": incomplete_messages.INCOMPLETE_BYTES_MAX,
     "unread answer of a call": limits.UNREAD_ANSWER_MS,
     "unread answer of a stream, while others wait for memory": limits.SLOW_READER_MS,
     "characters of a message in a log line": logs.MESSAGE_LENGTH_MAX,

@@ -26,6 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from node.listeners.grpc.connections import ConnectionShutdown, host_of
+from node.listeners.grpc.incomplete_messages import INCOMPLETE_BYTES_MAX, IncompleteMessages
 from node.listeners.grpc.request_limits import ensure_few_fields, ensure_small
 from node.listeners.grpc.server_tls import UNPROVED, ServerTls
 from node.observability.meters.request_meter import RequestMeter, name_of
@@ -105,9 +106,10 @@ class GrpcServer:
         connections_max: int = CONNECTIONS_MAX,
         for_nodes: bool = True,
         tls: ServerTls | None = None,
+        incomplete_bytes_max: int = INCOMPLETE_BYTES_MAX,
     ) -> None:
         """connections_max: further connections are closed when they are made. for_nodes: serve what only nodes may ask.
-        tls: None for plain text."""
+        tls: None for plain text. incomplete_bytes_max: what incomplete messages may occupy."""
         self.listener = listener
         self._boundary = boundary
         self._for_nodes, self._tls = for_nodes, tls
@@ -115,6 +117,8 @@ class GrpcServer:
         self._server = grpc.aio.server(options=options if tls is None else [*options, *tls.options()])
         self._streams: set[ServerStream] = set()
         self._shutdown = ConnectionShutdown()
+        self._incomplete = IncompleteMessages(incomplete_bytes_max)
+        self._port = 0
         self._refusing = False
         self._names: list[str] = []
         self._sasl: SaslAuthenticator | None = None
@@ -133,6 +137,7 @@ class GrpcServer:
                 f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process may use the port, "
                 "or the address is not one of this machine. Change the address in `listeners`, or use port 0."
             ) from None
+        self._port = port
         return Endpoint(address.host, port)
 
     def serve(self, services: Mapping[str, object], sasl: SaslAuthenticator | None = None) -> None:
@@ -157,6 +162,7 @@ class GrpcServer:
         add_reflection: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
         add_reflection(_CountedReflection(names, self._boundary.calls), self._server)
         await self._server.start()
+        self._incomplete.start(self._port)
 
     def refuse(self) -> None:
         """Reject every new call with NodeShuttingDown, and those that wait because of a quota. Open calls and streams
@@ -170,6 +176,7 @@ class GrpcServer:
         for stream in list(self._streams):
             stream.end()
         await self._server.stop(grace_ms / 1000)
+        self._incomplete.stop()
 
     def _handler(self, method: Method[WireMessage, WireMessage], service: object) -> grpc.RpcMethodHandler[Any, Any]:
         meter = self._boundary.meters.of(str(method))
@@ -190,6 +197,7 @@ class GrpcServer:
         read = _reader(method)
 
         async def handle(data: bytes, call: Any) -> tuple[WireMessage, RequestContext]:
+            self._incomplete.delivered(call.peer(), len(data))
             context, _ = await self._context(call, meter, method)
             message, size = read(data)
             del data  # the message has it
@@ -230,8 +238,9 @@ class GrpcServer:
         async def handle(_requests: Any, call: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
+            self._incomplete.delivered(call.peer(), 0)
             context, session = await self._context(call, meter, method)
-            stream = ServerStream(call, task, context, self._shutdown)
+            stream = ServerStream(call, task, context, self._shutdown, self._incomplete)
             self._streams.add(stream)
             if session is not None:
                 session.streams.add(stream)
@@ -339,9 +348,14 @@ class ServerStream:
     """The server side of an open stream (`tidelog.protocol.network.MessageStream`). Several tasks may send."""
 
     def __init__(
-        self, call: Any, task: asyncio.Task[Any], context: RequestContext, shutdown: ConnectionShutdown
+        self,
+        call: Any,
+        task: asyncio.Task[Any],
+        context: RequestContext,
+        shutdown: ConnectionShutdown,
+        incomplete: IncompleteMessages,
     ) -> None:
-        self._call, self._shutdown = call, shutdown
+        self._call, self._shutdown, self._incomplete = call, shutdown, incomplete
         self.context, self._meter, self._throttle = context, context.meter, context.throttle
         # Read at the start: gRPC crashes (SIGSEGV) if it is queried for the peer after the caller has gone.
         self._peer = context.connection
@@ -376,6 +390,7 @@ class ServerStream:
         message, size = received
         del received  # only the caller of this method keeps the message
         self._meter.request_bytes += size
+        self._incomplete.delivered(self._peer, size)
         if isinstance(message, InvalidRequest):
             self.context.begin().fail(message)
             raise message
