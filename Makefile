@@ -106,6 +106,17 @@ test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache 
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
 
+SINCE ?= HEAD
+.PHONY: test-changed
+test-changed: env  ## The tests of the first tier that depend on what changed since SINCE=commit (HEAD)
+	@tests=$$($(PY) -m tests.changed --since '$(SINCE)'); \
+	[ -z "$$tests" ] || $(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER)' $$tests
+
+TIMES ?= 10
+.PHONY: test-repeat
+test-repeat: env  ## The tests of TESTS=path TIMES=10 times, until one fails
+	@for turn in $$(seq $(TIMES)); do echo "$$turn of $(TIMES)"; $(PY) -m pytest -q -x $(PYTEST_FLAGS) -m 'not k8s' $(TESTS) || exit 1; done
+
 .PHONY: durations
 durations: env  ## Renew tests/durations.json from both tiers, on two idle cores
 	@$(MAKE) test test-deep PYTEST_FLAGS='$(PYTEST_FLAGS) $(RECORD)'
