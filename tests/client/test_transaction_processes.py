@@ -109,6 +109,7 @@ def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how
     assert Counter(committed(healed, topic)) == Counter({b"%d" % number: 3 for number in kept})
 
 
+@pytest.mark.deep
 def test_a_listing_is_complete_while_coordinators_move(healed: LocalCluster) -> None:
     """Each node is killed and started again while the transactional ids are listed: no listing lacks one."""
     names = sorted(f"listed-{number}" for number in range(12))

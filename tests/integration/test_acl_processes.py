@@ -234,6 +234,7 @@ def test_a_node_that_knows_its_callers_and_restricts_none_says_so(tmp_path: Path
     assert "no permissions: listener 'client' requires certificates, and by authorizer.class.name = " in said
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(180)
 def test_a_cluster_that_restricted_none_moves_to_rules_while_clients_that_have_one_go_on(tmp_path: Path) -> None:
     """The steps of docs/operations.md, Upgrading: rules are added while they refuse nothing, then the nodes are

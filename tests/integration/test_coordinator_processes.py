@@ -213,6 +213,7 @@ class Reader:
         self.given_up = given_up  # without what the end of the block gave up
 
 
+@pytest.mark.deep
 def test_a_rolling_restart_of_the_nodes_moves_no_partition_between_members_and_repeats_no_record(
     cluster: LocalCluster,
 ) -> None:

@@ -71,7 +71,7 @@ def content(node: LocalNode, partition: int) -> bytes:
     return b"".join(log.read_bytes() for log in sorted((directory / f"{TOPIC}-{partition}").glob("*.log")))
 
 
-@pytest.mark.parametrize("comes_back", ["as it was", "empty"])
+@pytest.mark.parametrize("comes_back", ["empty", pytest.param("as it was", marks=pytest.mark.deep)])
 def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
     node = cluster.nodes[VICTIM]
     gone, kept = inside(more(node)), inside(node.data)

@@ -42,6 +42,8 @@ def metric(node: LocalNode, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
+@pytest.mark.alone
+@pytest.mark.deep
 def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCluster, LocalNode]) -> None:
     cluster, process = node
     small = {"durability": "page-cache", "retention_bytes": "60000000", "segment_bytes": "20000000"}

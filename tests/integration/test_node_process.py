@@ -33,6 +33,20 @@ def single(tmp_path: Path) -> Iterator[LocalCluster]:
         cluster.kill_all()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("shared"), nodes=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def serving(shared: LocalCluster) -> LocalCluster:
+    """One node for all tests that leave its data as they were; it runs again."""
+    shared.start()
+    shared.wait_healthy()
+    return shared
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -61,23 +75,23 @@ def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster
     assert "clean=True" in node.log.read_text()
 
 
-def test_a_node_ends_with_the_process_that_started_it(single: LocalCluster) -> None:
-    process = single.nodes[0].process
+def test_a_node_ends_with_the_process_that_started_it(serving: LocalCluster) -> None:
+    process = serving.nodes[0].process
     assert process is not None
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(20) == 0
 
 
-def test_a_second_signal_ends_it_at_once(single: LocalCluster) -> None:
-    process = single.nodes[0].process
+def test_a_second_signal_ends_it_at_once(serving: LocalCluster) -> None:
+    process = serving.nodes[0].process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)  # both signals wait until it runs again, and are then seen in one turn
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGTERM)
     os.kill(process.pid, signal.SIGCONT)
     assert process.wait(20) == 130
-    assert not (single.nodes[0].data / ".kafka_cleanshutdown").exists()
+    assert not (serving.nodes[0].data / ".kafka_cleanshutdown").exists()
 
 
 def test_a_node_that_waits_for_others_to_form_a_cluster_can_be_stopped(tmp_path: Path) -> None:
@@ -118,8 +132,8 @@ def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
         assert "stopped" in (tmp_path / f"node-{node}" / "node.log").read_text().splitlines()[-1]
 
 
-def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(single: LocalCluster) -> None:
-    node = single.nodes[0]
+def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(serving: LocalCluster) -> None:
+    node = serving.nodes[0]
     second = run_node(node.config)
     assert second.returncode == 2
     assert f"listener 'client': {node.address} cannot be bound" in second.stderr
@@ -127,36 +141,36 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(single: LocalC
     second = run_node(node.config, **free)
     assert second.returncode == 1
     assert f"the log directory {node.data} is in use by another process" in second.stderr
-    assert single.describe(0).controller_id == 0, "the first one serves on"
+    assert serving.describe(0).controller_id == 0, "the first one serves on"
 
 
-def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(single: LocalCluster) -> None:
+def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(serving: LocalCluster) -> None:
     reachable = {
         "TIDELOG_LISTENERS": "client://0.0.0.0:0",
         "TIDELOG_ADVERTISED_LISTENERS": "client://localhost:1",
         "TIDELOG_METRICS_LISTENER": "127.0.0.1:0",
     }
-    refused = run_node(single.nodes[0].config, **reachable)
+    refused = run_node(serving.nodes[0].config, **reachable)
     assert refused.returncode == 2
     assert "takes everyone for a node" in refused.stderr
-    permitted = run_node(single.nodes[0].config, TIDELOG_ALLOW_INSECURE="true", **reachable)
+    permitted = run_node(serving.nodes[0].config, TIDELOG_ALLOW_INSECURE="true", **reachable)
     assert permitted.returncode == 1, "the directory is in use"
     assert "insecure, as allow.insecure permits: listener 'client' binds 0.0.0.0:0" in permitted.stderr
-    assert "insecure" not in single.nodes[0].log.read_text()
+    assert "insecure" not in serving.nodes[0].log.read_text()
 
 
-def test_an_audit_log_that_cannot_be_opened_is_refused_before_the_first_event(single: LocalCluster) -> None:
-    single.stop_node(0)
-    missing = single.directory / "missing" / "audit.log"
-    for path in (missing, single.directory):  # a directory that is missing, a file that is a directory
-        refused = run_node(single.nodes[0].config, TIDELOG_AUDIT_LOG_FILE=str(path))
+def test_an_audit_log_that_cannot_be_opened_is_refused_before_the_first_event(serving: LocalCluster) -> None:
+    serving.stop_node(0)
+    missing = serving.directory / "missing" / "audit.log"
+    for path in (missing, serving.directory):  # a directory that is missing, a file that is a directory
+        refused = run_node(serving.nodes[0].config, TIDELOG_AUDIT_LOG_FILE=str(path))
         assert (refused.returncode, refused.stdout) == (2, "")
         assert f"audit.log.file = '{path}': it cannot be written (" in refused.stderr
 
 
-def test_a_directory_of_another_node_is_refused(single: LocalCluster) -> None:
-    single.stop_node(0)
-    refused = run_node(single.nodes[0].config, TIDELOG_NODE_ID="7")
+def test_a_directory_of_another_node_is_refused(serving: LocalCluster) -> None:
+    serving.stop_node(0)
+    refused = run_node(serving.nodes[0].config, TIDELOG_NODE_ID="7")
     assert refused.returncode == 2
     assert "belongs to node 0, not to node 7" in refused.stderr
 
@@ -192,18 +206,18 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
         assert "FetchStream" in service.methods_by_name
 
 
-def test_errors_of_the_controller_reach_the_caller_as_they_are(single: LocalCluster) -> None:
-    single.create_topic("orders", replicas=1)
+def test_errors_of_the_controller_reach_the_caller_as_they_are(serving: LocalCluster) -> None:
+    serving.create_topic("orders", replicas=1)
     with pytest.raises(TopicExists, match="orders"):
-        single.create_topic("orders", replicas=1)
+        serving.create_topic("orders", replicas=1)
     with pytest.raises(InvalidReplicationFactor):
-        single.create_topic("wide", replicas=3)
+        serving.create_topic("wide", replicas=3)
 
 
-def test_the_start_does_not_wait_for_a_node_that_ended(single: LocalCluster) -> None:
-    os.kill(single.nodes[0].pid, signal.SIGKILL)
+def test_the_start_does_not_wait_for_a_node_that_ended(serving: LocalCluster) -> None:
+    os.kill(serving.nodes[0].pid, signal.SIGKILL)
     with pytest.raises(ClusterFailed, match="node 0 was ended by SIGKILL"):
-        single.wait_healthy(20)
+        serving.wait_healthy(20)
 
 
 def test_more_logs_than_the_system_lets_a_process_begin_with(tmp_path: Path) -> None:

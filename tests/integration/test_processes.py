@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,24 +14,32 @@ from tests.integration.load import Load
 
 pytestmark = pytest.mark.integration
 
-TOPIC, PARTITIONS = "orders", 3
+PARTITIONS = 3
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path) as cluster:
-        cluster.wait_healthy()
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
-@pytest.fixture(params=["fsync", "page-cache"])
+@pytest.fixture
+def cluster(started: LocalCluster) -> LocalCluster:
+    """One cluster for all tests of this file, healthy again; each has a topic of its own."""
+    started.start()
+    started.wait_healthy(60)
+    return started
+
+
+@pytest.fixture(params=["fsync", pytest.param("page-cache", marks=pytest.mark.deep)])
 def load(cluster: LocalCluster, request: pytest.FixtureRequest) -> Load:
-    cluster.create_topic(TOPIC, PARTITIONS, durability=request.param, min_insync_replicas="2")
-    return Load(cluster.bootstrap, TOPIC, PARTITIONS)
+    topic = f"{request.node.originalname}-{request.param}"
+    cluster.create_topic(topic, PARTITIONS, durability=request.param, min_insync_replicas="2")
+    return Load(cluster.bootstrap, topic, PARTITIONS)
 
 
-def leader_beside_the_first(cluster: LocalCluster) -> int:
-    (topic,) = cluster.metadata(0, TOPIC).topics
+def leader_beside_the_first(cluster: LocalCluster, name: str) -> int:
+    (topic,) = cluster.metadata(0, name).topics
     return next(state.leader for state in topic.partitions if state.leader > 0)
 
 
@@ -41,8 +48,8 @@ async def healthy(cluster: LocalCluster, *, in_sync: bool = True) -> None:
 
 
 def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
-    cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")
-    load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
+    cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")
+    load = Load(cluster.bootstrap, "orders", PARTITIONS)
 
     async def story() -> None:
         async with load.running():
@@ -67,7 +74,7 @@ def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> Non
     async def story() -> None:
         async with load.running():
             await load.wait_more()
-            victim = leader_beside_the_first(cluster)
+            victim = leader_beside_the_first(cluster, load.topic)
             await asyncio.to_thread(cluster.kill, victim)
             await load.wait_more(500)
             await healthy(cluster)
@@ -84,7 +91,7 @@ def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> N
     async def story() -> None:
         async with load.running():
             await load.wait_more()
-            victim = 3 - leader_beside_the_first(cluster)  # it leads one partition and follows the other two
+            victim = 3 - leader_beside_the_first(cluster, load.topic)  # it leads one partition, follows two
             await asyncio.to_thread(cluster.kill, victim)
             cluster.start_node(victim)
             await load.wait_more(500)
@@ -111,9 +118,9 @@ def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load:
     async def story() -> None:
         async with load.running():
             await load.wait_more(500)
-            victim = leader_beside_the_first(cluster)
+            victim = leader_beside_the_first(cluster, load.topic)
             await asyncio.to_thread(cluster.kill, victim)
-            for log in cluster.nodes[victim].data.glob(f"{TOPIC}-*/*.log"):
+            for log in cluster.nodes[victim].data.glob(f"{load.topic}-*/*.log"):
                 with log.open("ab") as file:  # what a crash in the middle of an append leaves
                     file.write(random.Random(1).randbytes(700))
             cluster.start_node(victim)

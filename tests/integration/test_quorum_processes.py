@@ -97,6 +97,7 @@ def test_the_active_controller_is_killed_under_load_again_and_again(cluster: Loc
     asyncio.run(story())
 
 
+@pytest.mark.deep
 def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 5) as cluster:
         cluster.wait_healthy()
@@ -118,6 +119,7 @@ def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None
         asyncio.run(story())
 
 
+@pytest.mark.deep
 def test_directories_of_the_first_version_open_and_one_voter_is_grown_to_three(tmp_path: Path) -> None:
     """Three nodes were killed under that version, in which node 0 alone voted: all that they held is there, and node 0
     may be lost now."""

@@ -26,6 +26,7 @@ def tidelog(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.deep
 def test_a_cluster_reset_after_the_last_epoch_has_its_data(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 3) as cluster:
         cluster.wait_healthy()

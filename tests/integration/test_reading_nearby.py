@@ -85,7 +85,7 @@ def numbers(first: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, end)]
 
 
-@pytest.mark.parametrize("trouble", ["dies", "lags"])
+@pytest.mark.parametrize("trouble", ["dies", pytest.param("lags", marks=pytest.mark.deep)])
 def test_a_consumer_reads_from_its_rack_and_elsewhere_when_that_has_trouble(
     cluster: LocalCluster, trouble: str
 ) -> None:

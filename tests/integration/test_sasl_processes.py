@@ -95,6 +95,7 @@ async def killed_and_restarted(cluster: LocalCluster, load: Load) -> None:
     await load.wait_for_new_records()
 
 
+@pytest.mark.deep
 def test_users_lose_nothing_when_nodes_are_killed_and_their_password_is_changed(
     cluster: LocalCluster, authority: Authority, operator: Tls, alice: Sasl
 ) -> None:

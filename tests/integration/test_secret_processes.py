@@ -42,6 +42,7 @@ def leader_of(cluster: LocalCluster) -> int:
     return next(state.leader for state in topic.partitions)
 
 
+@pytest.mark.deep
 def test_nodes_that_are_killed_come_back_and_nothing_is_lost(cluster: LocalCluster) -> None:
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
 

@@ -36,7 +36,14 @@ def commands_below(heading: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("heading", ["With certificates", "With users and passwords", "From plain text to TLS"])
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "With certificates",
+        pytest.param("With users and passwords", marks=pytest.mark.deep),
+        pytest.param("From plain text to TLS", marks=pytest.mark.deep),
+    ],
+)
 def test_an_application_writes_and_reads_after_the_documented_commands(heading: str, tmp_path: Path) -> None:
     commands = commands_below(heading)
     assert not re.search(r":9[012]9[23]", commands)

@@ -124,6 +124,7 @@ def replace_contents(path: str | Path, *sources: str | Path) -> None:
     part.replace(path)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(240)
 def test_all_certificates_and_their_authority_are_replaced_under_load_without_a_restart(
     cluster: LocalCluster, load: Load, authority: Authority, alice: Tls, tmp_path: Path
@@ -201,6 +202,7 @@ def test_a_client_gets_the_addresses_of_the_listener_on_which_it_connected(tmp_p
 # --- moving nodes to a listener of their own --------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_nodes_move_to_a_listener_of_their_own_under_load_in_three_rolling_restarts(tmp_path: Path) -> None:
     """As docs/security.md says. In the end the listener for clients refuses nodes."""
     plain = [node.config.read_text(encoding="utf-8") for node in LocalCluster(tmp_path).nodes]

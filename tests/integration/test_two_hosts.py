@@ -30,6 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.deep
 def test_six_nodes_on_two_hosts_keep_replicas_apart_and_share_the_leaders(cluster: LocalCluster) -> None:
     """Two replicas of a partition lie on two hosts, of three replicas at most two on one; each node leads as often as
     every other one; when a host has lost two of its nodes, every partition of two replicas still has its records."""
