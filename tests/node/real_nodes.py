@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.listener_settings import ListenerTls, SecurityProtocol
 from node.listeners.grpc.codecs import grpc_services
@@ -32,7 +32,7 @@ from node.security.sasl_settings import SaslConfig
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.scram_users import CLUSTER_USER
 from storage.files.os_files import OsFiles
-from tidelog.clock import MachineClock
+from tidelog.clock import Clock, MachineClock
 from tidelog.errors import ConnectionLost, InvalidConfig, RequestTimedOut, TopicExists
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import Answer, Method, Request
@@ -118,6 +118,10 @@ class RealNodes:
         """Every incarnation of every node, including the present ones."""
         self.coordinators = CoordinatorSettings()
         """Of nodes that are started from now on."""
+        self.replication = ReplicationConfig()
+        """Of nodes that are started from now on."""
+        self.clock: Clock = MachineClock()
+        """Of nodes that are started from now on."""
         self.now_ms: Callable[[], int] = MachineClock().monotonic_ms
         """The clock of the client quotas."""
         self.now_ns: Callable[[], int] = lambda: 0
@@ -163,6 +167,7 @@ class RealNodes:
             authorizer=allowed,
             sasl=self.sasl or SaslConfig(),
             coordinators=self.coordinators,
+            replication=self.replication,
         )
 
         async def stop_servers(grace_ms: int = ANSWER_GRACE_MS) -> None:
@@ -171,7 +176,7 @@ class RealNodes:
 
         node = Node(
             config,
-            clock=MachineClock(),
+            clock=self.clock,
             rng=random.Random(f"{number} {self._starts}"),  # another incarnation with each start
             files=OsFiles(),
             executors=make,
@@ -288,10 +293,14 @@ async def real_nodes(
     tls: Mapping[str, ListenerTls] | None = None,
     sasl: SaslConfig | None = None,
     coordinators: CoordinatorSettings | None = None,
+    replication: ReplicationConfig | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[RealNodes]:
     """A cluster of so many nodes, all of them unfenced."""
     nodes = RealNodes(home, count, principals, tls, sasl)
     nodes.coordinators = coordinators or nodes.coordinators
+    nodes.replication = replication or nodes.replication
+    nodes.clock = clock or nodes.clock
     try:
         for number in range(count):
             await nodes.start(number)

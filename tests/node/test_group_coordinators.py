@@ -10,12 +10,13 @@ from uuid import UUID
 
 import pytest
 
+from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings
 from replication.coordination.partitioning import partition_of
 from tests.fakes.log_start import delete_records
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes, repeated
 from tests.node.wires import batch
-from tidelog.clock import MachineClock
+from tidelog.clock import Clock, MachineClock
 from tidelog.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -41,10 +42,15 @@ def story(
     steps: Callable[[RealNodes], Awaitable[None]],
     coordinators: CoordinatorSettings | None = None,
     *,
+    replication: ReplicationConfig | None = None,
+    clock: Clock | None = None,
     within_s: float = 60,
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(within_s), real_nodes(home, count, coordinators=coordinators) as nodes:
+        async with (
+            asyncio.timeout(within_s),
+            real_nodes(home, count, coordinators=coordinators, replication=replication, clock=clock) as nodes,
+        ):
             await steps(nodes)
             assert [found.defects for found in nodes.past] == [[] for _ in nodes.past]
 
