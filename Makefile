@@ -48,6 +48,8 @@ $(VENV)/.ready: constraints.txt
 	@[ -x $(PY) ] && $(PY) -c '' 2>/dev/null || { echo "making $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@echo "installing the dependencies that constraints.txt pins" >&2
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r constraints.txt >&2
+	@# Spark's workers would import PySpark from its archive, which Python compiles again in each: three times the work.
+	@rm -f $(VENV)/lib/python3.*/site-packages/pyspark/python/lib/pyspark.zip
 	@pwd > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidelog-checkout.pth"
 	@printf '#!%s\nimport sys\n\nfrom tidelog.cli import main\n\nsys.exit(main())\n' "$(CURDIR)/$(PY)" > $(BIN)/tidelog && chmod +x $(BIN)/tidelog
 	@touch $@

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,10 @@ JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
 """For a life of seconds: compile once and quickly, collect on one thread. Half the processor time of the defaults."""
 
 
+class SparkFailed(Exception):
+    """What Spark could not do, in its own text: its errors ask the virtual machine for theirs, which ends."""
+
+
 def java() -> str | None:
     """The Java that Spark would start: JAVA_HOME's, else the one on the path; None where there is none."""
     home = os.environ.get("JAVA_HOME")
@@ -32,7 +37,8 @@ def java() -> str | None:
 
 @contextmanager
 def session(scratch: Path) -> Iterator[SparkSession]:
-    """A session on two threads of this machine; `scratch` is for what it writes, `spark.log` there for what it says."""
+    """A session on two threads of this machine; `scratch` is for what it writes, `spark.log` there for what it says.
+    Raises SparkFailed."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -58,6 +64,8 @@ def session(scratch: Path) -> Iterator[SparkSession]:
         with SparkContext(conf=conf, gateway=gateway) as context:
             signal.signal(signal.SIGINT, interrupt)  # Spark's own would first ask a machine that is being stopped
             yield SparkSession(context)
+    except CapturedException as error:
+        raise SparkFailed(str(error)) from error.__cause__
     finally:
         _end(gateway)
 

@@ -111,6 +111,25 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path, moment
     assert left_over(tmp_path) == []
 
 
+FAILING_QUERY = """
+import sys
+from pathlib import Path
+from examples.demo.session import session
+with session(Path(sys.argv[1])) as spark:
+    spark.sql("SELECT raise_error('the planted cause')").collect()
+"""
+
+
+@pytest.mark.deep
+def test_an_error_of_spark_keeps_its_text_when_spark_has_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FAILING_QUERY, str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert ended.returncode == 1
+    assert "SparkFailed: " in ended.stderr
+    assert "the planted cause" in ended.stderr
+    assert "str() failed" not in ended.stderr
+
+
 def test_a_file_that_cannot_be_read_is_named_before_anything_starts(tmp_path: Path) -> None:
     with demo(tmp_path, "--input", str(tmp_path / "absent.log")) as process:
         output, _ = process.communicate(timeout=30)
