@@ -141,9 +141,10 @@ class Service:
                 started.set()
                 await asyncio.get_running_loop().create_future()  # until cancelled
         except Exception as defect:  # noqa: BLE001 - any defect is reported to the client's users
-            self._defect = defect
-            self._closed = True
-            self._on_defect()
+            if not self._closed:  # a task that an answer wakes while the client closes finds it closed: no defect
+                self._defect = defect
+                self._closed = True
+                self._on_defect()
         finally:
             self._tasks = None
             self._closed = True
