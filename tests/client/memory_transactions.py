@@ -75,11 +75,12 @@ class MemoryTransactions:
 
     def initialize(self, request: pb.InitTransactionalProducerRequest) -> pb.InitTransactionalProducerResponse:
         known = self.ids.get(request.transactional_id)
+        is_new = known is None
         if known is None:
             self.cluster.producer_ids += 1
             known = self.ids[request.transactional_id] = MemoryTransactionalId(self.cluster.producer_ids, epoch=-1)
         former = -1 if known.former is None else known.former[0]
-        if request.producer_epoch >= 0 and request.producer_epoch not in (known.epoch, former):
+        if not is_new and request.producer_epoch >= 0 and request.producer_epoch not in (known.epoch, former):
             raise ProducerFenced(f"epoch {request.producer_epoch} is over, it is {known.epoch}")
         if known.is_open:
             self.end_by_itself(request.transactional_id)

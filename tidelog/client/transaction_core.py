@@ -65,6 +65,10 @@ from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
 CONCURRENT_MS: Final = 20
 """First pause after ConcurrentTransactions: the coordinator completes the last transaction in some milliseconds."""
 
+IDLE_MS: Final = 10_000
+"""After such a pause the producer id is asked for again before the next transaction: the coordinator may have removed
+the transactional id (`transactional.id.expiration.ms`). One request; nothing is open that it could end."""
+
 UNKNOWN_TOPIC_MS: Final = 3_000
 """How long the offset of an unknown partition is sent again: nodes learn late of a new topic."""
 
@@ -90,6 +94,7 @@ class TransactionalCause(Enum):
     """Why the state changes."""
 
     BEGIN = "the application opens a transaction"
+    BEGIN_AFTER_PAUSE = "the same, so late that the coordinator may have forgotten the transactional id"
     IDENTIFIED = "the coordinator has given producer id and epoch"
     NOT_IDENTIFIED = "the coordinator refuses, or does not answer in time"
     PART_FAILED = "a record or the offsets of the transaction failed"
@@ -110,6 +115,7 @@ TRANSITIONS: Final = {
     (TransactionalState.STARTING, TransactionalCause.NOT_IDENTIFIED): TransactionalState.NEW,
     (TransactionalState.STARTING, TransactionalCause.FENCED): TransactionalState.FAILED,
     (TransactionalState.READY, TransactionalCause.BEGIN): TransactionalState.OPEN,
+    (TransactionalState.READY, TransactionalCause.BEGIN_AFTER_PAUSE): TransactionalState.STARTING,
     (TransactionalState.OPEN, TransactionalCause.PART_FAILED): TransactionalState.ABORT_ONLY,
     (TransactionalState.OPEN, TransactionalCause.COMMIT): TransactionalState.COMMITTING,
     (TransactionalState.OPEN, TransactionalCause.ABORT): TransactionalState.ABORTING,
@@ -155,6 +161,8 @@ class TransactionCore:
         """Why the open transaction cannot be committed, or why the producer has failed."""
         self._rng = rng
         self._producer_id, self._epoch = ProducerId(NO_PRODUCER_ID), NO_PRODUCER_EPOCH
+        self._identified_at = Millis(0)
+        """When the coordinator last confirmed the producer."""
         self._question: _RepeatedCall | None = None
         self._has_offsets = False
         """Offsets may have been added to the open transaction."""
@@ -195,7 +203,8 @@ class TransactionCore:
                 return self._prepare(has_written=has_written)
             case RecordsFailed(error):
                 return self._records_failed(error)
-            case Identified(producer_id, epoch):
+            case Identified(producer_id, epoch, at):
+                self._identified_at = at
                 return self._identified(producer_id, epoch)
             case OffsetsAdded():
                 self._question = None
@@ -207,9 +216,10 @@ class TransactionCore:
 
     def _begin(self, at: Millis) -> list[TransactionEffect]:
         self._ensure(TransactionalState.NEW, TransactionalState.READY)
-        if self.state is TransactionalState.READY:
+        is_ready = self.state is TransactionalState.READY
+        if is_ready and at - self._identified_at < IDLE_MS:
             return self._open(TransactionalCause.BEGIN)
-        self._move(TransactionalCause.BEGIN)
+        self._move(TransactionalCause.BEGIN_AFTER_PAUSE if is_ready else TransactionalCause.BEGIN)
         return self._ask(AskProducerId(self._producer_id, self._epoch), at, self.policy.max_block_ms)
 
     def _open(self, cause: TransactionalCause) -> list[TransactionEffect]:
