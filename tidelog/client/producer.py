@@ -8,7 +8,6 @@ Not here: decisions (producer_core.py), queues (accumulator.py), streams (produc
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
@@ -43,7 +42,7 @@ from tidelog.client.producer_events import (
     Refused,
     SubmitAttempt,
 )
-from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known
+from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known, warn_of_format
 from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
 from tidelog.client.route import Route, batch_limits
 from tidelog.client.transaction import Transaction
@@ -60,8 +59,6 @@ from tidelog.records.v2.varint import INT64_MAX
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.types import Acks, Codec, Millis, ProducerId
-
-_log = logging.getLogger("tidelog.producer")
 
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
@@ -578,8 +575,7 @@ class Producer(Service):
         except TidelogError as error:
             self._handle(ProducerIdRefused(error, self._clock.monotonic_ms()))
             return
-        given = ProducerIdKnown(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms())
-        self._handle(given)
+        self._handle(ProducerIdKnown(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms()))
 
     def _set_timer(self) -> None:
         alarm = self._core.next_alarm()
@@ -631,11 +627,7 @@ class Producer(Service):
         if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == new:
             return known
         if self._idempotent and not idempotent:
-            _log.warning(
-                "topic %r has message.format=%s: its records are sent without idempotence, which needs v2",
-                view.name,
-                view.configs[MESSAGE_FORMAT],
-            )
+            warn_of_format(view.name, view.configs[MESSAGE_FORMAT])
         queues = [self._core.queue(view.name, index, idempotent=idempotent) for index in range(len(view.partitions))]
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
         bytes_max = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES

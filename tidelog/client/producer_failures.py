@@ -5,7 +5,9 @@ Not here: whether a batch has failed (producer_core.py).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from typing import Final
 
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.sequences import PLAIN
@@ -18,6 +20,8 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.types import NO_NODE
+
+_log: Final = logging.getLogger("tidelog.producer")
 
 
 def unsent_error(batch: PendingBatch, why: str) -> TidelogError:
@@ -83,4 +87,13 @@ def memory_exhausted(buffer_bytes: int, what: str) -> BufferExhausted:
     return BufferExhausted(
         f"the producer's memory (buffer_bytes={buffer_bytes}) {what}: records arrive faster than the nodes acknowledge "
         "them; send more slowly, or raise buffer_bytes. Nothing was queued."
+    )
+
+
+def warn_of_format(topic: str, message_format: str) -> None:
+    """Log that the records of a topic are sent without idempotence."""
+    _log.warning(
+        "topic %r has message.format=%s: its records are sent without idempotence, which needs v2",
+        topic,
+        message_format,
     )
