@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from node.config import CLIENT_LISTENER
@@ -19,7 +21,10 @@ from tests.node.metadata_world import MetadataWorld, endpoint_of
 from tests.node.wires import Wires
 from tidelog.clock import MachineClock
 from tidelog.errors import ConnectionFailed
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, NodeId
 
 
@@ -125,3 +130,29 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
 
     asyncio.run(story())
     assert probed == [endpoint_of(1)]
+
+
+def test_a_connection_that_was_given_up_is_not_tried_again_while_its_error_exists() -> None:
+    """A call of gRPC that is referenced keeps its closed channel connecting, and logging each attempt, for ever."""
+
+    def calls() -> list[object]:
+        return [each for each in gc.get_objects() if isinstance(each, grpc.aio.Call)]
+
+    async def story() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        to = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
+        transport = GrpcTransport(tls=Tls())
+        with pytest.raises(ConnectionFailed) as unary:
+            await transport.call(to, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(), timeout_ms=1_000)
+        await transport.close()
+        server.close()
+        assert unary.value.message, "it exists"
+        assert len(calls()) == before
+
+    gc.collect()
+    before = len(calls())
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()

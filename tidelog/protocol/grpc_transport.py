@@ -168,12 +168,15 @@ class GrpcTransport:
             answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token))
         except grpc.aio.AioRpcError as error:
             failure = status.from_rpc_error(error, address=to, phase=str(method))
-            raise await self._explained(failure, to, method) from None
         except DecodeError as error:
             raise _unreadable(to, method, error) from error
         except asyncio.CancelledError:
             _raise_unless_cancelled(ConnectionLost(f"{method} at {to}: this side closed the connection"))
-        return answer
+        else:
+            return answer
+        # Not in the handler: gRPC's error would be the context of this one and keep its call, and a call keeps its
+        # closed channel connecting, and logging, for as long as the error exists.
+        raise await self._explained(failure, to, method)
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> GrpcStream[Request, Answer]:
         """Open a stream and wait for the connection. Raises ConnectionFailed if the node cannot be reached. If the node
