@@ -125,8 +125,8 @@ def test_short_ranges_are_read_together_by_one_task() -> None:
 
 def test_offsets_given_one_by_one_must_cover_the_read_range() -> None:
     first, second = TopicPartition("orders", PartitionIndex(0)), TopicPartition("orders", PartitionIndex(1))
-    require_all({first: 1, second: 2}, [first, second], "startingOffsets")
-    with pytest.raises(InvalidConfig, match="missing orders-1"):
-        require_all({first: 1}, [first, second], "startingOffsets")
+    require_all({first: 1, second: 2}, [first, second], "startingOffsets", "x")
+    with pytest.raises(InvalidConfig, match="missing orders-1; give both"):
+        require_all({first: 1}, [first, second], "startingOffsets", "give both")
     with pytest.raises(InvalidConfig, match="not read orders-1"):
-        require_all({first: 1, second: 2}, [first], "startingOffsets")
+        require_all({first: 1, second: 2}, [first], "startingOffsets", "x")

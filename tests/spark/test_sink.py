@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,20 @@ def records(cluster: LocalCluster, topic: str) -> list[ConsumerRecord]:
         while any(consumer.position(place) < ends[place] for place in places):
             found += consumer.poll(timeout=0.1)
     return found
+
+
+def test_a_thread_that_makes_the_session_its_own_writes(spark: SparkSession, cluster: LocalCluster) -> None:
+    """Spark looks for Python sources in the active session of the thread (docs/spark.md)."""
+    cluster.create_topic("threads")
+    frame = spark.sql("select 'v' value")
+
+    def in_a_new_thread() -> None:
+        spark.createDataFrame([], "x int")
+        write(frame, cluster, topic="threads")
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(in_a_new_thread).result()
+    assert [record.value for record in records(cluster, "threads")] == [b"v"]
 
 
 def test_all_columns_of_a_frame_are_written(spark: SparkSession, cluster: LocalCluster) -> None:

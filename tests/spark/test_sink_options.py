@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark import TidelogDataSource
 from tidelog.spark.sink.sink_options import BATCH_MAX, parse_sink_options
+from tidelog.spark.sink.writers import TidelogBatchWriter, TidelogStreamWriter
 
 GIVEN = {"tidelog.bootstrap.servers": "localhost:1", "topic": "t", "tidelog.sink.id": "enrich"}
 
@@ -34,8 +34,8 @@ def test_a_number_needs_a_sink_and_transactions() -> None:
 
 
 def test_spark_numbers_the_batches_of_a_stream() -> None:
-    source = TidelogDataSource({**GIVEN, "tidelog.sink.batch": "3"})
+    given = {**GIVEN, "tidelog.sink.batch": "3"}
     schema = StructType().add("value", "string")
-    source.writer(schema, overwrite=False)
+    TidelogBatchWriter(parse_sink_options(given), schema, overwrite=False)
     with pytest.raises(InvalidConfig, match=r"'tidelog\.sink\.batch' is for batch writes, also in foreachBatch"):
-        source.streamWriter(schema, overwrite=False)
+        TidelogStreamWriter(parse_sink_options(given), schema, overwrite=False)

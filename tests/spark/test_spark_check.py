@@ -68,6 +68,7 @@ def test_a_machine_that_has_everything_passes_and_reaches_the_cluster(tmp_path: 
     assert "with 1 node" in found["cluster"]["found"]
     (executor,) = (finding for what, finding in found.items() if what.startswith("executor on"))
     assert f"tidelog {tidelog.__version__}, PySpark {metadata.version('pyspark')}" in executor["found"]
+    assert "imports PySpark from pyspark.zip: slow to start" in executor["found"], "as PySpark is installed by pip"
 
 
 def test_everything_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
@@ -115,6 +116,16 @@ def test_what_spark_would_start_instead_of_python_is_named(
     code, found = checked(tmp_path, **sane(**variables))
     assert code == 1
     assert said in found["Python of data sources"][what]
+
+
+def test_a_pyspark_that_is_too_old_is_named_and_no_virtual_environment(tmp_path: Path) -> None:
+    report = {"executable": "python3", "python": "3.11.0", "pyspark": "4.0.1", "tidelog": tidelog.__version__}
+    old = program(tmp_path / "bin" / "python3", f"echo '{json.dumps({**report, 'failure': 'ImportError'})}'")
+    code, found = checked(tmp_path, PATH=f"{old.parent}:{os.environ['PATH']}")
+    assert code == 1
+    assert "it has PySpark 4.0.1" in found["Python of data sources"]["found"]
+    advice = found["Python of data sources"]["advice"]
+    assert advice == f"it must be 4.2 or newer: pip install --upgrade 'pyspark>=4.2', for {old}"
 
 
 @pytest.mark.parametrize(

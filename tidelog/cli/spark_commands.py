@@ -56,6 +56,7 @@ def check(
         print_json({"good": not bad, "findings": found})
     elif not bad:
         say('all is well: spark.read.format("tidelog")')
+        say("a thread of your own that writes frames begins with spark.createDataFrame([], 'x int'): see docs/spark.md")
     else:
         say(f"{counted(len(bad), 'finding')} to correct" + ("" if is_ready else "; no session was started"))
     if bad:

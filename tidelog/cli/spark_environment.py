@@ -39,6 +39,7 @@ def version(name):
         return None
 report = {"host": socket.gethostname(), "executable": sys.executable, "python": platform.python_version()}
 report |= {"pyspark": version("pyspark"), "pyarrow": version("pyarrow"), "tidelog": None, "failure": ""}
+report["pyspark_file"] = getattr(sys.modules.get("pyspark"), "__file__", None) or ""
 try:
     import tidelog
     report["tidelog"] = tidelog.__version__
@@ -46,7 +47,8 @@ try:
 except Exception as error:
     report["failure"] = f"{type(error).__name__}: {error}"
 """
-"""Sets `report` to the versions of a Python and to why it cannot load the data source. It needs nothing but Python."""
+"""Sets `report` to the versions of a Python, to the file of PySpark if that is imported already, and to why it cannot
+load the data source. It needs nothing but Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,15 @@ def package(name: str, least: tuple[int, ...]) -> SparkFinding:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return SparkFinding(name, "not installed", INSTALL)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[: len(least)]) < least:
-        wanted = ".".join(map(str, least))
-        return SparkFinding(name, version, f"it must be {wanted} or newer: pip install --upgrade '{name}>={wanted}'")
-    return SparkFinding(name, version)
+    return SparkFinding(name, version, _upgrade(name, version, least))
+
+
+def _upgrade(name: str, version: str, least: tuple[int, ...]) -> str:
+    """What to do if the version of a package is too old; else empty."""
+    if tuple(int(part) for part in re.findall(r"\d+", version)[: len(least)]) >= least:
+        return ""
+    wanted = ".".join(map(str, least))
+    return f"it must be {wanted} or newer: pip install --upgrade '{name}>={wanted}'"
 
 
 def source_python() -> SparkFinding:
@@ -122,8 +129,10 @@ def source_python() -> SparkFinding:
         report = json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):
         return SparkFinding(what, f"{origin} is not a Python ({failure or text[:200]})", f"{ours}, before Spark starts")
-    trouble = mismatch(report)
     found = f"{report['python']} ({report['executable']}), {origin}"
+    if report["pyspark"] is not None and (advice := _upgrade("pyspark", report["pyspark"], PYSPARK_MIN)):
+        return SparkFinding(what, f"{found}: it has PySpark {report['pyspark']}", f"{advice}, for {program}")
+    trouble = mismatch(report)
     if not trouble:
         return SparkFinding(what, found)
     active = "activate the virtual environment of tidelog, or " if variable is None else ""

@@ -20,6 +20,7 @@ PREFIX: Final = "tidelog-spark-check "
 """Begins the line with the result; Spark and Java print others."""
 TASKS_MIN: Final = 8
 CONNECT_S: Final = 10
+ZIP: Final = "pyspark.zip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def _executor(report: dict[str, Any]) -> SparkFinding:
         f"tidelog {report['tidelog']}, PySpark {report['pyspark']}, pyarrow {report['pyarrow']}, "
         f"Python {report['python']} ({report['executable']})"
     )
+    if ZIP in report["pyspark_file"]:
+        found += f", which imports PySpark from {ZIP}: slow to start (docs/spark.md, Tasks)"
     if trouble := mismatch(report):
         return SparkFinding(what, f"{found}: {trouble}", f"install the driver's versions there: {INSTALL}")
     if report["unreachable"]:

@@ -17,6 +17,7 @@ from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.ranges.batch_reader import TidelogReader
 from tidelog.spark.ranges.schema import full_schema, wanted_columns
 from tidelog.spark.sink.sink_options import parse_sink_options
+from tidelog.spark.sink.sink_topic import ensure_topic_exists
 from tidelog.spark.sink.writers import TidelogBatchWriter, TidelogStreamWriter
 from tidelog.spark.streaming.stream_reader import TidelogStreamReader
 
@@ -52,8 +53,14 @@ class TidelogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of frames with these columns."""
         ensure_written_by_name(self.options)
-        return TidelogBatchWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
+        options = parse_sink_options(self.options)
+        writer = TidelogBatchWriter(options, schema, overwrite=overwrite)
+        ensure_topic_exists(options)
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """A writer of micro-batches with these columns."""
-        return TidelogStreamWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
+        options = parse_sink_options(self.options)
+        writer = TidelogStreamWriter(options, schema, overwrite=overwrite)
+        ensure_topic_exists(options)
+        return writer

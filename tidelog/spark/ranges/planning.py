@@ -144,9 +144,12 @@ def _pieces(
     return pieces
 
 
-def require_all(given: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str) -> None:
-    """Check that the offsets of an option name exactly the partitions that are read, as Spark's Kafka source requires.
+def require_all(
+    given: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str, advice: str
+) -> None:
+    """Check that an option names exactly the partitions that are read, as Spark's Kafka source requires.
 
+    advice: what to give for a partition whose value does not matter.
     Raises InvalidConfig with the missing and the extra partitions.
     """
     missing = sorted(set(partitions) - set(given))
@@ -156,5 +159,5 @@ def require_all(given: Mapping[TopicPartition, object], partitions: Sequence[Top
             f"option {option!r} must name exactly the partitions that are read: "
             + (f"missing {', '.join(map(str, missing))}; " if missing else "")
             + (f"not read {', '.join(map(str, extra))}; " if extra else "")
-            + "-2 stands for the earliest offset, -1 for the latest"
+            + advice
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.errors import OffsetOutOfRange
@@ -16,6 +17,8 @@ from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
 from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
 from tidelog.spark.ranges.planning import PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
+
+OFFSETS_OF_ALL: Final = "-2 stands for the earliest offset, -1 for the latest"
 
 
 async def resolve(options: BatchOptions) -> list[TaskRanges]:
@@ -100,14 +103,16 @@ async def bound_offsets(
     Raises OffsetOutOfRange if a partition has no record at or after the given time."""
     partitions = lookup.partitions
     if bound.offsets is not None:
-        require_all(bound.offsets, partitions, f"{side}Offsets")
+        require_all(bound.offsets, partitions, f"{side}Offsets", OFFSETS_OF_ALL)
         return {one: offset for one, offset in bound.offsets.items() if offset not in (EARLIEST, LATEST)}
     times = bound.times
     if bound.timestamp_ms is not None:
         times = dict.fromkeys(partitions, bound.timestamp_ms)
     if times is None:
         return {}
-    require_all(times, partitions, f"{side}OffsetsByTimestamp")
+    require_all(
+        times, partitions, f"{side}OffsetsByTimestamp", f"give each a time, or all of them one with {side}Timestamp"
+    )
     found: dict[TopicPartition, Offset] = {}
     for moment in sorted(set(times.values())):
         partitions_at = [one for one in partitions if times[one] == moment]
