@@ -23,6 +23,7 @@ from tidelog.errors import (
 from tidelog.spark.options.stream_options import TriggerLimits, parse_stream_options
 from tidelog.spark.streaming.data_loss import LogState, LossKind, find_loss, loss_error
 from tidelog.spark.streaming.query_identity import (
+    began_empty,
     group_entries,
     group_of,
     parse_note,
@@ -359,23 +360,28 @@ def options(**given_options: str) -> Any:
     return parse_stream_options({"tidelog.bootstrap.servers": "localhost:1", "subscribe": "orders", **given_options})
 
 
-def test_the_identity_is_derived_from_the_cluster_and_what_is_read_and_is_the_same_after_a_restart() -> None:
-    base = group_of(options(), "cluster")
-    assert base.startswith("spark-tidelog-")
-    assert base == group_of(options(maxOffsetsPerTrigger="5", failOnDataLoss="false"), "cluster")
-    others = {
-        group_of(options(), "other"),
-        group_of(options(subscribe="payments"), "cluster"),
-        group_of(options(startingOffsets="earliest"), "cluster"),
-        group_of(options(startingTimestamp="5"), "cluster"),
-        group_of(options(startingOffsets='{"orders": {"0": 5}}'), "cluster"),
-        group_of(options(startingOffsetsByTimestamp='{"orders": {"0": 5}}'), "cluster"),
-        base,
-    }
-    assert len(others) == 7
-    assert group_of(options(**{"kafka.group.id": "mine"}), "cluster") == "mine"
-    assert group_of(options(groupIdPrefix="team"), "cluster").startswith("team-")
+def test_the_identity_is_named_by_an_option_or_that_of_the_checkpoint() -> None:
+    assert group_of(options(), "abc") == "spark-tidelog-abc"
+    assert group_of(options(subscribe="payments", groupIdPrefix="team"), "abc") == "team-abc"
+    assert group_of(options(**{"kafka.group.id": "mine"}), "abc") == "mine"
     assert transactional_id_of("mine") == "spark-source-mine"
+    assert group_of(options(), "") == f"spark-tidelog-{start_digest(options())}", "a checkpoint of an earlier version"
+    assert began_empty("")
+    assert began_empty("none-abc")
+    assert not began_empty("abc")
+
+
+def test_a_pin_serves_what_reads_the_same_from_the_same_start() -> None:
+    others = {
+        start_digest(options()),
+        start_digest(options(subscribe="payments")),
+        start_digest(options(startingOffsets="earliest")),
+        start_digest(options(startingTimestamp="5")),
+        start_digest(options(startingOffsets='{"orders": {"0": 5}}')),
+        start_digest(options(startingOffsetsByTimestamp='{"orders": {"0": 5}}')),
+    }
+    assert len(others) == 6
+    assert start_digest(options(maxOffsetsPerTrigger="5", failOnDataLoss="false")) == start_digest(options())
 
 
 def test_a_pin_is_found_again_until_its_lineage_has_progress() -> None:

@@ -152,18 +152,19 @@ def test_a_checkpoint_of_another_cluster_is_refused(cluster: LocalCluster) -> No
 
 
 def test_a_start_that_another_checkpoint_has_used_up_is_not_guessed(cluster: LocalCluster) -> None:
-    """Two checkpoints of one query, whose first batches both failed at the same pin; the second one continues."""
+    """Two checkpoints of one named query, whose first batches both failed at the same pin; the second one continues."""
+    named = {"tidelog.group.id": "used-up"}
     cluster.create_topic("pinned", 1)
     produce(cluster, "pinned", ["before"])
-    first = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest")
+    first = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest", **named)
     first.run(fails=True)
     produce(cluster, "pinned", ["a", "b"])
-    second = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest")
+    second = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest", **named)
     second.run()
     assert [value for _, value in second.rows] == [b"a", b"b"]
     with pytest.raises(NoCommittedOffset, match="not pinned"):
         first.run()
-    third = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest")
+    third = ReaderRun(cluster, subscribe="pinned", startingOffsets="latest", **named)
     third.run()
     produce(cluster, "pinned", ["c"])
     third.run()

@@ -71,6 +71,36 @@ def values(run: ReaderRun) -> list[bytes | None]:
     return [value for _, value in run.rows]
 
 
+def test_queries_of_the_same_options_begin_at_pins_of_their_own(cluster: LocalCluster) -> None:
+    """The first batch of each fails, with records written before, between and after: its restart finds the start by the
+    lineage in the logged end of the batch. Before, the second query got the pin of the first one and stopped it."""
+    create(cluster, "own")
+    runs = []
+    for value in ("a", "b"):
+        runs.append(ReaderRun(cluster, subscribe="own", startingOffsets="latest"))
+        runs[-1].run(fails=True)
+        produce(cluster, "own", [value])
+    for run in (*runs, *runs):
+        run.run()
+    assert [values(run) for run in runs] == [[b"a", b"b"], [b"b"]]
+
+
+def test_a_start_that_cannot_be_chosen_matters_to_no_batch_that_is_logged(cluster: LocalCluster) -> None:
+    """Nothing says to the first call of a restart that a batch is logged."""
+    cluster.create_topic("fixed", 1, 1)
+    produce(cluster, "fixed", ["a", "b"])
+    run = ReaderRun(cluster, subscribe="fixed")
+    run.run(fails=True)
+    run.options["startingOffsets"] = '{"fixed": {"0": 7}}'
+    with pytest.raises(OffsetOutOfRange, match="is to start at 7"):
+        ReaderRun(cluster, **run.options).run()
+    with pytest.raises(NoCommittedOffset, match="not pinned"):
+        run.run()  # of other options
+    run.options["failOnDataLoss"] = "false"
+    run.run()
+    assert run.rows == [], "the batch is left out"
+
+
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_new_checkpoint_does_not_begin_at_a_pin_that_aged_out(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture, fails: str
@@ -78,7 +108,7 @@ def test_a_new_checkpoint_does_not_begin_at_a_pin_that_aged_out(
     """Before, each new checkpoint got the same pin and failed; with `failOnDataLoss=false` it read old records though
     it asked for the latest ones."""
     topic = f"stale-{fails}"
-    options = {"subscribe": topic, "startingOffsets": "latest", "failOnDataLoss": fails}
+    options = {"subscribe": topic, "startingOffsets": "latest", "failOnDataLoss": fails, "tidelog.group.id": topic}
     create(cluster, topic)
     old = ReaderRun(cluster, **options)
     old.run(fails=True)
@@ -100,6 +130,7 @@ def test_only_partitions_whose_pinned_position_is_lost_move(
     """Before, all moved to the present end: records that were still in the log were not read, and nobody was told."""
     old, kept = f"part-{fails}-old", f"part-{fails}-kept"
     options = {"subscribe": f"{old},{kept}", "startingOffsets": "latest", "failOnDataLoss": fails}
+    options["tidelog.group.id"] = f"part-{fails}"
     create(cluster, old)
     create(cluster, kept)
     ReaderRun(cluster, **options).run(fails=True)
@@ -118,7 +149,7 @@ def test_a_loss_in_a_partition_that_is_not_pinned_moves_no_pin(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic that appears later is read from its start, and what is missing there is told or skipped."""
-    options = {"subscribePattern": "later-.*", "startingOffsets": "latest"}
+    options = {"subscribePattern": "later-.*", "startingOffsets": "latest", "tidelog.group.id": "later"}
     create(cluster, "later-1")
     ReaderRun(cluster, **options).run(fails=True)
     produce(cluster, "later-1", ["kept"])
@@ -142,7 +173,9 @@ def test_a_pin_that_aged_out_is_not_chosen_again_for_a_batch_that_began_at_it(
     """The first batch is logged, with so many records: what is missing is told, or skipped and counted."""
     topic = f"begun-{batch}"
     create(cluster, topic)
-    run = ReaderRun(cluster, subscribe=topic, startingOffsets="latest")
+    run = ReaderRun(
+        cluster, subscribe=topic, startingOffsets="latest", **({"tidelog.group.id": topic} if batch else {})
+    )
     run.run(fails=True)
     if batch:
         run.log.clear()

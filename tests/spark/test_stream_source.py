@@ -53,8 +53,9 @@ def wait_rows(cluster: LocalCluster, run: StreamRun, query: StreamingQuery, coun
     cluster.wait_until(reached, within_s=within_s, what=f"{count} rows")
 
 
-def group_id(cluster: LocalCluster, run: StreamRun) -> str:
-    return group_of(parse_stream_options(run.options), cluster.metadata(0).cluster_id)
+def group_id(run: StreamRun, query: StreamingQuery) -> str:
+    (lineage,) = {json.loads(each.sources[0].endOffset)["lineage"] for each in query.recentProgress if each.sources}
+    return group_of(parse_stream_options(run.options), lineage)
 
 
 def test_micro_batches_read_each_record_once_also_after_a_restart(
@@ -80,7 +81,7 @@ def test_micro_batches_read_each_record_once_also_after_a_restart(
 
     def lag() -> list[int]:
         capsys.readouterr()
-        code = main(["group", "lag", group_id(cluster, run), "--bootstrap", cluster.bootstrap, "--json"])
+        code = main(["group", "lag", group_id(run, query), "--bootstrap", cluster.bootstrap, "--json"])
         said = capsys.readouterr().out
         return [each["lag"] for each in json.loads(said)[0]["partitions"]] if code == 0 else []
 
@@ -189,29 +190,32 @@ def test_new_partitions_and_topics_are_read_from_their_start(
     assert run.rows == [row for row in expected if row[:2] != ("grow-1", 0) or row[2] >= 3]
 
 
-def test_the_older_of_two_queries_with_one_identity_is_refused(
+def test_queries_of_one_topic_have_identities_of_their_own_unless_an_option_names_one(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
+    """Two queries with the same options, and one whose identity another run takes over."""
     cluster.create_topic("twice", 1)
-    older = StreamRun(spark, cluster, tmp_path / "older", subscribe="twice")
-    newer = StreamRun(spark, cluster, tmp_path / "newer", subscribe="twice")
-    own = StreamRun(spark, cluster, tmp_path / "own", subscribe="twice", **{"tidelog.group.id": "of-its-own"})
-    first, third = older.start(), own.start()
-    produce(cluster, "twice", values(0, 3))
-    wait_rows(cluster, older, first, 3)
-    second = newer.start()
+    named = {"tidelog.group.id": "of-twice"}
+    runs = [StreamRun(spark, cluster, tmp_path / f"{number}", subscribe="twice") for number in range(2)]
+    older = StreamRun(spark, cluster, tmp_path / "older", subscribe="twice", **named)
+    queries = [run.start() for run in (*runs, older)]
     try:
-        cluster.wait_until(lambda: first.exception() is not None, within_s=30, what="the older query is refused")
-        said = str(first.exception())
+        produce(cluster, "twice", values(0, 3))
+        for run, query in zip((*runs, older), queries, strict=True):
+            wait_rows(cluster, run, query, 3)
+        ReaderRun(cluster, subscribe="twice", **named).run()
+        cluster.wait_until(lambda: queries[2].exception() is not None, within_s=30, what="the older query is refused")
+        said = str(queries[2].exception())
         assert "ProducerFenced" in said
         assert "tidelog.group.id" in said
         produce(cluster, "twice", values(3, 3))
-        wait_rows(cluster, newer, second, 6)
-        wait_rows(cluster, own, third, 6)
+        for run, query in zip(runs, queries, strict=False):
+            wait_rows(cluster, run, query, 6)
     finally:
-        second.stop()
-        third.stop()
-    assert newer.rows == own.rows == consumed(cluster, ("twice", 0))
+        for query in queries:
+            query.stop()
+    assert runs[0].rows == runs[1].rows == consumed(cluster, ("twice", 0))
+    assert group_id(runs[0], queries[0]) != group_id(runs[1], queries[1])
 
 
 def test_a_batch_that_ends_above_an_open_transaction_waits_for_it(

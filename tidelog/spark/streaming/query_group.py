@@ -265,8 +265,7 @@ class QueryGroup:
 
     def _note_fenced(self) -> ProducerFenced:
         self._fenced = ProducerFenced(
-            f"another query with the identity {self.group_id!r} has started and continues; this one ends. Two queries "
-            "that read the same topics from the same start share an identity unless each sets the option "
-            '"tidelog.group.id" to a name of its own'
+            f"another query with the identity {self.group_id!r} has started and continues; this one ends. It runs with "
+            'the same checkpoint or a copy of it, or sets the same option "tidelog.group.id": give each query its own'
         )
         return self._fenced

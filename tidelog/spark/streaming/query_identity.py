@@ -1,10 +1,11 @@
 """The identity of a streaming query on the cluster, and what its group's committed offsets say about it. Pure.
 
 PySpark gives a Python reader neither the query's id nor its checkpoint. The identity is the option `tidelog.group.id`,
-or is derived from the cluster and what the query reads, so that it is the same after a restart.
+or the lineage: made when the start of a query is chosen, and in each offset of its checkpoint from then on. So two
+queries have one identity only if they have one checkpoint, or the same option.
 
 The group's offsets are either the pin, where a query begins that has no progress yet, or progress. Each entry says
-which, and of which lineage: the start that was chosen once for one checkpoint.
+which, and of which lineage.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from tidelog.types import Millis, TopicId, TopicPartition
 TRANSACTIONAL_ID_PREFIX: Final = "spark-source-"
 DIGEST_CHARACTERS: Final = 16
 
+EMPTY_START: Final = "none-"
+"""Begins the lineage of a start without partitions: all that appear later are read from their start."""
+
 EntryKind = Literal["pinned", "progress"]
 
 
@@ -34,12 +38,14 @@ def start_digest(options: StreamOptions) -> str:
     return sha256(reads.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
-def group_of(options: StreamOptions, cluster_id: str) -> str:
-    """The group of the query: as given, or `<groupIdPrefix>-<digest>`."""
-    if options.group_id is not None:
-        return options.group_id
-    digest = sha256(f"{cluster_id}\n{start_digest(options)}".encode()).hexdigest()[:DIGEST_CHARACTERS]
-    return f"{options.group_id_prefix}-{digest}"
+def group_of(options: StreamOptions, lineage: str) -> str:
+    """The group of the query: as given, or `<groupIdPrefix>-<lineage>`. An earlier version wrote an empty lineage."""
+    return options.group_id or f"{options.group_id_prefix}-{lineage or start_digest(options)}"
+
+
+def began_empty(lineage: str) -> bool:
+    """Whether the start was one without partitions."""
+    return not lineage or lineage.startswith(EMPTY_START)
 
 
 def transactional_id_of(group_id: str) -> str:

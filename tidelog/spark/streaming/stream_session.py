@@ -13,14 +13,14 @@ from typing import Final
 from uuid import uuid4
 
 from tidelog.clock import Clock, MachineClock
-from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange
+from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
 from tidelog.spark.ranges.planning import TaskRanges, tasks_of
 from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
 from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
-from tidelog.spark.streaming.query_identity import group_of, start_digest
+from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
 from tidelog.spark.streaming.rate_sharing import TriggerGate
 from tidelog.spark.streaming.stream_cluster import ClusterSnapshot, StreamAdmin, selects
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
@@ -72,6 +72,8 @@ class StreamSession:
         self._group: QueryGroup | None = None
         self._cluster_id = ""
         self._initial: StreamOffset | None = None
+        self._no_start: TidelogError | None = None
+        """Why no start could be chosen; it does not matter to a query whose first batch is logged."""
         self._is_open = False
         """Whether the initial offset is a pin that was found, and no batch has begun at it in this session."""
         self._target: Target | None = None
@@ -83,11 +85,18 @@ class StreamSession:
         """The end of what was there at the last look."""
 
     async def start(self) -> None:
-        """Connect, and take over the identity of the query."""
+        """Connect, and take over the identity of the query if an option names it."""
         await self._admin.start()
         snapshot = await self._admin.snapshot(self._selection)
         self._cluster_id = snapshot.cluster_id
-        group_id = group_of(self._options, self._cluster_id)
+        if self._options.group_id is not None:
+            await self._join("")
+
+    async def _join(self, lineage: str) -> None:
+        """Take over the identity of the query, at the first call that says which it is."""
+        if self._group is not None:
+            return
+        group_id = group_of(self._options, lineage)
         _log.info("a streaming query begins; its progress is that of the group %r", group_id)
         self._group = QueryGroup(
             self._admin, self._query.connection, self._cluster_id, group_id, start_digest(self._options), self._clock
@@ -108,15 +117,25 @@ class StreamSession:
     # --- where the query begins and ends ------------------------------------------------------------------------
 
     async def initial(self) -> StreamOffset:
-        """Where a query without progress begins. The same answer until the session ends, and in the next one until
-        there is progress: it is pinned on the cluster.
+        """Where a query without progress begins. The same answer until the session ends. If an option names the
+        identity, it is pinned on the cluster, and the next session gets it too until there is progress. Else the pin
+        is found when the logged first batch says its lineage: `advance` pins the start before it chooses that batch.
 
-        Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig as a batch query; ProducerFenced.
+        Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig as a batch query, without a named identity at
+        the call of `advance`; ProducerFenced.
         """
-        if self._initial is None:
+        if self._initial is None and self._group is not None:
             self._initial = await self._progress.find_pin()
             self._is_open = self._initial is not None
-        return await self._pin(await self._choose_start()) if self._initial is None else self._initial
+        if self._initial is not None:
+            return self._initial
+        if self._group is not None:
+            return await self._pin(await self._choose_start())
+        try:
+            self._initial = await self._choose_start()
+        except TidelogError as error:
+            self._no_start, self._initial = error, self._start_at({})
+        return self._initial
 
     async def _pin(self, chosen: StreamOffset) -> StreamOffset:
         await self._progress.pin(chosen)
@@ -160,6 +179,12 @@ class StreamSession:
         InconsistentClusterId for the checkpoint of another cluster, ProducerFenced.
         """
         self._ensure_cluster(start)
+        if self._group is None:
+            await self._join(start.lineage)
+            if start == self._initial:
+                if self._no_start is not None:
+                    raise self._no_start
+                await self._pin(start)
         backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
         if start != self._initial:
             self._progress.note_progress(start)
@@ -194,7 +219,8 @@ class StreamSession:
             return self._tasks(plan_batch(start, end, asked, asked))
         self._ensure_cluster(start)
         self._ensure_cluster(end)
-        start = self._of_lineage(start, end)
+        await self._join(end.lineage)
+        start = await self._of_lineage(start, end)
         changed = changed_partitions(start, end)
         if not changed:
             return []
@@ -255,7 +281,7 @@ class StreamSession:
         return self._start_at(positions)
 
     def _start_at(self, positions: Mapping[TopicPartition, tuple[TopicId, PartitionPosition]]) -> StreamOffset:
-        lineage = uuid4().hex[:LINEAGE_CHARACTERS] if positions else ""
+        lineage = ("" if positions else EMPTY_START) + uuid4().hex[:LINEAGE_CHARACTERS]
         return stream_offset(self._cluster_id, lineage, positions)
 
     def _given_start(self, key: TopicPartition, given: Offset, earliest: Offset, latest: Offset) -> PartitionPosition:
@@ -369,15 +395,18 @@ class StreamSession:
                 f"cluster {self._cluster_id}: use the checkpoint of this cluster, or a new one"
             )
 
-    def _of_lineage(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
-        """The start of the batch. A batch without a lineage began without partitions: all of its end are new. A `start`
-        of another lineage was chosen later than the batch, because the pin of its start is gone.
+    async def _of_lineage(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """The start of the batch. One that began without partitions: all of its end are new. A `start` of another
+        lineage was chosen later than the batch, which began at the pin of its own lineage.
 
         Raises NoCommittedOffset if the options do not say where the batch began."""
         if start.lineage == end.lineage:
             return start
-        if not end.lineage:
-            return replace(start, lineage="", topics={})
+        if began_empty(end.lineage):
+            return replace(start, lineage=end.lineage, topics={})
+        pin = await self._progress.find_pin()
+        if pin is not None and pin.lineage == end.lineage:
+            return pin
         known, unknown = split_start(start, end, self._query.starting)
         if not unknown:
             return known
