@@ -32,6 +32,7 @@ from tidelog.spark.streaming.query_identity import (
     transactional_id_of,
 )
 from tidelog.spark.streaming.rate_sharing import TriggerGate, share_rate
+from tidelog.spark.streaming.source_progress import offsets_behind_latest
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, parse_offset, stream_offset
 from tidelog.spark.streaming.stream_planner import chosen_again, find_backlog, plan_batch
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
@@ -406,3 +407,17 @@ def test_entries_of_other_programs_are_no_pin(metadata: str) -> None:
     assert (
         pinned_offset({KEY: CommittedOffset(Offset(1), LeaderEpoch(0), metadata), OTHER: None}, "", "cluster") is None
     )
+
+
+def test_the_progress_of_a_query_says_how_far_it_is_behind() -> None:
+    end = read_to(at(5, 2))
+    latest = read_to(at(9, 2), at(4))
+
+    def progress(**offsets: StreamOffset | None) -> dict[str, str | None]:
+        return {f"{name}Offset": None if each is None else json.dumps(each.to_json()) for name, each in offsets.items()}
+
+    assert offsets_behind_latest(progress(end=end, latest=latest)) == {str(KEY): 4, str(OTHER): 4}
+    assert offsets_behind_latest(progress(end=latest, latest=latest)) == {str(KEY): 0, str(OTHER): 0}
+    recreated = read_to(at(9), topic_id=NEW)
+    assert offsets_behind_latest(progress(end=recreated, latest=latest)) == {str(KEY): 9, str(OTHER): 4}
+    assert offsets_behind_latest(progress(end=end, latest=None)) == {}

@@ -23,6 +23,7 @@ from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.ranges import range_batches
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.streaming.query_identity import group_of
+from tidelog.spark.streaming.source_progress import offsets_behind_latest
 from tidelog.spark.streaming.stream_offsets import parse_offset
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def test_micro_batches_read_each_record_once_also_after_a_restart(
     assert [len(rows) for rows in run.batches.values()] == [18, 18, 18, 6], (
         "20 shared by three partitions, rounded down"
     )
+    assert offsets_behind_latest(query.recentProgress[0]["sources"][0]) == {
+        f"orders-{number}": 14 for number in range(3)
+    }
     produce(cluster, "orders", values(60, 6), partitions=3)
     query.processAllAvailable()
     query.stop()
@@ -188,34 +192,6 @@ def test_new_partitions_and_topics_are_read_from_their_start(
         query.stop()
     expected = consumed(cluster, *[("grow-1", index) for index in range(3)], ("grow-2", 0), ("grow-2", 1))
     assert run.rows == [row for row in expected if row[:2] != ("grow-1", 0) or row[2] >= 3]
-
-
-def test_queries_of_one_topic_have_identities_of_their_own_unless_an_option_names_one(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
-) -> None:
-    """Two queries with the same options, and one whose identity another run takes over."""
-    cluster.create_topic("twice", 1)
-    named = {"tidelog.group.id": "of-twice"}
-    runs = [StreamRun(spark, cluster, tmp_path / f"{number}", subscribe="twice") for number in range(2)]
-    older = StreamRun(spark, cluster, tmp_path / "older", subscribe="twice", **named)
-    queries = [run.start() for run in (*runs, older)]
-    try:
-        produce(cluster, "twice", values(0, 3))
-        for run, query in zip((*runs, older), queries, strict=True):
-            wait_rows(cluster, run, query, 3)
-        ReaderRun(cluster, subscribe="twice", **named).run()
-        cluster.wait_until(lambda: queries[2].exception() is not None, within_s=30, what="the older query is refused")
-        said = str(queries[2].exception())
-        assert "ProducerFenced" in said
-        assert "tidelog.group.id" in said
-        produce(cluster, "twice", values(3, 3))
-        for run, query in zip(runs, queries, strict=False):
-            wait_rows(cluster, run, query, 6)
-    finally:
-        for query in queries:
-            query.stop()
-    assert runs[0].rows == runs[1].rows == consumed(cluster, ("twice", 0))
-    assert group_id(runs[0], queries[0]) != group_id(runs[1], queries[1])
 
 
 def test_a_batch_that_ends_above_an_open_transaction_waits_for_it(

@@ -4,5 +4,6 @@ Executors need only `tidelog[spark]`. Spark finds the source through the package
 """
 
 from tidelog.spark.source import TidelogDataSource
+from tidelog.spark.streaming.source_progress import offsets_behind_latest
 
-__all__ = ["TidelogDataSource"]
+__all__ = ["TidelogDataSource", "offsets_behind_latest"]
