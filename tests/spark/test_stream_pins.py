@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -15,11 +16,12 @@ import tidelog
 from node.process.local_cluster import LocalCluster
 from tests.spark.stream_runs import OFTEN, ReaderRun, produce
 from tidelog.clock import MachineClock
-from tidelog.errors import NoCommittedOffset, OffsetOutOfRange
+from tidelog.errors import NoCommittedOffset, OffsetOutOfRange, ProducerFenced
 from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.streaming import query_group
 from tidelog.spark.streaming.query_group import COMMIT_AGE_MS
 from tidelog.spark.streaming.query_identity import EntryNote, parse_note
+from tidelog.spark.streaming.stream_offsets import StreamOffset
 from tidelog.spark.streaming.stream_session import StreamSession
 from tidelog.types import Millis
 
@@ -83,6 +85,41 @@ def test_queries_of_the_same_options_begin_at_pins_of_their_own(cluster: LocalCl
     for run in (*runs, *runs):
         run.run()
     assert [values(run) for run in runs] == [[b"a", b"b"], [b"b"]]
+
+
+def test_queries_of_one_topic_do_not_stop_each_other_unless_they_have_one_identity(cluster: LocalCluster) -> None:
+    """Two queries with the same options; then one that continues at the checkpoint of the first, and two of one name.
+    All are open at once, as on drivers of their own."""
+    create(cluster, "shared")
+    given = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "shared", "startingOffsets": "earliest"}
+
+    async def opened(sessions: AsyncExitStack, **more: str) -> StreamSession:
+        session = StreamSession(parse_stream_options({**given, **more}))
+        sessions.push_async_callback(session.close)
+        await session.start()
+        return session
+
+    async def step(session: StreamSession, start: StreamOffset | None = None) -> StreamOffset:
+        return await session.advance(start or await session.initial(), None, may_wait=False)
+
+    async def story() -> None:
+        async with AsyncExitStack() as sessions:
+            first, second = await opened(sessions), await opened(sessions)
+            reached = [await step(first), await step(second)]
+            assert [await step(first, reached[0]), await step(second, reached[1])] == reached
+            again = await opened(sessions)
+            await step(again, reached[0])
+            with pytest.raises(ProducerFenced, match="same checkpoint or a copy of it"):
+                await step(first, reached[0])
+            await step(second, reached[1])
+            named = {"tidelog.group.id": "of-shared"}
+            older = await opened(sessions, **named)
+            position = await step(older)
+            await step(await opened(sessions, **named), position)
+            with pytest.raises(ProducerFenced, match=r"the same option .tidelog\.group\.id"):
+                await step(older, position)
+
+    asyncio.run(story())
 
 
 def test_a_start_that_cannot_be_chosen_matters_to_no_batch_that_is_logged(cluster: LocalCluster) -> None:

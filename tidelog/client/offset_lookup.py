@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster, PartitionView
@@ -34,6 +34,7 @@ from tidelog.types import (
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Kafka's special timestamps for the two ends of a log."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp_of(place: object) -> int:
@@ -41,7 +42,7 @@ def timestamp_of(place: object) -> int:
     if isinstance(place, datetime):
         if place.tzinfo is None:
             raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
-        return max(0, int(place.timestamp() * 1000))
+        return max(0, (place - _EPOCH) // timedelta(milliseconds=1))
     if place in ("earliest", "latest"):
         return EARLIEST if place == "earliest" else LATEST
     raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', a datetime or (seek) an offset")

@@ -68,6 +68,13 @@ class PartitionBounds:
     query_end: Offset | None = None
 
 
+def is_outside(bounds: PartitionBounds) -> bool:
+    """Whether the query asks for offsets outside of the log."""
+    start = bounds.earliest if bounds.query_start is None else bounds.query_start
+    end = bounds.latest if bounds.query_end is None else bounds.query_end
+    return start < bounds.earliest or max(start, end) > bounds.latest
+
+
 def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetRange:
     """The range to read of one partition: the bounds of the query, within the offsets of the log.
 

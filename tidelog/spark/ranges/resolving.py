@@ -5,6 +5,7 @@ Runs once, on the driver, when the query is planned. Every task reads the topic 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -15,8 +16,16 @@ from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
 from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
-from tidelog.spark.ranges.planning import PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
-from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
+from tidelog.spark.ranges.planning import (
+    PartitionBounds,
+    TaskRanges,
+    is_outside,
+    offset_range,
+    require_all,
+    tasks_of,
+)
+from tidelog.spark.ranges.read_admin import Leaders, ReadAdmin
+from tidelog.types import INTERNAL_TOPICS, NO_LEADER_EPOCH, Isolation, Offset, TopicId, TopicPartition
 
 OFFSETS_OF_ALL: Final = "-2 stands for the earliest offset, -1 for the latest"
 
@@ -26,41 +35,61 @@ async def resolve(options: BatchOptions) -> list[TaskRanges]:
 
     Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
     """
-    query, isolation = options.query, options.query.connection.isolation
+    query = options.query
     async with admin_of(query.connection) as admin:
         topics = await selected_topics(admin, query.selection)
-        partitions = selected_partitions(topics, query.selection)
-        earliest = await admin.list_offsets(partitions, "earliest")
-        end_positions = await admin.end_positions(partitions, isolation=isolation)
-        latest = {one: position.end_offset for one, position in end_positions.items()}
-        lookup = OffsetLookup(admin, isolation, partitions, latest)
-        starts = await bound_offsets(
-            lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
-        )
-        ends = await bound_offsets(lookup, options.ending, "ending", past_the_last_is_latest=True)
-        bounds = [
-            PartitionBounds(
-                topic_partition=one,
-                topic_id=topics[one.topic].topic_id,
-                last_epoch=end_positions[one].epoch,
-                earliest=earliest[one],
-                latest=latest[one],
-                query_start=starts.get(one),
-                query_end=ends.get(one),
-            )
-            for one in partitions
-        ]
-        ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
+        ids = {one: topics[one.topic].topic_id for one in selected_partitions(topics, query.selection)}
+        confirmed: Leaders = {}
+        while True:
+            bounds, failure = list[PartitionBounds](), None
+            try:
+                bounds = await _bounds(admin, options, ids)
+                doubtful = [one.topic_partition for one in bounds if is_outside(one)]
+            except OffsetOutOfRange as error:  # no record is as young as the starting time
+                failure, doubtful = error, list(ids)
+            # A deposed leader lacks records: out of range is believed only of a leader that another node names too.
+            leaders = await admin.confirmed_leaders({one: (ids[one], NO_LEADER_EPOCH) for one in doubtful})
+            if not leaders or leaders == confirmed:
+                break
+            confirmed = leaders
+        if failure is not None:
+            raise failure
     return tasks_of(
-        ranges,
+        [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds],
         min_partitions=query.min_partitions,
         records_per_partition_max=query.records_per_partition_max,
     )
 
 
-def admin_of(connection: ConnectionOptions) -> Admin:
+async def _bounds(
+    admin: ReadAdmin, options: BatchOptions, ids: Mapping[TopicPartition, TopicId]
+) -> list[PartitionBounds]:
+    query, isolation, partitions = options.query, options.query.connection.isolation, list(ids)
+    earliest = await admin.list_offsets(partitions, "earliest")
+    end_positions = await admin.end_positions(partitions, isolation=isolation)
+    latest = {one: position.end_offset for one, position in end_positions.items()}
+    lookup = OffsetLookup(admin, isolation, partitions, latest)
+    starts = await bound_offsets(
+        lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
+    )
+    ends = await bound_offsets(lookup, options.ending, "ending", past_the_last_is_latest=True)
+    return [
+        PartitionBounds(
+            topic_partition=one,
+            topic_id=ids[one],
+            last_epoch=end_positions[one].epoch,
+            earliest=earliest[one],
+            latest=latest[one],
+            query_start=starts.get(one),
+            query_end=ends.get(one),
+        )
+        for one in partitions
+    ]
+
+
+def admin_of(connection: ConnectionOptions) -> ReadAdmin:
     """The client that asks the cluster, for use inside `async with`."""
-    return Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
+    return ReadAdmin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
 
 
 async def selected_topics(admin: Admin, selection: TopicSelection) -> dict[str, TopicDescription]:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tidelog.client.admin import Admin
 from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
-from tidelog.errors import Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.client.offset_lookup import ensure_current
+from tidelog.errors import Retry, TidelogError, UnknownLeaderEpoch, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
+from tidelog.spark.ranges.read_admin import ReadAdmin
 from tidelog.types import (
     INTERNAL_TOPICS,
     Endpoint,
@@ -82,7 +83,7 @@ def selects(selection: TopicSelection, key: TopicPartition) -> bool:
     return selection.pattern.matches(key.topic)
 
 
-class StreamAdmin(Admin):
+class StreamAdmin(ReadAdmin):
     """Asks the cluster for a stream. Calls retry for `patience_ms` as those of Admin."""
 
     async def snapshot(self, selection: TopicSelection, *, also: Iterable[str] = ()) -> ClusterSnapshot:
@@ -126,7 +127,8 @@ class StreamAdmin(Admin):
         self, questions: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]
     ) -> dict[TopicPartition, EpochEnd]:
         """The largest leader epoch of each log that is not above the given one, and its end offset; epoch -1 if there
-        is none. Looks leaders up again and retries for `request_timeout_ms`, then raises the last error.
+        is none. A leader of an older epoch than the given one is not asked. Looks leaders up again and retries for
+        `request_timeout_ms`, then raises the last error.
         """
         found: dict[TopicPartition, EpochEnd] = {}
         start = self._clock.monotonic_ms()
@@ -139,6 +141,8 @@ class StreamAdmin(Admin):
             for error in failures:
                 if late or error.retry is Retry.NEVER:
                     raise error
+            if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
+                self._cluster.distrust_last()
             if failures:
                 await self._clock.sleep_ms(BACKOFF_MS)
                 for topic in sorted({key.topic for key in left}):
@@ -156,6 +160,8 @@ class StreamAdmin(Admin):
             try:
                 await self._cluster.wait_topic(key.topic, timeout_ms=self._timeout_ms)
                 endpoint, partition = self._cluster.view.leader(key)
+                if self._cluster.view.topic(key.topic).topic_id == topic_id:
+                    ensure_current(key, partition, epoch)
             except UnknownTopicOrPartition:
                 raise  # `wait_topic` has already waited
             except TidelogError as error:

@@ -17,8 +17,9 @@ from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOf
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
 from tidelog.spark.ranges.planning import TaskRanges, tasks_of
+from tidelog.spark.ranges.read_admin import Leaders
 from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
-from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
+from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
 from tidelog.spark.streaming.rate_sharing import TriggerGate
@@ -224,6 +225,25 @@ class StreamSession:
         changed = changed_partitions(start, end)
         if not changed:
             return []
+        known = {key: (topic_id, to.epoch) for key, topic_id, to in changed}
+        confirmed: Leaders = {}
+        while True:
+            planned = await self._planned(start, end, changed)
+            leaders = await self._leaders_of(planned.losses, known)
+            if not leaders or leaders == confirmed:
+                break
+            confirmed = leaders
+        self._report(planned.losses)
+        self._extra = _Extra(end, planned.extra_skipped)
+        return self._tasks(planned)
+
+    async def _planned(
+        self,
+        start: StreamOffset,
+        end: StreamOffset,
+        changed: Sequence[tuple[TopicPartition, TopicId, PartitionPosition]],
+    ) -> BatchPlan:
+        """A batch compared with the logs."""
         names = sorted({key.topic for key, _, _ in changed})
         snapshot = await self._admin.snapshot(self._selection, also=names)
         if any(snapshot.topic_id(key) != topic_id for key, topic_id, _ in changed):
@@ -238,10 +258,7 @@ class StreamSession:
             self._epoch_ends(snapshot, ends, present),
         )
         end_states = {key: replace(state, epoch_end=end_epochs.get(key)) for key, state in states.items()}
-        planned = plan_batch(start, end, {**states, **others}, end_states)
-        self._report(planned.losses)
-        self._extra = _Extra(end, planned.extra_skipped)
-        return self._tasks(planned)
+        return plan_batch(start, end, {**states, **others}, end_states)
 
     def _tasks(self, planned: BatchPlan) -> list[TaskRanges]:
         return tasks_of(
@@ -260,13 +277,28 @@ class StreamSession:
         query = self._query
         snapshot = await self._admin.newest_snapshot(self._selection)
         partitions = snapshot.all_partitions(self._selection)
-        earliest = await self._admin.list_offsets(partitions, "earliest")
-        ends = await self._ends(partitions)
-        latest = {key: end.end_offset for key, end in ends.items()}
-        lookup = OffsetLookup(self._admin, query.connection.isolation, partitions, latest)
-        given = await bound_offsets(
-            lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
-        )
+        confirmed: Leaders = {}
+        while True:
+            earliest = await self._admin.list_offsets(partitions, "earliest")
+            ends = await self._ends(partitions)
+            latest = {key: end.end_offset for key, end in ends.items()}
+            lookup = OffsetLookup(self._admin, query.connection.isolation, partitions, latest)
+            given, failure = dict[TopicPartition, Offset](), None
+            try:
+                given = await bound_offsets(
+                    lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
+                )
+                outside = [key for key, place in given.items() if not earliest[key] <= place <= latest[key]]
+            except OffsetOutOfRange as error:  # no record is as young as the starting time
+                failure, outside = error, partitions
+            leaders = await self._admin.confirmed_leaders(
+                {key: (snapshot.leadership(key)[0], NO_LEADER_EPOCH) for key in outside}
+            )
+            if not leaders or leaders == confirmed:
+                break
+            confirmed = leaders
+        if failure is not None:
+            raise failure
         places = query.starting.offsets or {}
         positions = {}
         for key in partitions:
@@ -295,6 +327,25 @@ class StreamSession:
         return PartitionPosition(Offset(min(max(given, earliest), latest)))
 
     async def _backlog(self, start: StreamOffset) -> Backlog:
+        """What there is to read. Losses are believed only of leaders that another node names too."""
+        positions = {key: (topic_id, position.epoch) for key, topic_id, position in start}
+        confirmed: Leaders = {}
+        while True:
+            backlog = await self._compared(start)
+            ids = {key: (state.topic_id, NO_LEADER_EPOCH) for key, state in backlog.states.items()}
+            leaders = await self._leaders_of(backlog.losses, {**ids, **positions})
+            if not leaders or leaders == confirmed:
+                return backlog
+            confirmed = leaders
+
+    async def _leaders_of(
+        self, losses: Iterable[Loss], known: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]
+    ) -> Leaders:
+        """The confirmed leaders of partitions that lack records; a deposed leader lacks them too (KIP-320)."""
+        keys = [loss.topic_partition for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.AGED_OUT)]
+        return await self._admin.confirmed_leaders({key: known[key] for key in keys})
+
+    async def _compared(self, start: StreamOffset) -> Backlog:
         known = {key: (topic_id, position) for key, topic_id, position in start}
         deselected = frozenset(key for key in known if not selects(self._selection, key))
         if deselected:
