@@ -28,7 +28,7 @@ def test_an_unknown_topic_is_refused_before_a_task_waits_for_it() -> None:
 def test_a_topic_that_one_node_has_not_heard_of_yet_exists() -> None:
     with cluster_in_a_thread() as cluster:
         before = cluster.metadata(GetMetadataRequest(topics=["new"]))
-        cluster.nodes[0].on_get_metadata = lambda _: before
+        cluster.nodes[0].on_get_metadata = lambda request: before
         cluster.create("new")
         given = {"tidelog.bootstrap.servers": str(cluster.nodes[0].endpoint), "topic": "new"}
         TidelogDataSource(given).streamWriter(VALUES, overwrite=False)
