@@ -8,12 +8,16 @@ socket or file of the command gets its number.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import locale
 import os
+import select
+import stat
 import sys
-from typing import Any
+import termios
+from typing import Any, NoReturn
 
 from tidelog.printable import printable
 
@@ -37,14 +41,32 @@ class _StandardStream(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
+            if self.fileno() == STANDARD_OUTPUT and isinstance(error, BrokenPipeError):
+                self.lose_reader()
             # What the buffers above still hold is discarded as well: flushing it at exit would fail again.
             _discard(self.fileno())
             if self.fileno() == STANDARD_ERROR:
                 return len(data)
-            if isinstance(error, BrokenPipeError):
-                self.is_reader_gone = True
-                raise ReaderGone from None
             raise OSError(error.errno, error.strerror, "standard output") from None
+
+    def lose_reader(self) -> NoReturn:
+        """Discard what is written from now on. Raises ReaderGone."""
+        self.is_reader_gone = True
+        _discard(self.fileno())
+        raise ReaderGone
+
+    def is_read(self) -> bool:
+        """Whether the reader has taken all bytes; True if this is no pipe. Raises ReaderGone."""
+        if not stat.S_ISFIFO(os.fstat(self.fileno()).st_mode):
+            return True
+        unread = fcntl.ioctl(self.fileno(), termios.FIONREAD, bytes(4))
+        if not any(unread):
+            return True
+        pipe = select.poll()
+        pipe.register(self.fileno(), 0)
+        if any(event & select.POLLERR for _, event in pipe.poll(0)):
+            self.lose_reader()
+        return False
 
 
 def protect_standard_streams() -> None:
@@ -58,15 +80,24 @@ def protect_standard_streams() -> None:
     sys.stderr = _protected(sys.stderr, STANDARD_ERROR)
 
 
-def is_reader_gone() -> bool:
-    """Whether the reader of standard output has closed the pipe."""
-    return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "is_reader_gone", False)
-
-
 def end_without_reader() -> None:
     """Raise ReaderGone if the reader of standard output has closed the pipe: for output that would never end."""
-    if is_reader_gone():
+    output = _standard_output()
+    if output is not None and output.is_reader_gone:
         raise ReaderGone
+
+
+def is_output_read() -> bool:
+    """Whether the reader of a pipe has taken all that was written to standard output; True if that is no pipe. Raises
+    ReaderGone."""
+    output = _standard_output()
+    return output is None or output.is_read()
+
+
+def _standard_output() -> _StandardStream | None:
+    """None if a caller has replaced it."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return raw if isinstance(raw, _StandardStream) else None
 
 
 def say(text: str) -> None:

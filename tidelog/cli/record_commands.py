@@ -41,7 +41,7 @@ from tidelog.errors import (
     UnsupportedVersion,
 )
 from tidelog.printable import shell_word
-from tidelog.standard_streams import json_line, say
+from tidelog.standard_streams import is_output_read, json_line, say
 from tidelog.types import TopicPartition
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -50,6 +50,8 @@ LINE_BYTES_MAX = BUFFER_BYTES // 2
 ClientId = Annotated[
     str, typer.Option("--client-id", help="Name of this client, for quotas and the logs of the nodes.")
 ]
+PIPE_PAUSE_MS = 2
+"""Between two looks at whether the reader of a pipe has taken what was written."""
 UNASSIGNED_POLLS_MAX = 15
 """Polls of a second each after which a member of a group that has no partition gives up."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
@@ -305,13 +307,16 @@ async def _consume_as_member(
         sasl=chosen_sasl(),
         client_id=client_id,
     )
-    count, polls = 0, 0
+    count, polls, is_printed = 0, 0, True
     async with consumer:
         await consumer.partitions(topic)  # raises if there is no such topic: a group waits for it
         try:
             while most is None or count < most:
                 records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
+                is_printed = False
                 _write(records, keys=keys, as_json=as_json)
+                await _until_read()
+                is_printed = True
                 count, polls = count + len(records), polls + 1
                 if follow:
                     continue
@@ -330,10 +335,19 @@ async def _consume_as_member(
                 f"then `{command}` (or --to-latest)"
             ) from error
         except asyncio.CancelledError:
-            with suppress(TidelogError):
-                await consumer.commit()
+            if is_printed:
+                with suppress(TidelogError):
+                    await consumer.commit()
             raise
     return count
+
+
+async def _until_read() -> None:
+    """Return once the reader of a pipe has taken what was written: what the pipe holds may never be read. Raises
+    ReaderGone."""
+    clock = MachineClock()
+    while not is_output_read():
+        await clock.sleep_ms(PIPE_PAUSE_MS)
 
 
 def _write(records: list[ConsumerRecord], *, keys: bool, as_json: bool) -> None:
