@@ -156,7 +156,15 @@ def test_an_archive_with_a_missing_or_damaged_file_is_not_restored(
     assert in_order(cluster, "damaged") == in_order(cluster, "orders")
 
 
-@pytest.mark.parametrize("what", ["a flipped bit", "4 bytes", "4 bytes beside Hadoop's checksums", "a short file"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a flipped bit",
+        pytest.param("4 bytes", marks=pytest.mark.deep),
+        pytest.param("4 bytes beside Hadoop's checksums", marks=pytest.mark.deep),
+        pytest.param("a short file", marks=pytest.mark.deep),
+    ],
+)
 def test_damaged_values_are_found_and_not_restored(
     cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
@@ -213,6 +221,7 @@ def place_of_values(file: Path) -> int:
     return int(start + column.total_compressed_size // 2)
 
 
+@pytest.mark.deep
 def test_jobs_with_a_damaged_archive_print_a_sentence_and_nothing_of_spark(
     cluster: LocalCluster, archive: Path, tmp_path: Path
 ) -> None:
@@ -233,6 +242,7 @@ def test_jobs_with_a_damaged_archive_print_a_sentence_and_nothing_of_spark(
     assert "Exception:" not in err and " ERROR " not in err and "Traceback" not in err
 
 
+@pytest.mark.deep
 def test_an_interrupt_while_spark_starts_is_a_sentence(cluster: LocalCluster, tmp_path: Path) -> None:
     """Ctrl-C reaches the job and the JVM that it has just started."""
     target = tmp_path / "never"
@@ -255,6 +265,7 @@ def has_child(pid: int) -> bool:
     return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
+@pytest.mark.deep
 def test_of_two_archives_with_one_target_one_ends_in_a_sentence(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -305,6 +316,7 @@ def test_arguments_that_cannot_be_right_are_told_before_spark_starts(
     assert "--trigger belongs to --continuous" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -330,6 +342,7 @@ def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(
     assert rows_in(spark, target) == COUNT
 
 
+@pytest.mark.deep
 def test_a_continuous_archive_ends_well_when_a_signal_ends_the_jvm_too(cluster: LocalCluster, tmp_path: Path) -> None:
     """As systemd ends a service: each process of it receives SIGTERM. No error of the bridge to the JVM is printed."""
     target = tmp_path / "service"

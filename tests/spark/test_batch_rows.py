@@ -155,6 +155,7 @@ def test_a_compacted_topic_is_read_as_a_consumer_reads_it(spark: SparkSession, c
     assert {row[3]: row[4] for row in found} == {b"k%d" % number: b"39" * 300 for number in range(20)}
 
 
+@pytest.mark.deep
 def test_two_million_rows_are_read_once_each(spark: SparkSession, cluster: LocalCluster) -> None:
     number = f.substring(f.col("value").cast("string"), 1, 8).cast("long")
     frame = read(spark, cluster, "large")
@@ -169,6 +170,7 @@ def test_two_million_rows_are_read_once_each(spark: SparkSession, cluster: Local
     assert frame.where(millis != number + MOMENT).count() == 0, "each value is in the row of its record"
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_executors_that_are_processes_of_their_own_read_a_batch(cluster: LocalCluster, tmp_path: Path) -> None:
     """`local-cluster[2,1,1024]`: they need PYSPARK_PYTHON, Java and an installed tidelog, nothing from the driver."""

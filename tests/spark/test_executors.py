@@ -72,6 +72,7 @@ def test_a_batch_outlives_its_executor_and_a_leader(cluster: LocalCluster, tmp_p
     everything_once(cluster, "copy")
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_a_stream_outlives_executors_a_leader_its_coordinator_and_its_driver(
     cluster: LocalCluster, tmp_path: Path
@@ -94,6 +95,7 @@ def test_a_stream_outlives_executors_a_leader_its_coordinator_and_its_driver(
     everything_once(cluster, "streamed")
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_speculative_attempts_write_no_record_twice(cluster: LocalCluster, tmp_path: Path) -> None:
     """A task that hangs is overtaken by its second attempt; of another one both attempts come to their end together."""
