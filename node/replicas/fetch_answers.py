@@ -21,10 +21,11 @@ def read_answer(
     read: LogRead,
     *,
     waits: bool = False,
+    held_from: Offset = Offset(0),
     preferred: NodeId = NO_NODE,
 ) -> FetchedPartition:
-    """The result of a read, possibly nothing. waits: the fetch keeps waiting. preferred: the consumer should fetch from
-    this node instead."""
+    """The result of a read, possibly nothing. waits: the fetch keeps waiting. held_from: for a follower, as of
+    `InSyncSet.held_from`. preferred: the consumer should fetch from this node instead."""
     return FetchedPartition(
         fetch.fetch_id,
         fetch.topic_id,
@@ -39,6 +40,7 @@ def read_answer(
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in read.aborted) if read.aborted else (),
         preferred,
         waits,
+        held_from,
         read.records,
     )
 

@@ -23,6 +23,7 @@ from node.requests.types.fetch import FetchedPartition, PartitionFetch
 from replication.controller.image import PartitionState
 from replication.partition import follower_events as events
 from replication.partition.follower import PartitionFollower
+from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.replica_lifecycle import ReplicaCause
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
@@ -104,9 +105,9 @@ class FollowerReplica:
 
     # --- fetches ---
 
-    def next_fetch(self, fetch_id: int, stream: int, max_bytes: int) -> PartitionFetch | None:
-        """The fetch to send now, with this id on this stream; None if the replica needs none any more."""
-        for effect in self.core.handle(events.StreamReady(fetch_id, stream)):
+    def next_fetch(self, fetch_id: int, max_bytes: int) -> PartitionFetch | None:
+        """The fetch to send now with this id; None if the replica needs none any more."""
+        for effect in self.core.handle(events.StreamReady(fetch_id)):
             assert isinstance(effect, events.SendFetch), "a ready stream causes only a fetch"
             return PartitionFetch(
                 effect.fetch_id,
@@ -138,7 +139,8 @@ class FollowerReplica:
             () if answer.diverging is None else self._log.epoch_entries(),
             answer.waits,
             len(answer.records) > SMALL_BYTES,
-            unended_transaction(self._log, answer.records, self.core.fetched_from) if len(answer.records) else None,
+            unended_transaction(self._log, answer.records, answer.held_from) if len(answer.records) else None,
+            answer.held_from != NOTHING_HELD,
             self._is_counted,
         )
         self._carry_out(self.core.handle(event), answer)

@@ -344,7 +344,8 @@ class LeaderReplica:
         assert fetch.follower is not None, "consumers are answered elsewhere"
         last = self._last_sent[fetch.follower.node_id]
         last.watermark, last.log_start = self._log.high_watermark, self._log.log_start_offset
-        return read_answer(fetch, self._log, self.core.leader_epoch, read, waits=waits)
+        held_from = self.core.in_sync.held_from(fetch.follower.node_id)
+        return read_answer(fetch, self._log, self.core.leader_epoch, read, waits=waits, held_from=held_from)
 
     def reader_fetched(self, fetch: WaitingFetch) -> FetchedPartition | None:
         """The answer to a consumer if it is due at once: the logs diverge, or another replica is nearer. Else None."""

@@ -89,8 +89,6 @@ class ReplicaFetcher:
         self._open: dict[int, FollowerReplica] = {}
         self._number: dict[FollowerReplica, int] = {}
         self._stream: ValueStream[FetchRequest, FetchAnswer] | None = None
-        self._streams = 0
-        """The number of the stream: how many there have been."""
         self._connected_to: Endpoint | None = None
         self._silent_ticks = 0
         self._heard = False
@@ -186,7 +184,6 @@ class ReplicaFetcher:
             stream.close()
             return
         self._stream, self._silent_ticks, self._heard = stream, 0, True
-        self._streams += 1
         try:
             await run_duplex(self._receive(stream), self._send(stream))
         finally:
@@ -216,7 +213,7 @@ class ReplicaFetcher:
                 self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
-            fetch = follower.next_fetch(fetch_id, self._streams, config.fetch_bytes_max)
+            fetch = follower.next_fetch(fetch_id, config.fetch_bytes_max)
             if fetch is not None:
                 fetches.append(fetch)
                 self._close(follower)

@@ -15,11 +15,11 @@ Invariants:
      reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
      reported at once.
   7. A transaction never stays open, or is ended by another's marker, because compaction removed its own marker before
-     the follower fetched it. The leader keeps the markers that a fetching follower is still to fetch; what the follower
-     fetched earlier (in another epoch, or on another stream) it does not believe: it appends no gap behind such a
-     transaction, but truncates to it and fetches it again. If others that overlapped it are open then, it fetches its
-     whole log again. A member of the in-sync set has no such gap before it, since compaction stops below the high
-     watermark; a log that may be one of a member is never truncated for this.
+     the follower fetched it. The leader keeps the markers that a follower in service is still to fetch, and says from
+     which offset on it has done so. What the follower fetched below that offset it does not believe: it appends no gap
+     behind such a transaction, but truncates to it and fetches it again. If others that overlapped it are open then, it
+     fetches its whole log again. A member of the in-sync set has no such gap before it, since compaction stops below
+     the high watermark; a log that may be one of a member is never truncated for this.
   8. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
      corrupt.
 
@@ -56,7 +56,7 @@ from replication.partition.follower_events import (
     WantFetch,
 )
 from replication.partition.follower_states import TRANSITIONS, FollowerCause, FollowerState
-from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
+from tidelog.errors import CorruptRecord, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
@@ -93,10 +93,8 @@ class PartitionFollower:
         self._syncs = False
         """True if the next fetch waits until the current append is durable."""
         self._reported_durable = log.durable_offset
-        self._stream = -1
-        self._fetched_from: Offset | None = None
         self._began_again = False
-        """True once a transaction was fetched again, in this epoch and on this stream."""
+        """True once a transaction was fetched again."""
         self._rng = rng
         self._failures = 0
         self._refused_bytes = False
@@ -107,13 +105,6 @@ class PartitionFollower:
         return [WantFetch()]
 
     @property
-    def fetched_from(self) -> Offset:
-        """Everything from here on was fetched in this epoch and on this stream; 0 for a log that was empty then."""
-        if self._log.log_end == self._log.log_start:
-            return Offset(0)
-        return self._log.log_end if self._fetched_from is None else self._fetched_from
-
-    @property
     def pauses(self) -> bool:
         """True while the follower waits after an error."""
         return self.state is FollowerState.PAUSED
@@ -121,8 +112,8 @@ class PartitionFollower:
     def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
         """Process one event. The driver executes the returned effects in order."""
         match event:
-            case StreamReady(fetch_id, stream):
-                return self._send(fetch_id, stream)
+            case StreamReady(fetch_id):
+                return self._send(fetch_id)
             case Answered():
                 return self._answered(event)
             case LogChanged(log):
@@ -134,7 +125,7 @@ class PartitionFollower:
             case StreamBroken():
                 return self._broken()
             case LogFailed(log, error, at):
-                self._log, self._committed, self._syncs, self._fetched_from = log, None, False, None
+                self._log, self._committed, self._syncs = log, None, False
                 self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(FollowerCause.LOG_FAILED, error, at)
             case _:
@@ -147,11 +138,9 @@ class PartitionFollower:
 
     # --- fetching ---
 
-    def _send(self, fetch_id: int, stream: int) -> list[FollowerEffect]:
+    def _send(self, fetch_id: int) -> list[FollowerEffect]:
         if self.state is not FollowerState.READY:
             return []
-        if stream != self._stream:
-            self._stream, self._fetched_from, self._began_again = stream, None, False
         log = self._log
         self._move(FollowerCause.SENT)
         self._open, self._reported_durable = _OpenFetch(fetch_id, log.log_end), log.durable_offset
@@ -201,9 +190,7 @@ class PartitionFollower:
         if answer.has_records:
             is_behind = not answer.is_counted or self._log.log_end < answer.high_watermark
             if answer.unended is not None and is_behind:
-                self._move(FollowerCause.MARKER_GONE)
-                return self._fetch_again(answer.unended)
-            self._fetched_from = self.fetched_from
+                return self._fetch_again(answer.unended, answer)
             self._move(FollowerCause.RECORDS)
             self._committed, self._syncs = committed, not answer.many
             return [AppendRecords()]
@@ -223,10 +210,6 @@ class PartitionFollower:
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
-        if log.log_end == log.log_start:  # its first batch may begin below its start
-            self._fetched_from = Offset(0)
-        elif self._fetched_from is not None:
-            self._fetched_from = min(self._fetched_from, log.log_end)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
@@ -248,9 +231,16 @@ class PartitionFollower:
             )
         return [TruncateTo(truncate_to)]
 
-    def _fetch_again(self, unended: Offset) -> list[FollowerEffect]:
+    def _fetch_again(self, unended: Offset, answer: Answered) -> list[FollowerEffect]:
+        if not answer.is_held:  # what is fetched again now would not be believed either
+            later = OffsetNotAvailable(
+                f"the leader keeps no markers for this node yet: partition {self.name} is fetched on from offset "
+                f"{self._log.log_end} once the node is unfenced"
+            )
+            return self._pause(FollowerCause.REFUSED, later, answer.at)
+        self._move(FollowerCause.MARKER_GONE)
         offset = self._log.log_start if self._began_again else max(unended, self._log.log_start)
-        self._began_again, self._fetched_from = True, offset
+        self._began_again = True
         why = f"compaction may have removed the marker of its transaction that began at offset {unended}"
         return [FetchAgainFrom(offset, f"partition {self.name} is fetched again from offset {offset}: {why}")]
 

@@ -7,10 +7,13 @@ other event. Times are monotonic milliseconds, stamped by node/.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
+
+NOTHING_HELD: Final = Offset((1 << 63) - 1)
+"""In place of an offset from which on the leader has held markers: it holds none for this follower now."""
 
 # --- events -----------------------------------------------------------------------------------------------------
 
@@ -25,11 +28,9 @@ class LogView(NamedTuple):
 
 
 class StreamReady(NamedTuple):
-    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream. stream: number
-    of the stream."""
+    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream."""
 
     fetch_id: int
-    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ class Answered(NamedTuple):
     history: the epoch entries of the follower's own log, set together with `diverging`.
     waits: the answer reports only the high watermark and log start; the fetch stays open.
     many: the answer is so large that the leader may already have more records.
-    unended: first offset of a transaction of the follower's log, fetched before `fetched_from`, whose marker may be
+    unended: first offset of a transaction of the follower's log, below what the leader has held, whose marker may be
     among the batches that compaction has removed from the range of the records; None if there is none.
+    is_held: the leader keeps markers for this follower, as it does for every one whose node is in service.
     is_counted: the follower's node has an in-sync or eligible replica, as far as it knows.
     """
 
@@ -62,6 +64,7 @@ class Answered(NamedTuple):
     waits: bool = False
     many: bool = False
     unended: Offset | None = None
+    is_held: bool = True
     is_counted: bool = True
 
 

@@ -33,7 +33,7 @@ class FollowerCause(Enum):
     DIVERGED = "the logs diverge: this one is truncated or emptied"
     MARKER_GONE = "compaction may have removed the marker of an open transaction: it is fetched again, or the whole log"
     BELOW_START = "the log ends below the leader's log start: it restarts there"
-    REFUSED = "the leader rejected the fetch"
+    REFUSED = "the leader rejected the fetch, or keeps no markers for this follower yet"
     LOG_CHANGED = "the log change is complete"
     NOT_DURABLE_YET = "a small append is complete but not durable yet"
     DURABLE = "the durable offset advanced"

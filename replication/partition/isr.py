@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.leader_events import FollowerDurable, FollowerFetched, ReplicaView, Session, StateKnown
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
@@ -51,6 +52,7 @@ class Positions:
     log_end: Offset
     durable_offset: Offset
     log_start: Offset
+    held_from: Offset = NOTHING_HELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,9 @@ class InSyncSet:
         self._views = known.views
         for replica in [r for r, position in self._progress.items() if not self._is_present(r, position.incarnation)]:
             self.forget(replica, known.at)
+        for replica, position in self._progress.items():
+            if not self._is_eligible(replica):
+                position.held_from = NOTHING_HELD
         if known.partition_epoch >= self.partition_epoch:
             self._elr = known.elr  # the answer to a proposal does not contain it
         if known.partition_epoch <= self.partition_epoch:
@@ -173,16 +178,32 @@ class InSyncSet:
         """A fetch agreed with the leader's log: from now on the follower's reported positions count."""
         position = self._progress.get(fetch.replica)
         if position is None:
-            self._progress[fetch.replica] = Positions(
+            position = self._progress[fetch.replica] = Positions(
                 fetch.incarnation, fetch.session, fetch.next_offset, fetch.durable_offset, fetch.log_start
             )
+            self._hold(fetch, position)
         else:
+            if position.held_from == NOTHING_HELD or fetch.next_offset < position.log_end:
+                self._hold(fetch, position)
             position.incarnation, position.session = fetch.incarnation, fetch.session
             position.log_end, position.durable_offset, position.log_start = (
                 fetch.next_offset,
                 fetch.durable_offset,
                 fetch.log_start,
             )
+
+    def _hold(self, fetch: FollowerFetched, position: Positions) -> None:
+        """Keep the markers that the follower is still to fetch from here on. Those between this offset and where it was
+        before may be gone."""
+        is_empty = fetch.next_offset == fetch.log_start  # its first batch may begin below its log start
+        if self._is_eligible(fetch.replica):
+            position.held_from = Offset(0) if is_empty else fetch.next_offset
+
+    def held_from(self, replica: NodeId) -> Offset:
+        """The markers of all transactions that the follower has fetched from here on were kept for it, whichever
+        streams it used; NOTHING_HELD while its node is fenced or stopping, since `first_unfetched` ignores it then."""
+        position = self._progress.get(replica)
+        return NOTHING_HELD if position is None else position.held_from
 
     def record_durable(self, report: FollowerDurable) -> bool:
         """A follower reports its durable offset between fetches. Returns True if the report counts."""

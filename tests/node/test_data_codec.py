@@ -136,6 +136,7 @@ fetch_answers = st.builds(
             tuples(st.builds(fetch.AbortedStart, int64, int64)),
             int32,
             st.booleans(),
+            int64,
             records,
         )
     ),

@@ -59,8 +59,8 @@ def bench() -> Bench:
     return bench
 
 
-def unended(bench: Bench, records: bytes, fetched_from: int = 4) -> int | None:
-    return unended_transaction(bench.log, records, Offset(fetched_from))
+def unended(bench: Bench, records: bytes, held_from: int = 4) -> int | None:
+    return unended_transaction(bench.log, records, Offset(held_from))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_records_without_such_a_gap_are_appended(bench: Bench, records: bytes) -
     assert unended(bench, records) is None
 
 
-def test_transactions_that_were_fetched_on_this_stream_have_their_markers(bench: Bench) -> None:
-    assert unended(bench, stamped(9), fetched_from=2) == 1
-    assert unended(bench, stamped(9), fetched_from=1) is None
+def test_transactions_from_the_offset_on_that_the_leader_has_held_have_their_markers(bench: Bench) -> None:
+    assert unended(bench, stamped(9), held_from=2) == 1
+    assert unended(bench, stamped(9), held_from=1) is None

@@ -141,6 +141,7 @@ class Leader:
         epoch: int = EPOCH,
         number: int = 1,
         session: int = 1,
+        log_start: int = 0,
     ) -> list[LeaderEffect]:
         """A follower fetches. By default all of its log is durable and agrees with the leader's."""
         if last_epoch is None:
@@ -154,7 +155,7 @@ class Leader:
                 Offset(offset),
                 LeaderEpoch(last_epoch),
                 Offset(offset if durable_offset is None else durable_offset),
-                Offset(0),
+                Offset(log_start),
                 Millis(self.now),
             )
         )

@@ -54,9 +54,9 @@ class Follower:
         assert self.core.start() == [WantFetch()]
         self.fetches = 0
 
-    def fetch(self, stream: int = 1) -> SendFetch:
+    def fetch(self) -> SendFetch:
         self.fetches += 1
-        [effect] = self.core.handle(StreamReady(self.fetches, stream))
+        [effect] = self.core.handle(StreamReady(self.fetches))
         assert isinstance(effect, SendFetch)
         return effect
 
@@ -73,6 +73,7 @@ class Follower:
         waits: bool = False,
         many: bool = True,
         unended: int | None = None,
+        is_held: bool = True,
         is_counted: bool = True,
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
@@ -90,6 +91,7 @@ class Follower:
                 waits,
                 many,
                 None if unended is None else Offset(unended),
+                is_held,
                 is_counted,
             )
         )
@@ -403,12 +405,10 @@ def fetched_again_from(effects: list[FollowerEffect]) -> Offset:
 def test_a_transaction_whose_marker_may_be_gone_is_fetched_again() -> None:
     follower = Follower()
     follower.fetch()
-    assert follower.core.fetched_from == 100, "nothing of its log is of this epoch"
     assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 90
     follower.changed(90, durable_offset=90)
     assert follower.fetch().next_offset == 90
     appended(follower, 95)
-    assert follower.core.fetched_from == 90
 
 
 def test_one_that_is_open_again_then_makes_it_fetch_its_whole_log() -> None:
@@ -419,23 +419,21 @@ def test_one_that_is_open_again_then_makes_it_fetch_its_whole_log() -> None:
     follower.changed(90, durable_offset=90, log_start=10)
     follower.fetch()
     assert fetched_again_from(follower.answer(records=True, watermark=200, unended=85)) == 10
-    follower.changed(10, durable_offset=10, last_epoch=-1, log_start=10)
+
+
+def test_nothing_is_fetched_again_while_the_leader_keeps_no_markers_for_it() -> None:
+    """Its node is fenced: what it fetched now would not be believed either."""
+    follower = Follower()
     follower.fetch()
-    assert follower.core.fetched_from == 0, "the first batch may begin below the log start"
-    appended(follower, 20)
-    assert follower.core.fetched_from == 0
+    [effect] = follower.answer(records=True, watermark=200, unended=90, is_held=False)
+    assert isinstance(effect, RetryLater)
+    assert "unfenced" in effect.error.message
+    follower.later(1_000)
+    assert follower.fetch().next_offset == 100
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 90
 
 
-def test_an_empty_log_has_nothing_that_was_fetched_before() -> None:
-    follower = Follower(log_start=10, log_end=10, durable_offset=10, last_epoch=-1, history=())
-    follower.fetch()
-    assert follower.core.fetched_from == 0
-    assert follower.answer(records=True) == [AppendRecords()]
-    follower.changed(20, durable_offset=20, log_start=8)
-    assert follower.core.fetched_from == 0
-
-
-def test_after_a_truncation_that_failed_it_believes_nothing() -> None:
+def test_after_a_truncation_that_failed_it_fetches_again_from_its_log_start() -> None:
     """The log is as it was, with the transaction whose marker may be gone."""
     follower = Follower()
     follower.fetch()
@@ -443,7 +441,6 @@ def test_after_a_truncation_that_failed_it_believes_nothing() -> None:
     follower.core.handle(LogFailed(follower.log, DiskFull("no space"), Millis(0)))
     follower.later(1_000)
     follower.fetch()
-    assert follower.core.fetched_from == 100
     assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 0
 
 
@@ -459,24 +456,3 @@ def test_of_a_watermark_that_the_leader_does_not_know_yet_its_own_place_decides(
     follower.fetch()
     effects = follower.answer(records=True, watermark=50, unended=90, is_counted=False)
     assert fetched_again_from(effects) == 90
-
-
-def test_a_new_stream_may_be_of_another_process_which_keeps_nothing_for_it() -> None:
-    follower = Follower()
-    follower.fetch(stream=1)
-    assert follower.answer(records=True) == [AppendRecords()]
-    assert follower.core.handle(StreamBroken()) == []
-    follower.changed(110, durable_offset=110)
-    assert follower.core.fetched_from == 100
-    follower.fetch(stream=2)
-    assert follower.core.fetched_from == 110
-    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=105)) == 105
-
-
-def test_what_a_truncation_removed_is_fetched_on_this_stream() -> None:
-    follower = Follower()
-    follower.fetch()
-    appended(follower, 110)
-    assert follower.answer(diverging=(3, 80)) == [TruncateTo(Offset(80))]
-    follower.changed(80, durable_offset=80)
-    assert follower.core.fetched_from == 80

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.leader_events import FetchDiverged, FetchRefused, LogStartMoved
 from tests.replication.partition_stories import Leader, agreed, all_of
 from tidelog.errors import (
@@ -16,7 +17,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownLeaderEpoch,
 )
-from tidelog.types import EpochEnd, LeaderEpoch, Offset
+from tidelog.types import EpochEnd, LeaderEpoch, NodeId, Offset
 
 
 def refusal(effects: list[object]) -> TidelogError:
@@ -130,3 +131,57 @@ def test_a_reader_learns_that_its_position_was_truncated() -> None:
     assert leader.core.diverging(Offset(110), LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))
     assert leader.core.diverging(Offset(110), LeaderEpoch(4)) is None
     assert all_of(leader.fetch(2, 110, last_epoch=4), FetchDiverged) == []
+
+
+# --- markers that compaction keeps for a follower ---
+
+
+def held(leader: Leader, node: int) -> int:
+    return int(leader.core.in_sync.held_from(NodeId(node)))
+
+
+def test_markers_are_held_from_the_first_fetch_on_whichever_stream_follows() -> None:
+    leader = Leader()
+    assert held(leader, 2) == NOTHING_HELD
+    leader.fetch(2, 40, last_epoch=1)
+    leader.fetch(2, 50, last_epoch=1)
+    leader.fetch(2, 50, last_epoch=1, session=2)
+    leader.fetch(2, 70, session=2)
+    assert held(leader, 2) == 40
+    assert leader.core.in_sync.first_unfetched() == 70
+
+
+def test_markers_behind_a_follower_that_goes_back_may_be_gone() -> None:
+    leader = Leader()
+    leader.fetch(2, 40, last_epoch=1)
+    leader.fetch(2, 70)
+    leader.fetch(2, 50, last_epoch=1)
+    assert held(leader, 2) == 50
+
+
+def test_an_empty_log_has_all_markers_before_it() -> None:
+    """Its first batch may begin below its log start."""
+    leader = Leader()
+    leader.fetch(2, 40, last_epoch=1, log_start=40)
+    leader.fetch(2, 60, last_epoch=1, log_start=30)
+    assert held(leader, 2) == 0
+
+
+def test_no_markers_are_held_for_a_fenced_follower() -> None:
+    leader = Leader()
+    leader.fetch(2, 40, last_epoch=1)
+    leader.sees(2, eligible=False)
+    assert held(leader, 2) == NOTHING_HELD
+    leader.fetch(2, 50, last_epoch=1)
+    assert held(leader, 2) == NOTHING_HELD
+    leader.sees(2, eligible=True)
+    assert held(leader, 2) == NOTHING_HELD, "since its last fetch markers may have gone"
+    leader.fetch(2, 55, last_epoch=1)
+    assert held(leader, 2) == 55
+
+
+def test_nothing_is_held_after_the_logs_have_parted() -> None:
+    leader = Leader()
+    leader.fetch(2, 40, last_epoch=1)
+    leader.fetch(2, 70, last_epoch=1)
+    assert held(leader, 2) == NOTHING_HELD

@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
+from tests.sim.failover_stories import break_connections
 from tests.sim.log_stories import clean, log_of, three_replicas
 from tests.sim.network import Envelope
 from tests.sim.producer_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, end, leads, write
+from tests.sim.stories import TOPIC, committed, end, fenced, leads, write
 from tests.sim.transactions import Coordinator, append_marker
 from tests.sim.workload import Transaction
 from tests.sim.world import Simulation
@@ -236,6 +237,70 @@ def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def marker_goes_while_the_replica_is_fenced(sim: Simulation) -> None:
+    """As before, but the node of the replica is unfenced only after the marker is gone: the leader keeps nothing for
+    it. What it fetched until then is not believed, although its stream and the epoch are the same."""
+    p, away, begun = begun_and_compacted(sim)
+    sim.kill(away)
+    sim.empty(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    for number in range(4):
+        sim.produce(TOPIC, b"rolled %d " % number + b"." * 400, partition=p, key=b"filler").wait()
+    leader = sim.leader(TOPIC, p)
+
+    def is_next(envelope: Envelope) -> bool:
+        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        return any(entry.partition == p and entry.fetch_offset >= 1 for entry in asked)
+
+    fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)
+    heartbeats = sim.hold("Controller.Heartbeat", source=away)
+    sim.restart(away)
+    sim.run_until(lambda: fetches.count > 0, what="it has fetched the record and asks for the next ones")
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    committed_next(sim, PRODUCER, p)
+    assert compact(sim, p) > 5, "the record or its marker is still there"
+    assert 0 < end(sim, away, p) < 5, "it has the record, and not the marker"
+    assert fenced(sim, away)
+    heartbeats.release()
+    fetches.release()
+    assert leads_again(sim, p, away) == [b"committed by 70"]
+    sim.must_heal()
+
+
+def stream_breaks_among_overlapping_transactions(sim: Simulation) -> None:
+    """A replica that has lost its disk fetches a compacted log in which some transaction is open at every offset. Its
+    streams break after each answer. It may fetch its whole log again after its node is unfenced, but not with each
+    stream: the leader keeps the markers meanwhile."""
+    p, away, begun = begun_and_compacted(sim)
+    sim.kill(away)
+    sim.empty(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    for number in range(1, 20):
+        following = Transaction(PRODUCER + number, 0, marker_epoch=1)
+        for part in range(2):
+            value = b"%d.%d of a transaction " % (number, part) + b"," * 300
+            sim.produce_in(following, TOPIC, value, p, key=b"%d.%d" % (number, part)).wait()
+        sim.produce(TOPIC, b"filler %d" % number + b"." * 300, partition=p, key=b"filler").wait()
+        end_by(sim, begun, p, commit=True, coordinator_epoch=1)
+        begun = following
+    end_by(sim, begun, p, commit=True, coordinator_epoch=1)
+    compact(sim, p)
+    leader = sim.leader(TOPIC, p)
+    sim.restart(away)
+    sim.run_until(lambda: sim.replica(away, TOPIC, p) is not None, what="it has a new log")
+    restarts = 0
+    for _ in range(60):
+        before = end(sim, away, p)
+        sim.run_until(lambda before=before: end(sim, away, p) != before or away in sim.isr(TOPIC, p), within=30)  # type: ignore[misc]
+        if away in sim.isr(TOPIC, p):
+            break
+        restarts += end(sim, away, p) < before
+        break_connections(sim, leader)
+    assert restarts <= 2, f"it fetched its log {restarts + 1} times"
+    assert len(leads_again(sim, p, away)) == 39
+    sim.must_heal()
+
+
 def disk_is_full_when_the_replica_returns(sim: Simulation) -> None:
     """As `marker_is_gone_when_the_replica_returns`, but the truncation fails, since its disk has no space to record
     that less is durable. The record is not shown, and once there is space the replica fetches again from there."""
@@ -285,6 +350,8 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     marker_is_gone_when_the_replica_returns,
     transactions_overlap_where_the_replica_returns,
     marker_is_kept_between_two_fetches,
+    marker_goes_while_the_replica_is_fenced,
+    stream_breaks_among_overlapping_transactions,
     disk_is_full_when_the_replica_returns,
     transactions_outlive_all_processes,
 )

@@ -100,6 +100,7 @@ class PartitionFetched:
     aborted: list[data_pb2.AbortedTransaction] = field(default_factory=list)
     preferred_read_replica: int = 0
     waits: bool = False
+    held_from: int = 0
     records: Buffer = field(default=b"", repr=False)
 
     def HasField(self, name: str) -> bool:
@@ -121,6 +122,7 @@ class PartitionFetched:
             aborted=self.aborted or None,
             preferred_read_replica=self.preferred_read_replica,
             waits=self.waits,
+            held_from=self.held_from,
         ).SerializeToString()
 
 
@@ -232,6 +234,7 @@ _PARTITION_FETCHED: Final[_Fields] = {
     0x5A: ("aborted", _MESSAGES, data_pb2.AbortedTransaction),
     0x60: ("preferred_read_replica", _INT32, None),
     0x68: ("waits", _INT32, None),
+    0x70: ("held_from", _INT64, None),
     0x7A: ("records", _VIEW, None),
 }
 _FETCH_RESPONSE: Final[_Fields] = {
@@ -354,6 +357,7 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
             aborted=list(aborted) if (aborted := entry.aborted) else [],
             preferred_read_replica=entry.preferred_read_replica,
             waits=entry.waits,
+            held_from=entry.held_from,
             records=entry.records,
         )
         for entry in message.partitions

@@ -196,6 +196,7 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
         log_start_offset=fetched.log_start_offset,
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
+        held_from=fetched.held_from,
     )
     if fetched.error is not None:
         message.error.CopyFrom(status.to_proto(fetched.error))
@@ -230,6 +231,7 @@ def _read_partition(entry: Any) -> FetchedPartition:
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
         entry.preferred_read_replica,
         bool(entry.waits),
+        entry.held_from,
         entry.records,
     )
 

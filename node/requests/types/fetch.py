@@ -88,7 +88,8 @@ class FetchedPartition(NamedTuple):
     leader_epoch: of the leader that answers. diverging: the logs diverge; the follower truncates its log to this end.
     epochs: for followers, the leader's epoch entries in the range of `records`. preferred_read_replica: a consumer
     should fetch from this node instead; -1 none. waits: only a new high watermark and log start; the fetch keeps
-    waiting. records: start with the batch that contains the offset of the fetch.
+    waiting. held_from: for followers, as of `InSyncSet.held_from`. records: start with the batch that contains the
+    offset of the fetch.
     """
 
     fetch_id: int
@@ -104,6 +105,7 @@ class FetchedPartition(NamedTuple):
     aborted: Sequence[AbortedStart] = ()
     preferred_read_replica: int = -1
     waits: bool = False
+    held_from: Offset = Offset(0)
     records: Records = b""
 
 

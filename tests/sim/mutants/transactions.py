@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from node.replicas import follower_replica
 from replication.partition.follower import PartitionFollower
-from replication.partition.follower_events import LogFailed
+from replication.partition.follower_events import NOTHING_HELD, Answered
 from replication.partition.isr import InSyncSet
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
@@ -14,6 +14,7 @@ from storage.producers import producer_entry, producer_state
 from storage.settings import INT64_MAX
 from tests.sim import transaction_stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.types import Offset
 
 
 def a_fenced_producer_is_accepted(patch: Patch) -> None:
@@ -67,28 +68,46 @@ def a_marker_that_compaction_removed_is_not_missed(patch: Patch) -> None:
 
 def what_is_open_again_is_believed(patch: Patch) -> None:
     """A follower that fetches a transaction again believes the ones before it, which may be open again."""
-    fetch_again = PartitionFollower._fetch_again
+    agree = InSyncSet.agree
 
-    def once(self: Any, unended: Any) -> Any:
-        effects = fetch_again(self, unended)
-        self._fetched_from = self._log.log_start
-        return effects
+    def agreed(self: Any, fetch: Any) -> None:
+        before = self.positions(fetch.replica)
+        goes_back = before is not None and fetch.next_offset < before.log_end
+        agree(self, fetch)
+        if goes_back:
+            self.positions(fetch.replica).held_from = Offset(0)
 
-    patch.setattr(PartitionFollower, "_fetch_again", once)
+    patch.setattr(InSyncSet, "agree", agreed)
 
 
 def a_truncation_that_failed_is_taken_as_done(patch: Patch) -> None:
-    """A follower whose log failed believes that what it was to fetch again was fetched."""
+    """A follower that was to fetch a transaction again believes it from then on, although its log failed."""
     handle = PartitionFollower.handle
 
-    def kept(self: Any, event: Any) -> Any:
-        before = self._fetched_from
-        effects = handle(self, event)
-        if isinstance(event, LogFailed):
-            self._fetched_from = before
-        return effects
+    def handled(self: Any, event: Any) -> Any:
+        return handle(
+            self, event._replace(unended=None) if isinstance(event, Answered) and self._began_again else event
+        )
 
-    patch.setattr(PartitionFollower, "handle", kept)
+    patch.setattr(PartitionFollower, "handle", handled)
+
+
+def each_stream_begins_to_hold_again(patch: Patch) -> None:
+    """The markers that were kept for a follower on an earlier stream do not count as kept."""
+    agree = InSyncSet.agree
+
+    def agreed(self: Any, fetch: Any) -> None:
+        before = self.positions(fetch.replica)
+        if before is not None and before.session != fetch.session:
+            before.held_from = NOTHING_HELD
+        agree(self, fetch)
+
+    patch.setattr(InSyncSet, "agree", agreed)
+
+
+def all_markers_count_as_held(patch: Patch) -> None:
+    """A leader says that it has kept all markers for each follower, also for one whose node is fenced."""
+    patch.setattr(InSyncSet, "held_from", lambda *_: Offset(0))
 
 
 def markers_go_before_followers_have_them(patch: Patch) -> None:
@@ -97,6 +116,18 @@ def markers_go_before_followers_have_them(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
+    Mutant(
+        each_stream_begins_to_hold_again,
+        "transactions",
+        transaction_stories.stream_breaks_among_overlapping_transactions,
+        "it fetched its log",
+    ),
+    Mutant(
+        all_markers_count_as_held,
+        "transactions, found",
+        transaction_stories.marker_goes_while_the_replica_is_fenced,
+        "was given offset 0, of one that is aborted",
+    ),
     Mutant(
         a_fenced_producer_is_accepted,
         "fencing",

@@ -492,6 +492,7 @@ class PartitionFetched(_message.Message):
     ABORTED_FIELD_NUMBER: _builtins.int
     PREFERRED_READ_REPLICA_FIELD_NUMBER: _builtins.int
     WAITS_FIELD_NUMBER: _builtins.int
+    HELD_FROM_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     fetch_id: _builtins.int
     """of the request"""
@@ -511,6 +512,8 @@ class PartitionFetched(_message.Message):
     """consumers: fetch from this node instead; -1 none"""
     waits: _builtins.bool
     """followers: only a new high watermark and log start; the fetch keeps waiting"""
+    held_from: _builtins.int
+    """followers: markers of transactions that begin from here on were kept; 2^63-1: none were"""
     records: _builtins.bytes
     """whole batches, starting with the one that contains fetch_offset"""
     @_builtins.property
@@ -545,11 +548,12 @@ class PartitionFetched(_message.Message):
         aborted: _abc.Iterable[Global___AbortedTransaction] | None = ...,
         preferred_read_replica: _builtins.int = ...,
         waits: _builtins.bool = ...,
+        held_from: _builtins.int = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id", "waits", b"waits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "held_from", b"held_from", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
