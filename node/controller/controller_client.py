@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from node.quorum.state import QuorumView
 from node.requests.types.api import Answered, Api, Asked
+from node.requests.types.authorizer import AuditTrail
 from node.requests.types.context import RequestContext
 from node.runtime.peers import Peers
+from node.security.recorded_changes import audited
 from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId
@@ -34,11 +36,14 @@ class ControllerClient:
         *,
         clock: Clock,
         peers: Peers,
+        audit: AuditTrail | None = None,
     ) -> None:
-        """local: the handlers of this process's controller. voters: returns their addresses, None: this process."""
+        """local: the handlers of this process's controller. voters: returns their addresses, None: this process. audit:
+        records the changes that this node asks of its own controller; the controllers of others record theirs."""
         self._view, self._local, self._voters = view, local, voters
         self._clock, self._peers = clock, peers
-        self._context = RequestContext("local", f"node {view.node_id}")
+        me = f"node {view.node_id}"
+        self._context = RequestContext("local", me, me, audit=audit or AuditTrail())
 
     def why_unavailable(self) -> str:
         """Why no change is possible now, as text; empty if an active controller was heard from recently."""
@@ -88,7 +93,7 @@ class ControllerClient:
         return await self._peers.call(endpoint, api, asked, timeout_ms=timeout_ms)
 
     async def _serve(self, api: Api[Asked, Answered], asked: Asked, timeout_ms: int) -> Answered:
-        handle: Any = getattr(self._local, api.handler)
+        handle = audited(api, getattr(self._local, api.handler))
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 return cast("Answered", await handle(asked, self._context))

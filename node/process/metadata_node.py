@@ -31,6 +31,7 @@ from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
+from node.requests.types.authorizer import AuditTrail
 from node.requests.types.controller_requests import (
     CONTROLLER_ALLOCATE_PRODUCER_IDS,
     CONTROLLER_ALTER_PARTITION,
@@ -89,10 +90,11 @@ class MetadataNode:
         clock: Clock,
         rng: random.Random,
         peers: Peers,
+        audit: AuditTrail | None = None,
     ) -> None:
         """directories: the log directories, each with its writer; the first one contains the metadata log. log: from
-        `metadata_log.open_log`. quorum: runs the fsyncs of the metadata log and of the vote. Raises CorruptLog,
-        UnsupportedVersion, KafkaStorageError.
+        `metadata_log.open_log`. quorum: runs the fsyncs of the metadata log and of the vote. audit: as in
+        `ControllerClient`. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
@@ -127,7 +129,9 @@ class MetadataNode:
         between = config.inter_listener, config.controller_listener
         self.watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
         handlers = ControllerHandlers(self._controller, settings, self._lease_ms)
-        self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
+        self.client = ControllerClient(
+            self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers, audit=audit
+        )
         self.registration = Registration(
             identity,
             self._directories,

@@ -38,6 +38,7 @@ from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
+from node.requests.types.authorizer import AuditTrail
 from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
@@ -99,11 +100,13 @@ class Node:
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
         quotas: Quotas | None = None,
+        audit: AuditTrail | None = None,
         cluster_secret: str = "",
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
         before_close: stops the listeners; called when every waiting request has been answered. quotas: those that the
-        listeners apply; None: none. cluster_secret: with which other nodes authenticate; empty: they do not by SASL."""
+        listeners apply; None: none. audit: records the changes that this node asks of its own controller.
+        cluster_secret: with which other nodes authenticate; empty: they do not by SASL."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
@@ -112,6 +115,7 @@ class Node:
         self._boot_id = boot_id
         self._before_close = before_close
         self._quotas = quotas
+        self._audit = audit
         self._gates = {name: Gate(name) for name in SERVICES}
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
         self.sasl = SaslAuthenticator(
@@ -313,6 +317,7 @@ class Node:
             clock=self._clock,
             rng=self._rng,
             peers=self._peers,
+            audit=self._audit,
         )
         if self._image_changed is not None:
             metadata.subscribe(self._image_changed)

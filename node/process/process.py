@@ -158,6 +158,7 @@ class NodeProcess:
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
                 quotas=self._boundary.quotas,
+                audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
             )
             certificates = [each.expiry for each in self._tls]

@@ -162,6 +162,7 @@ _HEARTBEAT: Final = _all_of(
 _DESCRIBE: Final = _all_of(Need(AclOperation.DESCRIBE))
 _CHANGE: Final = _all_of(Need(AclOperation.ALTER), changes=True)
 _NODES: Final = Permission((Need(AclOperation.CLUSTER_ACTION),), asked_by_nodes=True)
+_NODE_CHANGE: Final = replace(_NODES, changes=True)
 
 _NEEDED: Final[tuple[tuple[Api[Any, Any], Permission], ...]] = (
     (SASL_AUTHENTICATE, Permission(())),  # before it, nobody is known
@@ -249,18 +250,18 @@ _NEEDED: Final[tuple[tuple[Api[Any, Any], Permission], ...]] = (
     (controller.CONTROLLER_HEARTBEAT, _NODES),
     (controller.CONTROLLER_ALTER_PARTITION, _NODES),
     (controller.CONTROLLER_ALLOCATE_PRODUCER_IDS, _NODES),
-    (controller.CONTROLLER_CREATE_TOPIC, _NODES),
-    (controller.CONTROLLER_DELETE_TOPIC, _NODES),
-    (controller.CONTROLLER_ELECT_LEADERS, _NODES),
-    (controller.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS, _NODES),
-    (controller.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, _NODES),
-    (controller.CONTROLLER_CREATE_PARTITIONS, _NODES),
-    (controller.CONTROLLER_UPDATE_FEATURES, _NODES),
-    (controller.CONTROLLER_REMOVE_VOTER, _NODES),
-    (controller.CONTROLLER_CREATE_ACLS, _NODES),
-    (controller.CONTROLLER_DELETE_ACLS, _NODES),
-    (controller.CONTROLLER_ALTER_CLIENT_QUOTAS, _NODES),
-    (controller.CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, _NODES),
+    (controller.CONTROLLER_CREATE_TOPIC, _NODE_CHANGE),
+    (controller.CONTROLLER_DELETE_TOPIC, _NODE_CHANGE),
+    (controller.CONTROLLER_ELECT_LEADERS, _NODE_CHANGE),
+    (controller.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS, _NODE_CHANGE),
+    (controller.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, _NODE_CHANGE),
+    (controller.CONTROLLER_CREATE_PARTITIONS, _NODE_CHANGE),
+    (controller.CONTROLLER_UPDATE_FEATURES, _NODE_CHANGE),
+    (controller.CONTROLLER_REMOVE_VOTER, _NODE_CHANGE),
+    (controller.CONTROLLER_CREATE_ACLS, _NODE_CHANGE),
+    (controller.CONTROLLER_DELETE_ACLS, _NODE_CHANGE),
+    (controller.CONTROLLER_ALTER_CLIENT_QUOTAS, _NODE_CHANGE),
+    (controller.CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, _NODE_CHANGE),
     (quorum.QUORUM_INTRODUCE, _NODES),
     (quorum.QUORUM_FETCH_METADATA, _NODES),
     (quorum.QUORUM_VOTE, _NODES),

@@ -132,9 +132,8 @@ class RealNodes:
         """Start one node; returns as soon as it answers calls."""
         self._starts += 1
         address, secret = self.addresses[number], self.secrets.get(number, "")
-        user = (
-            SaslClient(Sasl(CLUSTER_USER, secret), random.Random(f"nonces {number} {self._starts}")) if secret else None
-        )
+        nonces = random.Random(f"nonces {number} {self._starts}")
+        user = SaslClient(Sasl(CLUSTER_USER, secret), nonces) if secret else None
         allowed = AuthorizerConfig(enabled=bool(self.principals), super_users=frozenset({f"User:{OPERATOR}"}))
         audit = AuditLog(self.audit.append, clock=MachineClock(), node_id=number)
         authorizer = AclAuthorizer(allowed, audit) if self.principals else None
@@ -184,6 +183,7 @@ class RealNodes:
             boot_id=b"one boot of all.",
             before_close=stop_servers,
             quotas=boundary.quotas,
+            audit=audit,
             cluster_secret=secret,
         )
         if authorizer is not None:

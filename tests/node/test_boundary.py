@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -371,5 +372,29 @@ def test_the_time_of_a_handler_is_split_into_work_and_waiting() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    asyncio.run(story())
+
+
+def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_path: Path) -> None:
+    """A request of a client has a line at the node that was asked, and one at the controller, which names that node. A
+    node that has been taken over leaves the second one only."""
+
+    def lines(nodes: RealNodes) -> list[tuple[int, str, str]]:
+        events = [json.loads(line) for line in nodes.audit]
+        nodes.audit.clear()
+        return sorted((event["node"], event["request"], event["principal"]) for event in events)
+
+    async def story() -> None:
+        async with real_nodes(tmp_path) as nodes:
+            nodes.audit.clear()
+            await create_topic(nodes)
+            assert lines(nodes) == [
+                (0, "Admin.CreateTopic", "User:ANONYMOUS"),
+                (0, "Controller.CreateTopic", "node 0"),
+            ]
+            forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
+            await nodes.call(0, methods.CONTROLLER_CREATE_TOPIC, forged)
+            assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS")]
 
     asyncio.run(story())

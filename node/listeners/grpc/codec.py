@@ -18,7 +18,7 @@ from typing import Any, Generic
 from node.requests.gate import Gate
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
-from node.security.permissions import CHANGES
+from node.security.recorded_changes import audited
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.network import MessageStream
@@ -76,8 +76,7 @@ class ConvertedStream:
 
 
 def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
-    if codec.api.name in CHANGES:
-        handle = _audited(codec.api, handle)
+    handle = audited(codec.api, handle)
 
     async def call(message: Any, context: RequestContext) -> Any:
         asked = codec.request_from(message)
@@ -85,21 +84,6 @@ def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[...
         return codec.write_answer(await handle(asked, context))
 
     return call
-
-
-def _audited(api: Api[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
-    async def audited(asked: Any, context: RequestContext) -> Any:
-        outcome = None  # unknown: the caller went away, or a defect
-        try:
-            outcome = await handle(asked, context)
-        except TidelogError as error:
-            outcome = error
-            raise
-        finally:
-            context.audit.changed(context, api, asked, outcome)
-        return outcome
-
-    return audited
 
 
 def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
