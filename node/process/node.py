@@ -52,7 +52,7 @@ from storage.files.file_system import Files
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tidelog.clock import Clock
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.network import NodeTransport
 from tidelog.types import TopicId, TopicPartition
 
@@ -269,10 +269,15 @@ class Node:
     async def _recover(self, image: ClusterImage) -> None:
         """Load and recover all logs; report the progress in the log output."""
         defaults, logs = self._config.log_config, self._logs
+        # What the topic keeps is unknown, so nothing may be deleted meanwhile.
+        keeping = replace(defaults, retention_ms=-1, retention_bytes=-1)
 
         def config_of(_name: TopicPartition, topic_id: TopicId) -> LogConfig:
             topic = image.topics.get(topic_id)
-            return defaults if topic is None else LogConfig.from_topic(topic.configs, defaults)
+            try:
+                return defaults if topic is None else LogConfig.from_topic(topic.configs, defaults)
+            except InvalidConfig:  # of another version: the log is not used before they are valid (LogRegistry)
+                return keeping
 
         began, before = self._clock.monotonic_ms(), dict(logs.failed)
         async with asyncio.TaskGroup() as tasks:
