@@ -15,10 +15,12 @@ import pytest
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tidelog.errors import OffsetOutOfRange, UnknownLeaderEpoch
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
-from tidelog.records import build_batch
+from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.spark.streaming.stream_session import StreamSession
@@ -130,5 +132,27 @@ def test_a_loss_is_not_believed_while_all_nodes_lag_behind_the_checkpoint() -> N
             lagging._admin._timeout_ms = 300
             with pytest.raises(UnknownLeaderEpoch, match=r"records of leader epoch 1.*older epoch 0"):
                 await lagging.advance(position(cluster, 7, 1), None, may_wait=False)
+
+    run(story())
+
+
+def test_a_task_reads_what_only_the_new_leader_has() -> None:
+    """The executor knows only the deposed leader, whose log ends below the range."""
+
+    async def story() -> None:
+        async with deposed() as cluster:
+            topic_id = TopicId(cluster.topics["orders"].topic_id)
+            wanted = OffsetRange(ORDERS, topic_id, LeaderEpoch(1), Offset(7), Offset(END))
+            found: list[int] = []
+
+            def decode(batch: RecordBatch) -> bool:
+                found.append(batch.base_offset)
+                return False
+
+            bootstrap = given(cluster)["tidelog.bootstrap.servers"]
+            async with RangeReader(bootstrap, fetch_bytes=1 << 20, patience_ms=20_000) as reader:
+                async for _ in reader.read(wanted, decode):
+                    pass
+            assert found == [7, 8]
 
     run(story())
