@@ -50,6 +50,7 @@ NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = Millis(-1)
+"""What the log has for a record without a timestamp: each one of format v0, and those that are written so."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic name of the metadata log, as in KRaft."""
@@ -109,6 +110,11 @@ class TokenMechanism(Enum):
 
 
 SaslMechanism: TypeAlias = ScramMechanism | TokenMechanism
+
+
+def timestamp_or_none(timestamp: Millis) -> Millis | None:
+    """Return a record's timestamp as clients see it: None if it has none."""
+    return None if timestamp == NO_TIMESTAMP else timestamp
 
 
 class TimestampType(IntEnum):

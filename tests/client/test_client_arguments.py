@@ -74,7 +74,7 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"timestamp": "now"}, TypeError, "not str: 'now'"),
     ({"timestamp": True}, TypeError, "not bool: True"),
-    ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: use milliseconds since 1970, or None for now"),
+    ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: use milliseconds since 1970, None (now) or -1 (none)"),
     ({"timestamp": INT64_MAX + 1}, InvalidTimestamp, "use milliseconds since 1970"),
     ({"partition": "0"}, TypeError, "partition must be a whole number (int), not str: '0'"),
     ({"partition": 0.0}, TypeError, "partition must be a whole number (int), not float: 0.0"),

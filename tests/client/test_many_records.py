@@ -490,7 +490,13 @@ def test_tables_that_are_no_records_are_refused(monkeypatch: pytest.MonkeyPatch)
                     (InvalidRequest, "no column value", pa.table({"key": value})),
                     (InvalidRequest, "column 'colour'", pa.table({"value": value, "colour": value})),
                     (InvalidRecord, "column value is int64", pa.table({"value": [1, 2]})),
-                    (InvalidTimestamp, "row 1: timestamp -1", pa.table({"value": value, "timestamp": [0, -1]})),
+                    (InvalidTimestamp, "row 1: timestamp -2", pa.table({"value": value, "timestamp": [0, -2]})),
+                    (
+                        InvalidTimestamp,
+                        "row 1: timestamp 92",
+                        pa.table({"value": value, "timestampMs": [0, 2**63 - 1]}),
+                    ),
+                    (InvalidTimestamp, "timestamp is string", pa.table({"value": value, "timestampMs": ["a", "b"]})),
                     (InvalidTimestamp, "timestamp is string", pa.table({"value": value, "timestamp": ["a", "b"]})),
                     (UnknownTopicOrPartition, "row 0: partition -1", pa.table({"value": value, "partition": [-1, 0]})),
                     (

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import MemoryPartition, cluster_in_a_thread, memory_cluster, run, until
+from tests.client.memory_cluster import MemoryCluster, MemoryPartition, cluster_in_a_thread, memory_cluster, run, until
 from tidelog import sync
 from tidelog.client.consumer import Consumer, ConsumerRecord
-from tidelog.errors import CorruptRecord, InvalidRequest, InvalidTimestamp, OffsetOutOfRange
+from tidelog.client.producer import Producer
+from tidelog.errors import CorruptRecord, InvalidRequest, OffsetOutOfRange
 from tidelog.records import (
     EndTxnMarker,
     Record,
+    RecordBatch,
     RecordBatchBuilder,
     build_batch,
     control_batch,
 )
-from tidelog.records.arrow_columns import TABLE_COLUMNS, table_schema
+from tidelog.records.arrow_columns import table_schema
 from tidelog.types import Codec, Millis, Offset, PartitionIndex, TopicPartition
 
 pa = pytest.importorskip("pyarrow")
@@ -39,6 +41,9 @@ def fill(partition: MemoryPartition, count: int, *, per_batch: int = 3, codec: C
             for index in range(min(per_batch, count - first))
         ]
         partition.append(build_batch(records, codec, base_offset=0))
+
+
+LAST_HELD = 253_402_214_399_999  # the last millisecond of 9999-12-30
 
 
 async def read(consumer: Consumer, count: int, **limits: Any) -> Any:
@@ -193,22 +198,67 @@ def test_an_error_is_raised_although_another_partition_always_has_rows() -> None
     run(story())
 
 
-def test_a_timestamp_that_does_not_fit_skips_nothing() -> None:
+TIMES = (-1, 0, 1_714_564_800_123, LAST_HELD, LAST_HELD + 1, 1_795_843_134_110_000, 1_795_843_134_110_000_000, 2**62)
+"""None, usual ones, and those of producers that write micro- or nanoseconds."""
+
+
+def test_every_time_that_can_be_in_a_log_is_read_and_written_again() -> None:
+    """The column `timestamp` is null where it has no such time, and `timestampMs` beside it has all of them."""
+
     async def story() -> None:
         async with memory_cluster() as cluster:
-            partition = cluster.create("orders").partitions[0]
-            fill(partition, 3)
-            partition.append(build_batch([Record(Offset(0), Millis(2**62), None, b"late")], base_offset=0))
-            async with Consumer(cluster.bootstrap) as consumer:
+            origin = cluster.create("orders").partitions[0]
+            for name in ("one by one", "rows"):
+                cluster.create(name.replace(" ", "-"))
+            records = [Record(Offset(at), Millis(time), None, b"v") for at, time in enumerate(TIMES)]
+            origin.append(build_batch(records, base_offset=0))
+            async with Consumer(cluster.bootstrap) as consumer, Producer(cluster.bootstrap) as producer:
                 consumer.assign([P0])
-                with pytest.raises(InvalidTimestamp, match=r"orders-0.*Leave the column timestamp out"):
-                    for _ in range(4):
-                        await consumer.poll_arrow()
-                columns = [name for name in TABLE_COLUMNS if name != "timestamp"]
-                table = await read(consumer, 4 - await consumer.position(P0), columns=columns)
-                assert table["value"].to_pylist()[-1] == b"late"
+                polled = await consumer.poll()
+                assert [each.timestamp for each in polled] == [None, *TIMES[1:]]
+                await consumer.seek(P0, 0)
+                rows = await read(consumer, len(TIMES), columns=["value", "timestamp", "timestampMs"])
+                assert rows["timestampMs"].to_pylist() == list(TIMES)
+                found = rows["timestamp"].to_pylist()
+                assert found[0] is None and found[4:] == [None] * 4
+                assert [round(each.timestamp() * 1000) for each in found[1:4]] == list(TIMES[1:4])
+
+                for time in TIMES:
+                    sent = await producer.send("one-by-one", b"v", timestamp=time)
+                    assert sent.timestamp == (None if time == -1 else time)
+                delivery = await producer.enqueue_arrow("rows", rows)
+                await delivery
+                assert [each.timestamp for each in delivery.results()] == [None, *TIMES[1:]]
+                assert written_times(cluster, "one-by-one") == written_times(cluster, "rows") == list(TIMES)
 
     run(story())
+
+
+def test_what_was_read_can_be_written_and_has_the_present_time_where_it_had_none() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            origin = cluster.create("orders").partitions[0]
+            cluster.create("copy")
+            origin.append(build_batch([Record(Offset(0), Millis(-1), None, b"v")], base_offset=0))
+            async with Consumer(cluster.bootstrap) as consumer, Producer(cluster.bootstrap) as producer:
+                consumer.assign([P0])
+                (record,) = await consumer.poll()
+                await producer.send("copy", record.value, timestamp=record.timestamp)
+                await consumer.seek(P0, 0)
+                await (await producer.enqueue_arrow("copy", await consumer.poll_arrow()))
+                mixed = {"value": [b"a", b"b", b"c"], "timestampMs": [None, None, 7], "timestamp": [5, None, 6]}
+                await (await producer.enqueue_arrow("copy", pa.table(mixed)))
+                first, second, third, fourth, fifth = written_times(cluster, "copy")
+                assert (third, fifth) == (5, 7), "timestampMs wins where it is not null"
+                assert min(first, second, fourth) > 1_700_000_000_000
+
+    run(story())
+
+
+def written_times(cluster: MemoryCluster, topic: str) -> list[int]:
+    """The times in the log of the one partition of a topic."""
+    batches = cluster.topics[topic].partitions[0].batches
+    return [record.timestamp for batch in batches for record in RecordBatch(batch).records()]
 
 
 def test_a_seek_continues_within_a_batch() -> None:

@@ -44,7 +44,7 @@ def test_send_returns_the_position_of_the_record() -> None:
                 keyed = {(await producer.send("orders", b"c", key=b"same")).partition for _ in range(3)}
             assert first == tidelog.SendResult("orders", 1, 0, 77)  # type: ignore[arg-type]
             assert (second.partition, second.offset) == (1, 1)
-            assert second.timestamp > 1_700_000_000_000
+            assert second.timestamp is not None and second.timestamp > 1_700_000_000_000
             assert len(keyed) == 1
             record = next(RecordBatch(cluster.topics["orders"].partitions[1].batches[1]).records())
             assert (record.key, record.value, record.headers) == (b"k", b"b", (("h", b"1"), ("n", None)))

@@ -420,6 +420,18 @@ def test_a_timestamp_before_1970_is_rejected_unless_it_is_none(codec: Codec) -> 
             assert [error.index for error in caught.value.record_errors] == [2]
 
 
+@pytest.mark.parametrize("rules", [{}, {"timestamp_type": STAMPED}, {"timestamp_after_max_ms": 2**63 - 1 - NOW}])
+def test_the_largest_number_is_rejected_because_it_could_not_be_written_again(rules: dict[str, Any]) -> None:
+    for time, is_taken in ((2**63 - 2, True), (2**63 - 1, False)):
+        data = build([record(0, timestamp=7)], 1)
+        data = _with_right_checksums(data.replace(struct.pack(">q", 7), struct.pack(">q", time)), 1)
+        if is_taken:
+            assert stored(assign(data, magic=1, **rules))
+        else:
+            with pytest.raises(InvalidTimestamp, match="out of range"):
+                assign(data, magic=1, **rules)
+
+
 def _moved_to_1969(batch: bytes) -> bytes:
     """The same three records, the last one 7 ms before 1970."""
     payload = b"".join(encode_record(i, t - NOW, b"k", b"v") for i, t in enumerate((NOW, -1, -7)))

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.clock import SimClock
-from tests.sim.readings import Reading
+from tests.sim.readings import Reading, in_log
 from tests.sim.workload import CORRUPT, Client
 from tidelog.client.consumer import Consumer
-from tidelog.records.v2.record import Record
 from tidelog.types import Isolation
 
 Place = tuple[str, int]
@@ -44,7 +43,7 @@ class SimConsumer:
             try:
                 for found in await self.consumer.poll():
                     reading = self._readings[found.topic, int(found.partition)]
-                    reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+                    reading.got(in_log(found))
             except CORRUPT:
                 await self._ask_again()
 

@@ -11,12 +11,12 @@ from storage.log.log import Log
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
 from tests.sim.log_stories import remove_all, three_replicas
+from tests.sim.readings import in_log
 from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.records.v2.record import Record
 from tidelog.types import Offset
 
 # --- a clean stop and a reboot ---
@@ -57,7 +57,7 @@ def reads_all(sim: Simulation, p: int, wanted: int) -> asyncio.Task[None]:
         consumer.assign([(TOPIC, p)])
         while reading.count < wanted:
             for found in await consumer.poll():
-                reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+                reading.got(in_log(found))
 
     return client.start(read(), "reads all")
 

@@ -18,13 +18,12 @@ from tests.sim.ledger import Ledger
 from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
 from tests.sim.process import ProcessState
-from tests.sim.readings import Reading
+from tests.sim.readings import Reading, in_log
 from tests.sim.watched_transport import WatchedTransport
 from tests.sim.workload import CORRUPT, Client
 from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import CommitFailed, Retry, TidelogError
-from tidelog.records.v2.record import Record
 from tidelog.types import Isolation, TopicPartition
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class SimMember:
         for found in records:
             self.values.append(found.value)
             place = found.topic, int(found.partition)
-            self.readings.got(place, Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+            self.readings.got(place, in_log(found))
 
     def stop(self) -> None:
         """Close the consumer after its present poll: it commits, gives everything up and leaves."""

@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.sim.ledger import Ledger, Violation, identity
+from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.records.v2.record import Record
+from tidelog.types import NO_TIMESTAMP
+
+
+def in_log(found: ConsumerRecord) -> Record:
+    """What a consumer returned, as it is in the log."""
+    timestamp = NO_TIMESTAMP if found.timestamp is None else found.timestamp
+    return Record(found.offset, timestamp, found.key, found.value, found.headers)
 
 
 @dataclass(slots=True)

@@ -17,11 +17,13 @@ import pytest
 from node.process.local_cluster import LocalCluster
 from tests.spark.job_runs import produce, records_of, run, start
 from tidelog import sync
+from tidelog.errors import InvalidTimestamp
 from tidelog.jobs import archive as archive_job
+from tidelog.jobs import audit as audit_job
 from tidelog.jobs import restore as restore_job
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -463,6 +465,68 @@ def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
     assert (code, report["stopped"]) == (0, True)
     assert report["position"] == {"live-1": {"0": 10}, "live-2": {"0": 20}}
     assert run("archive", None, "--to", str(target), "--verify")[1]["records"] == 30
+
+
+TIMES = (-1, 0, BASE_MS, 253_402_214_400_000, 1_795_843_134_110_000, 1_795_843_134_110_000_000, 2**62, 2**63 - 2)
+"""In ms; -1: none. The later ones are those of producers that write micro- or nanoseconds; 253_402_214_400_000 is
+9999-12-31."""
+ODD_TOPICS = ("1..e-3_" + "b" * 242, "v0")
+"""The longest name, which begins like a number, and a topic whose format has no times."""
+
+
+def test_every_time_that_a_log_takes_passes_through_all_jobs(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: no record ends a query or a job, and each comes back equal. Method: a topic with an odd name and all kinds
+    of times, and one without any. Takes long because it runs seven jobs on Spark."""
+    first, without = ODD_TOPICS
+    for topic in ("early", first):
+        cluster.create_topic(topic, 1, 1, retention_ms="-1", message_timestamp_after_max_ms=str(2**63 - 1))
+    cluster.create_topic(without, 1, 1, retention_ms="-1", message_format="v0")
+    cluster.create_topic("recent", 1, 1, message_timestamp_before_max_ms="60000")
+    with sync.Producer(cluster.bootstrap) as producer:
+        for topic, number in ((first, len(TIMES)), (without, 2)):
+            producer.send_many(topic, [b"v"] * number, timestamp=TIMES[:number])
+        for topic, time in (("recent", BASE_MS), ("recent", TIMES[5]), ("orders", TIMES[5])):
+            with pytest.raises(InvalidTimestamp):
+                producer.send(topic, b"refused by the settings of the topic, or by their defaults", timestamp=time)
+
+    def frame(**options: str) -> DataFrame:
+        given = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": first, **options}
+        return spark.read.format("tidelog").options(**given).load()
+
+    assert [row.timestamp and row.timestamp.timestamp() for row in frame().orderBy("offset").collect()] == [
+        None,
+        0,
+        BASE_MS / 1000,
+        *[None] * 5,
+    ]
+    assert [row.timestampMs for row in frame(includeTimestampMs="true").orderBy("offset").collect()] == list(TIMES)
+
+    target = tmp_path / "odd"
+    assert run("archive", cluster, *ODD_TOPICS, "--to", str(target))[1]["records"] == len(TIMES) + 2
+    assert run("archive", None, "--to", str(target), "--verify")[1]["records"] == len(TIMES) + 2
+    assert len(list(target.glob(f"topic={first}/date=*"))) == 3, "the directory of no date, and of two"
+    for topic in ODD_TOPICS:
+        copy = f"copy-of-{topic[:9]}"
+        cluster.create_topic(copy, 1, 1, retention_ms="-1", message_timestamp_after_max_ms=str(2**63 - 1))
+        assert run("restore", cluster, topic, "--from", str(target), "--to-topic", copy)[0] == 0
+        assert in_order(cluster, copy) == in_order(cluster, topic)
+    arguments = (first, "--from", str(target), "--to-topic", "early", "--start-time", "0", "--end-time", str(2**62))
+    assert run("restore", cluster, *arguments)[0] == 0
+    assert [each.timestamp for each in records_of(cluster, "early")] == list(TIMES[1:6])
+    capsys.readouterr()
+    assert run("restore", cluster, first, "--from", str(target), "--to-topic", "orders") == (1, None)
+    assert "refuses the time of some records" in (said := capsys.readouterr().err)
+    assert "its message.timestamp.after.max.ms is 3600000" in said
+
+    page = tmp_path / "page.html"
+    code, report = run("profile", cluster, first, without, "--html", str(page))
+    assert code == 0
+    found = [(each["records"], each["nullTimestamps"], each["timestampMax"]) for each in report["topics"]]
+    assert found == [(len(TIMES), 1, TIMES[-1]), (2, 2, None)]
+    assert f"{TIMES[-1]} ms" in page.read_text()
+    assert audit_job.main([first, without, "--bootstrap", cluster.bootstrap, "--json", "--quiet"]) == 0
 
 
 @pytest.mark.parametrize("name", ["delta", "iceberg"])

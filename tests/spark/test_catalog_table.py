@@ -42,7 +42,7 @@ def test_only_options_are_taken_of_the_properties_of_a_table() -> None:
 
 def test_a_query_of_a_table_has_the_tables_options_and_may_add_to_them() -> None:
     columns = stored(TidelogDataSource(AS_SPARK_PASSES).schema())
-    assert wanted_columns(columns) == tuple(full_schema(include_headers=False).names)
+    assert wanted_columns(columns) == tuple(full_schema().names)
     assert query_of_table({}, columns) == TABLE
     assert query_of_table({"subscribe": "returns", "minPartitions": "3"}, columns) == {
         **TABLE,
@@ -54,9 +54,9 @@ def test_a_query_of_a_table_has_the_tables_options_and_may_add_to_them() -> None
 
 
 def test_the_columns_of_a_frame_carry_nothing() -> None:
-    assert TidelogDataSource(TABLE).schema() == full_schema(include_headers=False)
-    assert query_of_table(TABLE, full_schema(include_headers=False)) == TABLE
-    assert with_options(full_schema(include_headers=True), {}).names == full_schema(include_headers=True).names
+    assert TidelogDataSource(TABLE).schema() == full_schema()
+    assert query_of_table(TABLE, full_schema()) == TABLE
+    assert with_options(full_schema(["headers"]), {}).names == full_schema(["headers"]).names
 
 
 def test_a_wrong_option_is_refused_when_the_table_is_created() -> None:
@@ -66,6 +66,6 @@ def test_a_wrong_option_is_refused_when_the_table_is_created() -> None:
 
 def test_what_spark_keeps_to_itself_is_said() -> None:
     with pytest.raises(InvalidConfig, match=r"created with columns.*WITH \('tidelog.bootstrap.servers'"):
-        query_of_table({}, full_schema(include_headers=False))
+        query_of_table({}, full_schema())
     with pytest.raises(InvalidConfig, match=r"INSERT INTO.*frame.write"):
         ensure_written_by_name({})

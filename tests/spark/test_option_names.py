@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.batch_options import BATCH_NAMES, BatchOptions, includes_headers, parse_batch_options
+from tidelog.spark.options.batch_options import BATCH_NAMES, BatchOptions, optional_columns, parse_batch_options
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, connection_options
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.option_names import INSTEAD, canonical
@@ -43,6 +43,7 @@ VALID: dict[str, tuple[str, Any]] = {
     "minPartitions": ("7", lambda options: options.query.min_partitions == 7),
     "maxRecordsPerPartition": ("8", lambda options: options.query.records_per_partition_max == 8),
     "includeHeaders": ("TRUE", lambda options: options.query.include_headers),
+    "includeTimestampMs": ("true", lambda options: options.query.include_timestamp_ms),
     "fetchBytes": ("9", lambda options: options.query.fetch_bytes == 9),
 }
 """Options that batches and streams share: a value, and what it does."""
@@ -141,7 +142,7 @@ def test_a_misspelt_option_is_refused_with_the_right_spelling(given: str, meant:
     if meant is None:
         parse_batch_options({**options, given: "true"})
         return
-    for call in (parse_batch_options, includes_headers):
+    for call in (parse_batch_options, optional_columns):
         message = refusal(call, options)
         assert f"unknown option {given!r}" in message
         assert "did you mean" in message

@@ -24,8 +24,10 @@ Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]
 
 DATA = st.none() | st.binary(max_size=20)
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3)
-ROWS = st.lists(st.tuples(st.integers(1, 5), st.integers(-1, 2_000_000), DATA, DATA, HEADERS), min_size=1, max_size=40)
-COLUMNS = ("key", "value", "headers", "timestamp", "partition", "offset", "topic")
+TIMES = st.integers(0, 2_000_000) | st.sampled_from((-1, 1_795_843_134_110_000, 2**62, 2**63 - 1))
+"""-1: none. Producers that write micro- or nanoseconds."""
+ROWS = st.lists(st.tuples(st.integers(1, 5), TIMES, DATA, DATA, HEADERS), min_size=1, max_size=40)
+COLUMNS = ("key", "value", "headers", "timestampMs", "partition", "offset", "topic")
 
 
 def batch_of(rows: Sequence[Row], partition: int = 0) -> pa.RecordBatch:
@@ -36,7 +38,7 @@ def batch_of(rows: Sequence[Row], partition: int = 0) -> pa.RecordBatch:
             None if headers is None else [{"key": name, "value": value} for name, value in headers]
             for _, _, _, _, headers in rows
         ],
-        "timestamp": [time * 1000 for _, time, _, _, _ in rows],
+        "timestampMs": [time for _, time, _, _, _ in rows],
         "partition": [partition] * len(rows),
         "offset": [offset for offset, _, _, _, _ in rows],
         "topic": ["t"] * len(rows),
@@ -97,7 +99,7 @@ def test_ranges_together_are_the_figures_of_all_records(
         len(key or b"") + len(value or b"") + sum(len(n.encode()) + len(v or b"") for n, v in headers or ())
         for _, _, key, value, headers in rows
     ]
-    times = [time for _, time, _, _, _ in rows]
+    times = [time for _, time, _, _, _ in rows if time != -1]
     holes = sorted(((after[0] - before[0] - 1, before[0] + 1) for before, after in pairwise(rows)), reverse=True)
     holes = [hole for hole in holes if hole[0]]
     delays = [d for at, time in enumerate(times) if at and (d := max(times[:at]) - time) > 0]
@@ -109,7 +111,8 @@ def test_ranges_together_are_the_figures_of_all_records(
         sum(row[3] is None for row in rows),
     )
     assert (found.first_offset, found.last_offset) == (rows[0][0], rows[-1][0])
-    assert (found.time_min, found.time_max) == (min(times), max(times))
+    assert (found.time_min, found.time_max) == (min(times, default=None), max(times, default=None))
+    assert found.null_times == len(rows) - len(times)
     assert (found.hole_count, found.absent_offsets) == (len(holes), sum(size for size, _ in holes))
     assert found.holes == holes[:5]
     assert (found.delays.count, found.delays.sum, found.delays.max) == (
@@ -121,7 +124,11 @@ def test_ranges_together_are_the_figures_of_all_records(
     assert found.moments == Counter(time // 1000 for time in times)
 
 
-@given(st.lists(st.integers(0, 2**45), min_size=1, max_size=300), st.floats(0.1, 100), st.integers(0, 300))
+@given(
+    st.lists(st.integers(0, 2**45) | st.integers(0, 2**63 - 1), min_size=1, max_size=300),
+    st.floats(0.1, 100),
+    st.integers(0, 300),
+)
 def test_percentiles_are_within_one_percent(values: list[int], percent: float, border: int) -> None:
     together, one = LogHistogram(), LogHistogram()
     together.add_all(pa.array(values[:border], pa.int64()))
@@ -154,6 +161,9 @@ def test_the_page_has_everything_in_itself_and_escapes_what_comes_from_records()
     assert "http" not in page and "<script" not in page
     for text in ("&lt;script&gt;", "<i>null</i>", "0xff00", "profile of &lt;t&gt;", "t-1"):
         assert text in page
+    far = PartitionProfile("t", 2, found=profiled([[[(0, -1, None, b"v", None), (1, 2**62, None, b"v", None)]]]))
+    with_far_times = profile_page([topic_profile([partition, far], keys, 1000)], "far")
+    assert "<td>4611686018427387904 ms</td>" in with_far_times and with_far_times.count("data:image/png") == 1
     nothing = topic_profile([empty], KeyCounts(), 1)
     assert profile_page([nothing], "empty").count("data:image/png") == 1
     assert nothing.whole.to_json()["recordsPerSecond"] is None

@@ -92,7 +92,8 @@ def test_all_columns_of_a_frame_are_written(spark: SparkSession, cluster: LocalC
     assert (first.key, first.headers, first.partition) == (b"k", (("h", b"1"), ("empty", None)), 2)
     assert first.timestamp == MOMENT.timestamp() * 1000
     assert (found[None].key, found[None].headers, found[None].partition) == (None, (), 1)
-    assert before - 1 <= found[None].timestamp <= time.time() * 1000
+    now = found[None].timestamp
+    assert now is not None and before - 1 <= now <= time.time() * 1000
     assert (found[b""].key, found[b""].partition) == (b"", 0)
     with sync.Producer(cluster.bootstrap) as producer:
         same = producer.send("all", value=None, key=b"unplaced")

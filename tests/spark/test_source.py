@@ -67,7 +67,7 @@ def offsets(frame: DataFrame) -> dict[int, list[int]]:
 
 
 def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession, cluster: LocalCluster) -> None:
-    frame = read(spark, cluster, includeHeaders="true")
+    frame = read(spark, cluster, includeHeaders="true", includeTimestampMs="true")
     assert frame.columns == list(columns.TYPES)
     rows = {row.partition + PARTITIONS * row.offset: row for row in frame.collect()}
     assert sorted(rows) == list(range(RECORDS))
@@ -75,7 +75,7 @@ def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession
         assert row.topic == "orders"
         assert row.key == (None if number % 7 == 6 else f"key {number % 5}".encode())
         assert row.value == (None if number % 10 == 9 else f"value {number}".encode())
-        assert row.timestamp.timestamp() * 1000 == MOMENT + number * 1000
+        assert row.timestamp.timestamp() * 1000 == row.timestampMs == MOMENT + number * 1000
         assert row.timestampType == 0
         headers = [(header.key, header.value) for header in row.headers or ()]
         assert headers == ([("n", str(number).encode()), ("empty", None)] if number % 2 else [])

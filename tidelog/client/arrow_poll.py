@@ -89,10 +89,7 @@ class ArrowRows:
         return None
 
     def take(self, moving: Callable[[Cursor], None] = lambda _cursor: None) -> TakenRows:
-        """Return the rows, and move the cursors behind them. moving: called with each cursor before it moves.
-
-        Raises InvalidTimestamp if a timestamp does not fit the column; nothing has moved then.
-        """
+        """Return the rows, and move the cursors behind them. moving: called with each cursor before it moves."""
         advances, self._advances = self._advances, []
         table = self._table.take()
         for advance in advances:

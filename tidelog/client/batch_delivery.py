@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from tidelog.client.delivery import Delivery, Outcome, SendResult
 from tidelog.errors import Retry, TidelogError
-from tidelog.types import Millis, Offset
+from tidelog.types import Millis, Offset, timestamp_or_none
 
 
 class RecordsNotQueued(TidelogError, code=1013, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
@@ -107,7 +107,7 @@ class BatchDelivery(Sequence[Delivery]):
                     found[record] = Delivery(outcome, part.first + place, part.timestamp(record)).result()
                     continue
                 timestamp = part.timestamp(record) if append_time < 0 else append_time
-                found[record] = SendResult(key.topic, key.partition, Offset(base + place), timestamp)
+                found[record] = SendResult(key.topic, key.partition, Offset(base + place), timestamp_or_none(timestamp))
         return found
 
     def failures(self) -> dict[int, TidelogError]:

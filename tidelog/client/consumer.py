@@ -421,10 +421,10 @@ class Consumer(FetchClient):
         within that time: a batch without rows. Needs pyarrow: `pip install 'tidelog[arrow]'`.
 
         max_bytes: bound of all keys, values and headers; the last record batch may exceed it. columns: names of
-        TABLE_COLUMNS, which are those of the Spark source, in the order of the result; only these are built. Order,
-        position, transactions and errors are as for `poll`, which may be called in turn with this method. Raises
-        InvalidRequest for an unknown column or without pyarrow, InvalidTimestamp if a timestamp does not fit Spark's
-        microseconds; nothing is skipped then: leave the column timestamp out.
+        TABLE_COLUMNS, which are those of the Spark source, and `timestampMs`, in the order of the result; only these
+        are built. `timestamp` is null for a record without one, and outside the years 1 to 9999; `timestampMs` is the
+        number in the log, -1 for none. Order, position, transactions and errors are as for `poll`, which may be called
+        in turn with this method. Raises InvalidRequest for an unknown column or without pyarrow.
         """
         max_records = whole_number("max_records", max_records, least=1)
         max_bytes = whole_number("max_bytes", max_bytes, least=1)

@@ -14,8 +14,8 @@ class ConsumerRecord(NamedTuple):
     topic: str
     partition: PartitionIndex
     offset: Offset
-    timestamp: Millis
-    """Milliseconds since 1970; -1 if there is none."""
+    timestamp: Millis | None
+    """Milliseconds since 1970; None for a record without a timestamp (format v0)."""
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()

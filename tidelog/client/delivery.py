@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tidelog.client.receipt import Receipt, StoredBatch
 from tidelog.errors import TidelogError
-from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionIndex, TopicPartition, timestamp_or_none
 
 _log = logging.getLogger("tidelog.producer")
 
@@ -28,8 +28,8 @@ class SendResult(NamedTuple):
     partition: PartitionIndex
     offset: Offset
     """Its offset; -1 with acks=0, where the node does not answer."""
-    timestamp: Millis
-    """Its timestamp in the log: the producer's, or the node's on a topic with log append time."""
+    timestamp: Millis | None
+    """Its timestamp in the log: the producer's, or the node's on a topic with log append time; None: it has none."""
     receipt: Receipt | None = None
     """What the leader stated when it acknowledged the record; None unless the producer asks for receipts."""
 
@@ -126,7 +126,7 @@ class Delivery:
         offset = Offset(outcome.base_offset + place) if outcome.base_offset >= 0 else outcome.base_offset
         timestamp = self._timestamp if outcome.append_time < 0 else outcome.append_time
         receipt = None if outcome.stored is None else outcome.stored.receipt(outcome.topic_partition, offset)
-        return SendResult(topic, partition, offset, timestamp, receipt)
+        return SendResult(topic, partition, offset, timestamp_or_none(timestamp), receipt)
 
     def exception(self) -> TidelogError | None:
         """Return the error, or None if the record was acknowledged. Raises asyncio.InvalidStateError before that."""

@@ -14,7 +14,16 @@ from tidelog.client.many_records import RecordColumns
 from tidelog.client.options import partition_index
 from tidelog.client.routing import NO_PARTITION
 from tidelog.errors import InvalidRecord, InvalidRequest, InvalidTimestamp, UnknownTopicOrPartition
-from tidelog.records.arrow_columns import TABLE_COLUMNS, binary_list, header_list, millisecond_list, table_schema
+from tidelog.records.arrow_columns import (
+    TABLE_COLUMNS,
+    TIMESTAMP_MS,
+    binary_list,
+    header_list,
+    millisecond_list,
+    table_schema,
+)
+from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX, bad_timestamp
+from tidelog.types import NO_TIMESTAMP
 
 
 def columns_of_table(table: Any, partition: object) -> RecordColumns:
@@ -33,8 +42,10 @@ def columns_of_table(table: Any, partition: object) -> RecordColumns:
         table = pa.table(table) if hasattr(table, "__arrow_c_stream__") else pa.record_batch(table)
     names = table.schema.names
     for name in names:
-        if name not in TABLE_COLUMNS or names.count(name) > 1:
-            raise InvalidRequest(f"column {name!r}: use each of {', '.join(TABLE_COLUMNS)} at most once")
+        if (name not in TABLE_COLUMNS and name != TIMESTAMP_MS) or names.count(name) > 1:
+            raise InvalidRequest(
+                f"column {name!r}: use each of {', '.join(TABLE_COLUMNS)}, {TIMESTAMP_MS} at most once"
+            )
     if "value" not in names:
         raise InvalidRequest("the table has no column value")
     chosen = None if partition is None else partition_index(partition)
@@ -44,17 +55,24 @@ def columns_of_table(table: Any, partition: object) -> RecordColumns:
         [checked_headers(row) for row in header_list(table["headers"])] if "headers" in names else None,
         partition=chosen,
         partitions=_partitions(table["partition"]) if "partition" in names and chosen is None else None,
-        timestamps=_timestamps(table["timestamp"]) if "timestamp" in names else None,
+        timestamps=_timestamps([table[name] for name in (TIMESTAMP_MS, "timestamp") if name in names]),
     )
 
 
-def _timestamps(column: Any) -> list[Any] | None:
-    times = millisecond_list(column)
-    if column.null_count == len(times):
+def _timestamps(columns: list[Any]) -> list[Any] | None:
+    """The time of each row: of the first column that is not null there; None for now. Raises InvalidTimestamp."""
+    filled = [column for column in columns if column.null_count < len(column)]
+    if not filled:
         return None
-    row = next((row for row, time in enumerate(times) if time is not None and time < 0), None)
+    times, *others = map(millisecond_list, filled)
+    if others and filled[0].null_count:
+        times = [other if time is None else time for time, other in zip(times, others[0], strict=True)]
+    row = next(
+        (row for row, time in enumerate(times) if time is not None and not NO_TIMESTAMP <= time <= TIMESTAMP_MS_MAX),
+        None,
+    )
     if row is not None:
-        raise InvalidTimestamp(f"row {row}: timestamp {times[row]} is before 1970: use a later one, or null for now")
+        raise InvalidTimestamp(f"row {row}: {bad_timestamp(times[row] or 0).message}; null for now")
     return times
 
 

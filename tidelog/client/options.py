@@ -20,9 +20,11 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
+from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
 from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
 from tidelog.types import (
     NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     TOPIC_NAME_LENGTH_MAX,
     TOPIC_NAME_RULE,
     Acks,
@@ -172,16 +174,16 @@ def topic_partitions(values: object) -> list[TopicPartition]:
 
 
 def timestamp_ms(value: Any) -> Millis:
-    """Return a record timestamp. Raises TypeError, InvalidTimestamp."""
+    """Return a record timestamp; -1 is none, as in the log. Raises TypeError, InvalidTimestamp."""
     try:
-        return Millis(whole_number("timestamp", value, least=0, most=INT64_MAX))
+        return Millis(whole_number("timestamp", value, least=NO_TIMESTAMP, most=TIMESTAMP_MS_MAX))
     except TypeError as cause:
         raise TypeError(
             f"timestamp must be a whole number of milliseconds since 1970 (int) or None for now, not "
             f"{type(value).__name__}: {value!r}"
         ) from cause
     except InvalidRequest as cause:
-        raise InvalidTimestamp(f"timestamp {value}: use milliseconds since 1970, or None for now") from cause
+        raise InvalidTimestamp(f"timestamp {value}: use milliseconds since 1970, None (now) or -1 (none)") from cause
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:

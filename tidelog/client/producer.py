@@ -183,10 +183,10 @@ class Producer(Service):
         """Send one record and wait for its result.
 
         key: selects the partition, as in Kafka. partition: overrides that choice. timestamp: milliseconds since 1970,
-        now if None. Returns the record's position, acknowledged as `acks` requires. Raises RecordTooLarge before
-        anything is queued; BufferExhausted, or the reason why the topic is not known, after at most `max_block_ms`; the
-        node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was written). A cancelled call
-        may have queued its record, which is then sent.
+        now if None, -1 for a record without one. Returns the record's position, acknowledged as `acks` requires. Raises
+        RecordTooLarge before anything is queued; BufferExhausted, or the reason why the topic is not known, after at
+        most `max_block_ms`; the node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was
+        written). A cancelled call may have queued its record, which is then sent.
         """
         return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
 
@@ -243,8 +243,9 @@ class Producer(Service):
         """Queue the rows of an Arrow table or record batch as `enqueue_many` does. Needs pyarrow: the extra `arrow`.
 
         table: of pyarrow, or any object with Arrow's C interface, for example a polars DataFrame. Columns, as in the
-        Spark source: value, and optionally key, headers, timestamp (null: now) and partition (null: by key), which the
-        argument overrides; topic, offset and timestampType are ignored. Raises InvalidRequest for other columns.
+        Spark source: value, and optionally key, headers, timestampMs (-1: none; null: as timestamp), timestamp (null:
+        now) and partition (null: by key), which the argument overrides; topic, offset and timestampType are ignored.
+        Raises InvalidRequest for other columns.
         """
         return await self.enqueue_columns(topic, columns_of_table(table, partition))
 

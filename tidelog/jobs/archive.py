@@ -190,6 +190,7 @@ def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
     options = {
         **connection_of(arguments).spark_options(),
         "includeHeaders": "true",
+        "includeTimestampMs": "true",
         "maxOffsetsPerTrigger": str(arguments.offsets_per_batch),
     }
     if arguments.pattern:

@@ -34,8 +34,6 @@ _BELOW: Final = re.compile(r"(?:^|/)(topic=[^/]*/date=[^/]*(?:/malformed=[^/]*)?
 like partitions as well."""
 _PATTERN_CHARACTERS: Final = re.compile(r"[\[\]{}*?\\]")
 """What Spark takes in the path of a reader for a pattern of paths, unless a backslash is before it."""
-_NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""How Spark names the directory of a null, which a topic cannot be: a topic of this name is read as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +163,8 @@ def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topic
         frame = spark.read.format("delta").load(target)
     else:
         frame = spark.read.table(target)
+    # Earlier versions archived `timestamp` alone, with -1 ms for none: it says all there.
+    frame = frame.withColumn("timestampMs", f.coalesce("timestampMs", f.unix_millis("timestamp")))
     return frame.where(f.col("topic").isin(wanted)) if wanted else frame
 
 
@@ -181,14 +181,11 @@ def parquet_frame(
     spark: SparkSession, target: HadoopDirectory, names: Iterable[str], parsed: str | None = None
 ) -> DataFrame:
     """The rows of these files. parsed: the schema of parsed values, for a frame that has them, too."""
-    from pyspark.sql import functions as f
-
     schema = _schema(parsed)
     paths = [_PATTERN_CHARACTERS.sub(r"\\\g<0>", target.child(name)) for name in names]
     if not paths:
         return spark.createDataFrame([], schema)
-    frame = spark.read.schema(schema).options(**{"basePath": target.uri, CHECK_PAGES: "true"}).parquet(*paths)
-    return frame.withColumn("topic", f.coalesce("topic", f.lit(_NULL_DIRECTORY)))
+    return spark.read.schema(schema).options(**{"basePath": target.uri, CHECK_PAGES: "true"}).parquet(*paths)
 
 
 def _schema(parsed: str | None) -> StructType:

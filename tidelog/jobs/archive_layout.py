@@ -5,8 +5,9 @@
     TARGET/_tidelog/archive.json                           the manifest
     TARGET/_tidelog/checkpoint/                            the progress of the query
 
-The date is that of the record's timestamp in UTC. A row keeps everything of its record: key, value, headers, timestamp
-(microseconds; records have milliseconds), its type, partition and offset.
+The date is that of the record's timestamp in UTC. A row keeps everything of its record: key, value, headers, timestamp,
+its type, partition and offset. `timestampMs` is the timestamp as it is in the log. `timestamp` and the date are null
+where there is none, or where it is no time of the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CORRUPT: Final = "_tidelog_corrupt"
 
 RECORD_SCHEMA: Final = (
     "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp, "
-    "timestampType int, partition int, offset bigint"
+    "timestampMs bigint, timestampType int, partition int, offset bigint"
 )
 """The columns of a record, as they are in each file of an archive with values."""
 
@@ -90,7 +91,7 @@ def archive_rows(frame: DataFrame, manifest: Manifest) -> DataFrame:
     from pyspark.sql import functions as f
 
     day = f.floor(f.unix_millis("timestamp") / f.lit(DAY_MS)).cast("int")
-    columns: list[Any] = ["key", "value", "headers", "timestamp", "timestampType", "partition", "offset"]
+    columns: list[Any] = ["key", "value", "headers", "timestamp", "timestampMs", "timestampType", "partition", "offset"]
     rows = frame.withColumn("date", f.date_from_unix_date(day))
     if manifest.schema is None:
         return rows.select(*columns, "topic", "date")

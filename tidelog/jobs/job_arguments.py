@@ -39,7 +39,7 @@ def whole_number(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
 def moment(text: str) -> int:
     """Milliseconds since 1970: a number, or a date or time of ISO 8601, which is in UTC unless it says otherwise."""
     if text.lstrip("-").isdigit():
-        return whole_number(-INT64_MAX // 1000, INT64_MAX // 1000)(text)  # Spark counts microseconds
+        return whole_number(-INT64_MAX)(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

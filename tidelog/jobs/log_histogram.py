@@ -47,10 +47,13 @@ class LogHistogram:
             return
         positive = values.filter(pc.greater(values, 0))
         self._buckets[0] += len(values) - len(positive)
-        buckets = pc.ceil(pc.subtract(pc.divide(pc.ln(positive.cast("float64")), _LOG), _SLACK)).cast("int32")
+        logarithms = pc.ln(positive.cast("float64", safe=False))
+        buckets = pc.ceil(pc.subtract(pc.divide(logarithms, _LOG), _SLACK)).cast("int32")
         for each in pc.value_counts(buckets):
             self._buckets[each["values"].as_py()] += each["counts"].as_py()
-        self.sum += pc.sum(values).as_py()
+        # In halves: the sum of large numbers exceeds 64 bits.
+        high, low = pc.shift_right(values, 32), pc.bit_wise_and(values, 0xFFFFFFFF)
+        self.sum += (pc.sum(high).as_py() << 32) + pc.sum(low).as_py()
         self.max = max(self.max, pc.max(values).as_py())
 
     def merge(self, other: LogHistogram) -> None:

@@ -129,6 +129,7 @@ class Profiler:
         self._options = {
             **options,
             "includeHeaders": "true",
+            "includeTimestampMs": "true",
             "startingOffsets": _offsets_text({place: span.start for place, span in spans.items()}),
             "endingOffsets": _offsets_text({place: span.end for place, span in spans.items()}),
         }
@@ -136,13 +137,13 @@ class Profiler:
     def profile(self, topics: Sequence[str]) -> list[TopicProfile]:
         """The profile of each topic, in this order. Raises what Spark raises."""
         self._say("finding the bounds of the ranges")
-        columns = "topic string, partition int, offset bigint, timestamp timestamp"
+        columns = "topic string, partition int, offset bigint, timestampMs bigint"
         bounds = [RangeBounds(*row) for row in self._pass(self._frame(topics, columns), bounds_pass)]
         profiles = []
         for topic in topics:
             own = [each for each in bounds if each.topic == topic]
-            times = [(each.time_min, each.time_max) for each in own]
-            span_ms = max((last for _, last in times), default=0) - min((first for first, _ in times), default=0)
+            first = min((each.time_min for each in own if each.time_min is not None), default=0)
+            span_ms = max((each.time_max for each in own if each.time_max is not None), default=first) - first
             unit_ms = max(1, span_ms // MOMENTS)
             self._say(f"reading {sum(s.end - s.start for p, s in self._spans.items() if p.topic == topic)} of {topic}")
             found = {
@@ -264,7 +265,8 @@ def _lines(whole: PartitionProfile) -> list[str]:
     rate = "" if whole.per_second is None else f" ({whole.per_second:,.2f} records/s)"
     return [
         f"{whole.topic}: {found.records:,} records, {whole.bytes:,} bytes",
-        f"  times: {time_text(found.time_min)} to {time_text(found.time_max)} UTC{rate}",
+        f"  times: {time_text(found.time_min)} to {time_text(found.time_max)} UTC{rate}"
+        + (f", none in {found.null_times:,} records" if found.null_times else ""),
         f"  bytes: p50 {found.sizes.percentile(50):,}, p99 {found.sizes.percentile(99):,}, max {found.sizes.max:,}",
         f"  between records: p50 {found.gaps.percentile(50):,} ms, p99 {found.gaps.percentile(99):,} ms",
         f"  late: {found.delays.count:,} records, p99 {found.delays.percentile(99):,} ms, max {found.delays.max:,} ms",

@@ -84,6 +84,7 @@ class PartitionProfile:
             "headerBytes": found.header_bytes,
             "nullKeys": found.null_keys,
             "nullValues": found.null_values,
+            "nullTimestamps": found.null_times,
             "timestampMin": found.time_min,
             "timestampMax": found.time_max,
             "recordsPerSecond": self.per_second,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import UnsupportedVersion
 from tidelog.jobs.profile_figures import PERCENTILES, PartitionProfile, TopicProfile, key_text
+from tidelog.records.arrow_columns import TIMESTAMP_BELOW_MS, TIMESTAMP_FROM_MS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,6 +87,7 @@ _SUMMARY: Final = (
     ("top 10 keys", lambda each, _: f"{each.keys.share_of_top(each.found.records, 10):.1%}"),
     ("null keys", lambda each, _: f"{each.found.null_keys:,}"),
     ("null values", lambda each, _: f"{each.found.null_values:,}"),
+    ("without time", lambda each, _: f"{each.found.null_times:,}"),
     ("late", lambda each, _: _percent(each.found.delays.count, each.found.records)),
     ("holes", lambda each, _: f"{each.found.hole_count:,}"),
     ("absent offsets", lambda each, _: f"{each.absent_offsets:,}"),
@@ -151,13 +153,14 @@ def _picture(topic: TopicProfile) -> str:
     FigureCanvasAgg(figure)
     (over_time, by_partition, keys), (sizes, gaps, codecs) = figure.subplots(2, 3)
     found = topic.whole.found
-    moments = sorted(topic.moments.items())
+    moments = sorted((moment * topic.unit_ms, times) for moment, times in topic.moments.items())
+    has_dates = all(TIMESTAMP_FROM_MS <= moment < TIMESTAMP_BELOW_MS for moment, _ in moments)
     over_time.plot(
-        [datetime.fromtimestamp(moment * topic.unit_ms / 1000, UTC) for moment, _ in moments],
+        [datetime.fromtimestamp(moment / 1000, UTC) if has_dates else moment for moment, _ in moments],
         [times / topic.unit_ms * 1000 for _, times in moments],
         drawstyle="steps-post",
     )
-    over_time.set(title="Records a second, by timestamp", ylim=(0, None))
+    over_time.set(title="Records a second, by timestamp" + ("" if has_dates else " in ms"), ylim=(0, None))
     over_time.tick_params(axis="x", rotation=30)
     by_partition.bar([each.partition for each in topic.partitions], [each.found.records for each in topic.partitions])
     by_partition.set(title=f"Records of each partition (largest: {topic.skew:.2f} of the mean)", xlabel="partition")
@@ -191,9 +194,11 @@ def _shares(plot: Axes, title: str, unit: str, histograms: Iterable[tuple[str, L
 
 
 def time_text(moment_ms: int | None) -> str:
-    """A time for people, in UTC to the second; empty if there is none."""
+    """A time for people, in UTC to the second; empty if there is none; in ms if it is in no year from 1 to 9999."""
     if moment_ms is None:
         return ""
+    if not TIMESTAMP_FROM_MS <= moment_ms < TIMESTAMP_BELOW_MS:
+        return f"{moment_ms} ms"
     return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.jobs.log_histogram import LogHistogram
 from tidelog.records import Record, build_batch
-from tidelog.types import Codec, Millis, Offset
+from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
+from tidelog.types import NO_TIMESTAMP, Codec, Millis, Offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,20 +38,20 @@ HOLES_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RangeBounds:
-    """The first pass: where a range begins and ends. Times in ms."""
+    """The first pass: where a range begins and ends. Times in ms; None if no record of the range has one."""
 
     topic: str
     partition: int
     first_offset: int
     last_offset: int
-    last_time: int
-    time_min: int
-    time_max: int
+    last_time: int | None
+    time_min: int | None
+    time_max: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """What lies before a range: the last offset and time, and the latest time of all records before it."""
+    """What lies before a range: the last offset, the last time, and the latest time of all records before it."""
 
     first_offset: int
     last_offset: int | None = None
@@ -77,6 +78,7 @@ class RangeProfile:
     header_bytes: int = 0
     null_keys: int = 0
     null_values: int = 0
+    null_times: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
     time_min: int | None = None
@@ -92,7 +94,7 @@ class RangeProfile:
 
     def merge(self, other: RangeProfile) -> None:
         """Take in the figures of another range."""
-        for name in ("records", "key_bytes", "value_bytes", "header_bytes", "null_keys", "null_values"):
+        for name in ("records", "key_bytes", "value_bytes", "header_bytes", "null_keys", "null_values", "null_times"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.hole_count += other.hole_count
         self.absent_offsets += other.absent_offsets
@@ -127,19 +129,22 @@ class RangeProfile:
 
 
 def bounds_pass(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The bounds of each range of a task, from its rows with topic, partition, offset and timestamp."""
+    """The bounds of each range of a task, from its rows with topic, partition, offset and timestampMs."""
     _, pc = _arrow()
     for (topic, partition), parts in _by_partition(batches):
         first_offset: int | None = None
-        last_offset = last_time = 0
-        lowest, highest = [], []
+        last_time: int | None = None
+        lowest: int | None = None
+        highest: int | None = None
+        last_offset = 0
         for part in parts:
-            times = _milliseconds(part)
+            times = _times(part)
             first_offset = part.column("offset")[0].as_py() if first_offset is None else first_offset
-            last_offset, last_time = part.column("offset")[-1].as_py(), times[-1].as_py()
-            lowest.append(pc.min(times).as_py())
-            highest.append(pc.max(times).as_py())
-        yield _row([topic, partition, first_offset, last_offset, last_time, min(lowest), max(highest)])
+            last_offset = part.column("offset")[-1].as_py()
+            if len(times):
+                last_time = times[-1].as_py()
+                lowest, highest = _least(lowest, pc.min(times).as_py()), _most(highest, pc.max(times).as_py())
+        yield _row([topic, partition, first_offset, last_offset, last_time, lowest, highest])
 
 
 def _by_partition(
@@ -165,17 +170,16 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def predecessors_of(bounds: Iterable[RangeBounds]) -> dict[tuple[str, int], list[Predecessor]]:
     """What lies before each range."""
     found: dict[tuple[str, int], list[Predecessor]] = {}
-    latest: dict[tuple[str, int], RangeBounds] = {}
-    highest: dict[tuple[str, int], int] = {}
-    for each in sorted(bounds, key=lambda one: (one.topic, one.partition, one.first_offset)):
-        key = (each.topic, each.partition)
-        before = latest.get(key)
-        found.setdefault(key, []).append(
-            Predecessor(each.first_offset)
-            if before is None
-            else Predecessor(each.first_offset, before.last_offset, before.last_time, highest[key])
-        )
-        latest[key], highest[key] = each, max(each.time_max, highest.get(key, each.time_max))
+    for _, ranges in groupby(
+        sorted(bounds, key=lambda one: (one.topic, one.partition, one.first_offset)),
+        lambda one: (one.topic, one.partition),
+    ):
+        last_offset = last_time = time_max = None
+        for each in ranges:
+            before = Predecessor(each.first_offset, last_offset, last_time, time_max)
+            found.setdefault((each.topic, each.partition), []).append(before)
+            last_offset, time_max = each.last_offset, _most(time_max, each.time_max)
+            last_time = last_time if each.last_time is None else each.last_time
     return found
 
 
@@ -222,13 +226,14 @@ class RangeProfiler:
         """Take in rows, at least one."""
         _, pc = _arrow()
         found = self.found
-        offsets, times = batch.column("offset"), _milliseconds(batch)
+        offsets, times = batch.column("offset"), _times(batch)
         keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
         key_sizes, value_sizes = (_lengths(column) for column in (keys, values))
         header_sizes = _header_sizes(headers)
         found.records += batch.num_rows
         found.null_keys += keys.null_count
         found.null_values += values.null_count
+        found.null_times += batch.num_rows - len(times)
         found.key_bytes += pc.sum(key_sizes).as_py()
         found.value_bytes += pc.sum(value_sizes).as_py()
         found.header_bytes += pc.sum(header_sizes).as_py()
@@ -237,14 +242,15 @@ class RangeProfiler:
         found.last_offset = offsets[-1].as_py()
         found.time_min = _least(found.time_min, pc.min(times).as_py())
         found.time_max = _most(found.time_max, pc.max(times).as_py())
-        for each in pc.value_counts(pc.floor(pc.divide(times.cast("float64"), float(self._unit_ms))).cast("int64")):
+        for each in pc.value_counts(pc.divide(times, self._unit_ms)):
             found.moments[each["values"].as_py()] += each["counts"].as_py()
         self._add_holes(offsets)
-        self._add_times(times)
+        if len(times):
+            self._add_times(times)
         self._batches += 1
         if self._batches == self._next_sample:
             self._next_sample *= 2
-            self._add_sample(batch, times, pc.add(key_sizes, value_sizes))
+            self._add_sample(batch, pc.add(key_sizes, value_sizes))
 
     def _add_holes(self, offsets: Array) -> None:
         pa, pc = _arrow()
@@ -275,17 +281,21 @@ class RangeProfiler:
         self.found.delays.add_all(delays.filter(pc.greater(delays, 0)))
         self._time, self._time_max = times[-1].as_py(), highest[-1].as_py()
 
-    def _add_sample(self, batch: pa.RecordBatch, times: Array, sizes: Array) -> None:
+    def _add_sample(self, batch: pa.RecordBatch, sizes: Array) -> None:
         """Compress the first records of the Arrow batch with each codec."""
         _, pc = _arrow()
         count = max(1, pc.sum(pc.less_equal(pc.cumulative_sum(sizes), SAMPLE_BYTES)).as_py())
         rows = batch.slice(0, count).to_pydict()
         records = [
             Record(
-                Offset(number), Millis(time), key, value, tuple((each["key"], each["value"]) for each in headers or ())
+                Offset(number),
+                Millis(min(max(time, NO_TIMESTAMP), TIMESTAMP_MS_MAX)),
+                key,
+                value,
+                tuple((each["key"], each["value"]) for each in headers or ()),
             )
             for number, (time, key, value, headers) in enumerate(
-                zip(times[:count].to_pylist(), rows["key"], rows["value"], rows["headers"], strict=True)
+                zip(rows["timestampMs"], rows["key"], rows["value"], rows["headers"], strict=True)
             )
         ]
         for codec in Codec:
@@ -297,10 +307,11 @@ def _arrow() -> tuple[Any, Any]:
     return import_module("pyarrow"), import_module("pyarrow.compute")
 
 
-def _milliseconds(batch: pa.RecordBatch) -> Array:
+def _times(batch: pa.RecordBatch) -> Array:
+    """The times of those records that have one, in ms and in their order."""
     _, pc = _arrow()
-    column: Array = batch.column("timestamp")
-    return pc.divide(column.cast("int64"), 1000)
+    column: Array = batch.column("timestampMs")
+    return column.filter(pc.not_equal(column, NO_TIMESTAMP))
 
 
 def _lengths(column: Array) -> Array:

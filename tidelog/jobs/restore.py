@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
 from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, require_manifest
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import INT32_MAX, WrongArguments, ensure_order, moment, whole_number
+from tidelog.jobs.job_arguments import INT32_MAX, INT64_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
     add_spark_arguments,
@@ -33,6 +34,7 @@ from tidelog.jobs.job_frame import (
 from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
+from tidelog.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -164,11 +166,19 @@ class TopicRestorer:
         arguments = self._arguments
         archived = archive_frame(self._spark, arguments.source, self._manifest, topics=[topic])
         rows = archived.where(self._condition())
-        found = rows.groupBy("partition").agg(f.count("*"), f.min("offset"), f.max("offset")).collect()
+        timed = f.when(f.col("timestampMs") != NO_TIMESTAMP, f.col("timestampMs"))
+        found = (
+            rows.groupBy("partition")
+            .agg(f.count("*"), f.min("offset"), f.max("offset"), f.min(timed), f.max(timed))
+            .collect()
+        )
         counts = {int(row[0]): int(row[1]) for row in sorted(found)}
         if not counts:
             raise self._nothing_of(topic, has_others=not archived.isEmpty())
-        result = RestoredTopic(topic, target.name, partitions=counts, warnings=_ensure_target(topic, target, counts))
+        times = [int(time) for row in found for time in row[4:] if time is not None]
+        result = RestoredTopic(
+            topic, target.name, partitions=counts, warnings=_ensure_target(topic, target, counts, times)
+        )
         if not arguments.quiet:
             for warning in result.warnings:
                 say(f"warning: {warning}")
@@ -210,7 +220,7 @@ class TopicRestorer:
     def _write(self, rows: DataFrame, topic: str, target: str, number: int, partitions: int) -> None:
         """Write a step. Each sink partition is one partition of the topic, so that a repetition divides rows alike."""
         (
-            rows.select("key", "value", "headers", "timestamp", "partition", "offset")
+            rows.select("key", "value", "headers", "timestampMs", "partition", "offset")
             .repartitionById(partitions, "partition")
             .sortWithinPartitions("offset")
             .write.format("tidelog")
@@ -234,10 +244,12 @@ class TopicRestorer:
         from pyspark.sql import functions as f
 
         given, condition = self._arguments, f.lit(True)  # noqa: FBT003 - a constant column
+        if given.start_time is not None or given.end_time is not None:
+            condition &= f.col("timestampMs") != NO_TIMESTAMP
         if given.start_time is not None:
-            condition &= f.col("timestamp") >= f.timestamp_millis(f.lit(given.start_time))
+            condition &= f.col("timestampMs") >= given.start_time
         if given.end_time is not None:
-            condition &= f.col("timestamp") < f.timestamp_millis(f.lit(given.end_time))
+            condition &= f.col("timestampMs") < given.end_time
         if given.start_offset is not None:
             condition &= f.col("offset") >= given.start_offset
         if given.end_offset is not None:
@@ -270,8 +282,9 @@ def _lacks(source: str, topic: str, found: list[str]) -> InvalidConfig:
     )
 
 
-def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int]) -> list[str]:
-    """Return what may happen to the records in the target. Raises InvalidConfig if it cannot keep them as they are."""
+def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int], times: list[int]) -> list[str]:
+    """Return what may happen to the records in the target. times: with the first and the last of all records. Raises
+    InvalidConfig if it cannot keep them as they are."""
     needed = max(counts) + 1
     if len(target.partitions) < needed:
         raise InvalidConfig(
@@ -285,6 +298,16 @@ def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int])
             f"topic {target.name!r} replaces timestamps (message.timestamp.type=LogAppendTime): set it to CreateTime "
             "for the restore"
         )
+    now = MachineClock().wall_ms()
+    for name, distance in (
+        ("message.timestamp.before.max.ms", now - min(times, default=now)),
+        ("message.timestamp.after.max.ms", max(times, default=now) - now),
+    ):
+        if distance > int(settings.get(name, INT64_MAX)):
+            raise InvalidConfig(
+                f"topic {target.name!r} refuses the time of some records of {topic!r}: its {name} is {settings[name]}, "
+                f"and they are {distance} ms from now: set it to {INT64_MAX} for the restore"
+            )
     warnings = []
     if "compact" in settings.get("cleanup.policy", ""):
         warnings.append(f"topic {target.name!r} is compacted: only the last record of each key stays")

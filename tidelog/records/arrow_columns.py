@@ -9,6 +9,7 @@ Source: Kafka's consumer (CompletedFetch: how a fetch consumes the list of abort
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.errors import InvalidRecord, InvalidRequest, InvalidTimestamp
@@ -21,7 +22,7 @@ from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.fast_paths import is_pure_python_requested
 from tidelog.records.v2.header import ByteBuffer, walk_headers
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Offset, ProducerId
+from tidelog.types import NO_TIMESTAMP, Offset, ProducerId
 
 if TYPE_CHECKING:
     from tidelog.records.v2.columns import ColumnsBuffer
@@ -41,6 +42,13 @@ else:
 
 TABLE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns of a table of records: those of Spark's Kafka source."""
+TIMESTAMP_MS: Final = "timestampMs"
+"""A further column, which a caller has to name: the timestamp as it is in the log, in milliseconds. -1: none."""
+TIMESTAMP_BELOW_MS: Final = 253_402_214_400_000
+"""9999-12-31. Times from here on are null in the column `timestamp`: Python's datetime has none from the year 10000 on
+in any time zone, and microseconds of 64 bits end in the year 294247."""
+TIMESTAMP_FROM_MS: Final = -62_135_510_400_000
+"""0001-01-02: the same for times before it."""
 
 
 def table_type(name: str) -> Any:
@@ -54,6 +62,8 @@ def table_type(name: str) -> Any:
             return pa.int32()
         case "timestamp":
             return pa.timestamp("us", tz="UTC")
+        case "timestampMs":
+            return pa.int64()
         case _:
             return reference.arrow_type(name)
 
@@ -69,8 +79,8 @@ def table_schema(columns: Iterable[str] = TABLE_COLUMNS) -> Any:
         raise InvalidRequest("Arrow batches need pyarrow: pip install 'tidelog[arrow]'") from cause
     columns = tuple(columns)
     for name in columns:
-        if name not in TABLE_COLUMNS:
-            raise InvalidRequest(f"unknown column {name!r}; valid columns: {', '.join(TABLE_COLUMNS)}")
+        if name not in TABLE_COLUMNS and name != TIMESTAMP_MS:
+            raise InvalidRequest(f"unknown column {name!r}; valid columns: {', '.join(TABLE_COLUMNS)}, {TIMESTAMP_MS}")
     return pa.schema([pa.field(name, table_type(name)) for name in columns])
 
 
@@ -171,17 +181,21 @@ class ColumnDecoder:
         return batch.is_transactional and batch.producer_id in self._skipped
 
 
+_DECODED: Final = {"topic": "", "partition": "", TIMESTAMP_MS: "timestamp"}
+"""The decoded column from which that of a table is made, if it has another name; "": none."""
+
+
 class TableBuilder:
     """Collects records of any number of partitions as rows of one Arrow record batch.
 
-    columns: of TABLE_COLUMNS, in the order of the result; only these are built. check_crcs: as in ColumnDecoder. Raises
-    InvalidRequest as `table_schema`.
+    columns: of TABLE_COLUMNS and TIMESTAMP_MS, in the order of the result; only these are built. check_crcs: as in
+    ColumnDecoder. Raises InvalidRequest as `table_schema`.
     """
 
     def __init__(self, columns: Iterable[str] = TABLE_COLUMNS, *, check_crcs: bool = True) -> None:
         self._schema = table_schema(columns)
         # With only topic and partition in the schema, the offset column still gives the number of rows.
-        decoded = {name for name in self._schema.names if name not in ("topic", "partition")} | {"offset"}
+        decoded = {_DECODED.get(name, name) for name in self._schema.names} - {""} | {"offset"}
         self._decoder = ColumnDecoder(sorted(decoded), check_crcs=check_crcs)
         self._runs: list[tuple[str, int, int]] = []
         """Topic, partition and number of rows, in the order of the rows."""
@@ -216,10 +230,7 @@ class TableBuilder:
         self._runs.append((topic, partition, added))
 
     def take(self) -> Any:
-        """Return the collected rows as a pyarrow.RecordBatch, and start again without rows.
-
-        Raises InvalidTimestamp if a timestamp does not fit microseconds; the rows are then dropped.
-        """
+        """Return the collected rows as a pyarrow.RecordBatch, and start again without rows."""
         import pyarrow as pa
 
         found, runs = self._decoder.take(), self._runs
@@ -241,16 +252,23 @@ def _table_column(name: str, runs: list[tuple[str, int, int]], found: dict[str, 
             parts = [pa.repeat(pa.scalar(partition, kind), rows) for _, partition, rows in runs]
             return pa.concat_arrays(parts) if parts else pa.array([], kind)
         case "timestamp":
-            try:
-                return found[name].cast(kind)
-            except pa.ArrowInvalid as error:
-                places = ", ".join(f"{topic}-{partition}" for topic, partition in {run[:2]: None for run in runs})
-                raise InvalidTimestamp(
-                    f"{places}: a timestamp is outside the range of microseconds: {error}. Leave the column timestamp "
-                    "out to read the other columns"
-                ) from error
+            return _representable(found[name]).cast(kind)
+        case "timestampMs":
+            return found["timestamp"].view(kind)
         case _:
             return found[name]
+
+
+def _representable(times: Any) -> Any:
+    """The timestamps, null where there is none or where it is outside the years of the column `timestamp`."""
+    pc: Any = import_module("pyarrow.compute")
+    numbers = times.view(table_type(TIMESTAMP_MS))
+    bounds = pc.min_max(numbers)
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    if least is None or (least >= 0 and most < TIMESTAMP_BELOW_MS):
+        return times
+    is_held = pc.and_(pc.greater_equal(numbers, TIMESTAMP_FROM_MS), pc.less(numbers, TIMESTAMP_BELOW_MS))
+    return pc.if_else(pc.and_(is_held, pc.not_equal(numbers, NO_TIMESTAMP)), times, None)
 
 
 def _ends_in_abort(batch: RecordBatch) -> bool:

@@ -46,7 +46,7 @@ from tidelog.records.v2.header import (
 )
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.record_check import PROBLEMS_MAX, Problem, ProblemKind, RecordFacts, Rules
-from tidelog.records.v2.varint import INT64_MAX
+from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
 
 
@@ -75,14 +75,15 @@ class AppendRules:
             raise UnsupportedForMessageFormat(f"message format v{self.magic} does not exist: use v0, v1 or v2")
 
     def at(self, now: int) -> Rules:
-        """Return the rules for single records at a wall-clock time. Before 1970 only -1 (none) is allowed."""
+        """Return the rules for single records at a wall-clock time. Before 1970 only -1 (none) is allowed. The largest
+        64-bit number is never allowed: nobody could write the record again (records_buffer.bad_timestamp)."""
         before = after = None
         if self.timestamp_type is TimestampType.CREATE_TIME:
             before, after = self.timestamp_before_max_ms, self.timestamp_after_max_ms
         return Rules(
             self.key_required,
             0 if before is None else max(0, now - before),
-            INT64_MAX if after is None else now + after,
+            TIMESTAMP_MS_MAX if after is None else min(TIMESTAMP_MS_MAX, now + after),
         )
 
 

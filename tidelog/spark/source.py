@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.spark.options.batch_options import includes_headers, parse_batch_options
+from tidelog.spark.options.batch_options import optional_columns, parse_batch_options
 from tidelog.spark.options.catalog_table import created_table, ensure_written_by_name, query_of_table, with_options
 from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.ranges.batch_reader import TidelogReader
@@ -37,9 +37,10 @@ class TidelogDataSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        """All columns; `headers` only with `includeHeaders`. A table that is being created has its options in them."""
+        """All columns; of the optional ones those that the options ask for. A table that is being created has its
+        options in them."""
         table = created_table(self.options)
-        columns = full_schema(include_headers=includes_headers(self.options if table is None else table))
+        columns = full_schema(optional_columns(self.options if table is None else table))
         return columns if table is None else with_options(columns, table)
 
     def reader(self, schema: StructType) -> DataSourceReader:

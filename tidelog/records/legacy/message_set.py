@@ -35,7 +35,7 @@ from tidelog.records.legacy.message import (
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
 from tidelog.records.v2.header import ByteBuffer, header_problem, read_header
-from tidelog.records.v2.record import Located, Record
+from tidelog.records.v2.record import Located, Record, located
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import Codec, Offset, TimestampType
 
@@ -150,7 +150,7 @@ class LegacyRecordBatch(RecordBatch):
         self, kind: type[Located], topic: str, partition: int, first: int, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
     ) -> list[Located]:
         records = self.records(max_bytes=max_bytes)
-        return [tuple.__new__(kind, (topic, partition, *record)) for record in records if record.offset >= first]
+        return [located(kind, topic, partition, record) for record in records if record.offset >= first]
 
     def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:  # noqa: ARG002
         """Not supported: a message has no payload after a header. Raises UnsupportedForMessageFormat."""

@@ -229,23 +229,23 @@ cdef class RecordReader:
         cdef list records
         cdef object judged
         cdef object timestamp = None
-        cdef long long known = 0
+        cdef long long known = -1  # in a record: no timestamp
         if kind.__base__ is not tuple or kind.__dictoffset__:
             raise TypeError(f"{kind.__name__} must be a NamedTuple: its instances are filled here")
         records = []
         while self._index < self._count:
             if self._parse():
                 if self._offset >= first:
-                    if timestamp is None or known != self._timestamp:
+                    if known != self._timestamp:
                         known = self._timestamp
-                        timestamp = known
+                        timestamp = None if known == -1 else known
                     records.append(self._located(kind, topic, partition, timestamp))
                 self._index += 1
                 self._at = self._behind
             else:
                 judged = self._ask_reference()
                 if judged.offset >= first:
-                    records.append(tuple.__new__(kind, (topic, partition, *judged)))
+                    records.append(reference.located(kind, topic, partition, judged))
         self._finish()
         return records
 

@@ -24,11 +24,11 @@ from tidelog.records.v2.varint import (
     read_varint,
     read_varlong,
 )
-from tidelog.types import Millis, Offset
+from tidelog.types import Millis, Offset, timestamp_or_none
 
 Header: TypeAlias = tuple[str, bytes | None]
 Located = TypeVar("Located", bound=tuple[Any, ...])
-"""A NamedTuple with the fields topic, partition, offset, timestamp, key, value and headers."""
+"""A NamedTuple with the fields topic, partition, offset, timestamp (may be None), key, value and headers."""
 
 
 class Record(NamedTuple):
@@ -119,9 +119,16 @@ def located_records(
     partition: int,
 ) -> list[Located]:
     """Return the records from offset `first` on as instances of `kind`, a NamedTuple. Arguments and errors are those of
-    `decode_records`. kind: its fields are topic, partition, offset, timestamp, key, value and headers."""
+    `decode_records`. kind: its fields are topic, partition, offset, timestamp (None if the record has none), key, value
+    and headers."""
     records = decode_records(data, count, base_offset, base_timestamp, append_time)
-    return [tuple.__new__(kind, (topic, partition, *record)) for record in records if record.offset >= first]
+    return [located(kind, topic, partition, record) for record in records if record.offset >= first]
+
+
+def located(kind: type[Located], topic: str, partition: int, record: Record) -> Located:
+    """Return a record as an instance of `kind`; see `located_records`."""
+    offset, timestamp, key, value, headers = record
+    return tuple.__new__(kind, (topic, partition, offset, timestamp_or_none(timestamp), key, value, headers))
 
 
 def record_at(

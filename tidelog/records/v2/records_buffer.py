@@ -58,7 +58,7 @@ class RecordsBuffer:
 
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
-        if not NO_TIMESTAMP <= timestamp < INT64_MAX:
+        if not NO_TIMESTAMP <= timestamp <= TIMESTAMP_MS_MAX:
             raise bad_timestamp(timestamp)
         if offset is None:
             offset = self.last_offset + 1
@@ -96,6 +96,10 @@ def with_checksum(head: ByteBuffer, payload: ByteBuffer) -> bytes:
     whole = bytearray(head)
     _CRC.pack_into(whole, CRC_AT, crc32c(payload, crc32c(memoryview(whole)[ATTRIBUTES_AT:])))
     return b"".join((whole, payload))
+
+
+TIMESTAMP_MS_MAX: Final = INT64_MAX - 1
+"""The largest timestamp that can be written, see `bad_timestamp`."""
 
 
 def bad_timestamp(timestamp: int) -> InvalidTimestamp:

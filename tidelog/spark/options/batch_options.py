@@ -43,13 +43,15 @@ def parse_batch_options(raw: Mapping[str, str]) -> BatchOptions:
     return BatchOptions(query, ending)
 
 
-def includes_headers(raw: Mapping[str, str]) -> bool:
-    """Whether the source has the column `headers`. Spark asks for the columns before it says whether the query is a
-    batch or a stream: options of both are valid here, and the values that both share are checked.
+def optional_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options ask for besides those that are always there. Spark asks for the columns before it
+    says whether the query is a batch or a stream: options of both are valid here, and the values that both share are
+    checked.
 
     Raises InvalidConfig.
     """
-    return query_options(_canonical(raw), start=EARLIEST).include_headers
+    query = query_options(_canonical(raw), start=EARLIEST)
+    return ("headers",) * query.include_headers + ("timestampMs",) * query.include_timestamp_ms
 
 
 def _canonical(raw: Mapping[str, str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ QUERY_NAMES: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
+    "includeTimestampMs",
     "fetchBytes",
 )
 
@@ -60,6 +61,7 @@ class QueryOptions:
     min_partitions: int | None = None
     records_per_partition_max: int | None = None
     include_headers: bool = False
+    include_timestamp_ms: bool = False
     fetch_bytes: int = FETCH_BYTES
 
 
@@ -78,5 +80,6 @@ def query_options(given: Mapping[str, str], *, start: Offset) -> QueryOptions:
         min_partitions=positive(given, "minPartitions"),
         records_per_partition_max=positive(given, "maxRecordsPerPartition"),
         include_headers=boolean(given, "includeHeaders", default=False),
+        include_timestamp_ms=boolean(given, "includeTimestampMs", default=False),
         fetch_bytes=positive(given, "fetchBytes", most=FETCH_BYTES_MAX) or FETCH_BYTES,
     )

@@ -41,10 +41,7 @@ class ColumnBuilder:
         return self._table.rows >= ROWS_PER_BATCH or self._table.size >= BYTES_PER_BATCH
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """The rows gathered so far, as Arrow batches of at most ROWS_PER_BATCH_MAX rows; none if there are no rows.
-
-        Raises InvalidTimestamp if a timestamp does not fit Spark's microseconds.
-        """
+        """The rows gathered so far, as Arrow batches of at most ROWS_PER_BATCH_MAX rows; none if there are no rows."""
         whole = self._table.take()
         for first in range(0, whole.num_rows, ROWS_PER_BATCH_MAX):
             yield whole.slice(first, ROWS_PER_BATCH_MAX)

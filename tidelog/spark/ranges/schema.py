@@ -7,6 +7,7 @@ Source: Spark's "Structured Streaming + Kafka Integration Guide".
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from tidelog.errors import InvalidConfig
-from tidelog.records.arrow_columns import TABLE_COLUMNS, table_type
+from tidelog.records.arrow_columns import TIMESTAMP_MS, table_type
 
 HEADERS: Final = "headers"
 
@@ -37,16 +38,19 @@ _SPARK_TYPES: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     HEADERS: ArrayType(_HEADER_TYPE),
+    TIMESTAMP_MS: LongType(),
 }
+OPTIONAL: Final = (HEADERS, TIMESTAMP_MS)
+"""The columns that an option asks for: `includeHeaders`, `includeTimestampMs`."""
 TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
-    name: (_SPARK_TYPES[name], table_type(name)) for name in TABLE_COLUMNS
+    name: (kind, table_type(name)) for name, kind in _SPARK_TYPES.items()
 }
 """The Spark type and the Arrow type of each column."""
 
 
-def full_schema(*, include_headers: bool) -> StructType:
-    """Every column of the source; `headers` only with `includeHeaders`, as in Spark's Kafka source."""
-    columns = [(name, spark) for name, (spark, _) in TYPES.items() if include_headers or name != HEADERS]
+def full_schema(wanted: Collection[str] = ()) -> StructType:
+    """Every column of the source; of the OPTIONAL ones those that are wanted."""
+    columns = [(name, spark) for name, (spark, _) in TYPES.items() if name not in OPTIONAL or name in wanted]
     return StructType([StructField(name, spark) for name, spark in columns])
 
 

@@ -1,5 +1,5 @@
-"""The columns of a write: those of Spark's Kafka sink, and `timestamp`. They are checked once on the driver; then each
-Arrow batch becomes the records of each topic in it.
+"""The columns of a write: those of Spark's Kafka sink, `timestamp` and `timestampMs`. They are checked once on the
+driver; then each Arrow batch becomes the records of each topic in it.
 
 `offset` and `timestampType`, which the source has, are ignored: a frame that was read can be written.
 Source: Spark's KafkaWriter.
@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
+    LongType,
     StringType,
     StructType,
     TimestampType,
@@ -26,6 +27,7 @@ from pyspark.sql.types import (
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns
 from tidelog.errors import InvalidConfig, InvalidRecord, TidelogError
+from tidelog.records.arrow_columns import TIMESTAMP_MS
 from tidelog.spark.sink.sink_options import TOPIC
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -35,6 +37,7 @@ _TYPES: Final[dict[str, tuple[str, ...]]] = {
     "value": ("binary", "string"),
     "headers": (_HEADERS,),
     "timestamp": ("timestamp",),
+    TIMESTAMP_MS: ("bigint",),
     TOPIC: ("string",),
     "partition": ("int",),
 }
@@ -116,6 +119,8 @@ def _is_of(name: str, kind: DataType) -> bool:
             return isinstance(kind, ArrayType) and kind.simpleString() == _HEADERS
         case "timestamp":
             return isinstance(kind, TimestampType)
+        case "timestampMs":
+            return isinstance(kind, LongType)
         case "partition":
             return isinstance(kind, IntegerType)
     return isinstance(kind, StringType)
