@@ -8,6 +8,8 @@ import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -402,24 +404,49 @@ def test_values_are_parsed_and_malformed_ones_kept_aside(
 ) -> None:
     cluster.create_topic("events", 1, 1)
     good: list[bytes | None] = [b'{"level": "warn", "status": 404}', b'{"status": 7, "more": true}', None]
-    bad: list[bytes | None] = [b"no json", b'{"status": "not a number"}', b'{"level": "\xff"}', b"", b"[1]"]
+    bad: list[bytes | None] = [
+        *(b"no json", b'{"status": "not a number"}', b'{"level": "\xff"}', b"", b"[1]"),
+        *(b'{"status":1} garbage', b'{"status":1}{"status":2}', b'{"status":1}\0', b"{'status':1}", b'{"status":NaN}'),
+        *(b'{"level":1}', b'{"status":"1"}', b'{"price":1.239}', b'{"status":1,"status":1}', b'{"double":1e400}'),
+    ]
+    all_types = (
+        '{"level":"\xc3\xa4", "price":1.20, "double":0.1, "day":"0001-01-01", "at":"2024-05-01T12:00:00.123456+02:00", '
+        '"local":"2024-05-01 12:00:00", "bytes":"AP8=", "many":[{"deep":[true,null]}], "map":{"":9223372036854775807}}'
+    ).encode("latin-1")
+    good.append(all_types)
     with sync.Producer(cluster.bootstrap) as producer:
         producer.send_many("events", good + bad, timestamp=BASE_MS)
     schema = tmp_path / "events.ddl"
-    schema.write_text("level STRING, status INT")
+    schema.write_text(
+        "level STRING, status INT, price DECIMAL(10,2), double DOUBLE, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, "
+        "bytes BINARY, many ARRAY<STRUCT<deep: ARRAY<BOOLEAN>>>, map MAP<STRING, BIGINT>"
+    )
     target = str(tmp_path / "parsed")
     code, report = run("archive", cluster, "events", "--to", target, "--schema", str(schema))
-    assert (code, report["records"]) == (0, 8)
+    assert (code, report["records"]) == (0, len(good + bad))
     rows = spark.read.parquet(target).orderBy("offset").collect()
-    assert [row.data and row.data.asDict() for row in rows[:3]] == [
-        {"level": "warn", "status": 404},
-        {"level": None, "status": 7},
-        None,
+    assert [row.malformed for row in rows] == ["false"] * len(good) + ["true"] * len(bad), "of paths: Spark reads text"
+    parsed = [
+        row.data and {name: each for name, each in row.data.asDict(recursive=True).items() if each is not None}
+        for row in rows
     ]
-    assert [row.value for row in rows[:3]] == [None] * 3, "parsed values are not kept as bytes"
-    assert [bytes(row.value) for row in rows[3:]] == bad
-    assert [row.malformed for row in rows] == ["false"] * 3 + ["true"] * 5, "a part of paths: Spark reads it as text"
-    assert [row.data for row in rows[3:]] == [None] * 5
+    assert parsed[:3] == [{"level": "warn", "status": 404}, {"status": 7}, None]
+    assert parsed[3] == {
+        "level": "ä",
+        "price": Decimal("1.20"),
+        "double": 0.1,
+        "day": date(1, 1, 1),
+        "at": datetime(2024, 5, 1, 10, 0, 0, 123456, UTC).astimezone().replace(tzinfo=None),
+        "local": datetime.fromisoformat("2024-05-01T12:00:00"),
+        "bytes": b"\0\xff",
+        "many": [{"deep": [True, None]}],
+        "map": {"": 2**63 - 1},
+    }
+    assert [row.value and bytes(row.value) for row in rows[: len(good)]] == [None, good[1], None, None], (
+        "a parsed value is kept as bytes where it has more fields than the schema"
+    )
+    assert [bytes(row.value) for row in rows[len(good) :]] == bad
+    assert [row.data for row in rows[len(good) :]] == [None] * len(bad)
     assert run("restore", cluster, "events", "--from", target) == (1, None)
     assert run("archive", cluster, "events", "--to", target) == (1, None), "another schema"
     kept = str(tmp_path / "kept")

@@ -27,7 +27,6 @@ from tidelog.jobs.archive_layout import (
     archive_rows,
     find_manifest,
     new_manifest,
-    schema_of,
     write_manifest,
 )
 from tidelog.jobs.archive_verifier import ensure_local_archive, verify_archive
@@ -45,6 +44,7 @@ from tidelog.jobs.job_frame import (
     run_job,
 )
 from tidelog.jobs.job_session import ensure_spark, silence, spark_session
+from tidelog.jobs.json_values import ObjectParser, schema_of
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
 
@@ -220,7 +220,7 @@ def _manifest(state: HadoopDirectory, arguments: argparse.Namespace, text: str |
 
     Raises InvalidConfig if the archive was begun with other arguments.
     """
-    schema = None if text is None else json.dumps(schema_of(text).jsonValue())
+    schema = None if text is None else json.dumps(ObjectParser(schema_of(text)).schema.jsonValue())
     wanted = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
     found = find_manifest(state)
     if found is None:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from tidelog.errors import InvalidConfig
-from tidelog.jobs.archive_layout import PARSED, RECORD_SCHEMA, STATE, Manifest, schema_of
+from tidelog.jobs.archive_layout import PARSED, RECORD_SCHEMA, STATE, Manifest
 from tidelog.jobs.hadoop_files import HadoopDirectory
 from tidelog.jobs.job_arguments import WrongArguments
+from tidelog.jobs.json_values import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.client.machine import secure_rng
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.hadoop_files import HadoopDirectory
+from tidelog.jobs.json_values import json_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
 MANIFEST: Final = "archive.json"
 CHECKPOINT: Final = "checkpoint"
@@ -32,7 +32,6 @@ MALFORMED: Final = "malformed"
 PARSED: Final = "data"
 
 _VERSION: Final = 1
-_CORRUPT: Final = "_tidelog_corrupt"
 
 RECORD_SCHEMA: Final = (
     "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp, "
@@ -95,45 +94,14 @@ def archive_rows(frame: DataFrame, manifest: Manifest) -> DataFrame:
     rows = frame.withColumn("date", f.date_from_unix_date(day))
     if manifest.schema is None:
         return rows.select(*columns, "topic", "date")
-    parsed, malformed = _parsed(schema_of(manifest.schema))
-    rows = rows.withColumn(PARSED, parsed).withColumn(MALFORMED, malformed)
-    value = f.col("value") if manifest.keeps_values else f.when(f.col(MALFORMED), f.col("value"))
-    data = f.when(~f.col(MALFORMED), f.col(PARSED).dropFields(_CORRUPT))
+    found = f.col(PARSED)
+    rows = rows.withColumn(PARSED, json_column(f.col("value"), manifest.schema))
+    kept = found["malformed"] | found["has_more"]
+    value = f.col("value") if manifest.keeps_values else f.when(kept, f.col("value"))
     return rows.select(
         *(value.alias(name) if name == "value" else name for name in columns),
-        data.alias(PARSED),
+        found["data"].alias(PARSED),
         "topic",
         "date",
-        MALFORMED,
+        found["malformed"].alias(MALFORMED),
     )
-
-
-def schema_of(text: str) -> StructType:
-    """A Spark schema in Spark's JSON or as DDL (`level string, status int`). Raises InvalidConfig."""
-    from pyspark.sql.types import StructType
-
-    try:
-        schema = StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else StructType.fromDDL(text)
-    except Exception as error:
-        cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InvalidConfig(
-            f"--schema {text[:80]!r} is no schema: {cause} Write it as DDL, for example 'level STRING, status INT', or "
-            "as the JSON of a Spark schema"
-        ) from error
-    if not isinstance(schema, StructType) or not schema.fields:
-        raise InvalidConfig(f"--schema {text[:80]!r} has no columns; write it as 'level STRING, status INT'")
-    return schema
-
-
-def _parsed(schema: StructType) -> tuple[Column, Column]:
-    """The parsed value, and whether it is none: a value that is no JSON object in UTF-8, or has a field of another
-    type. A record without a value is not malformed."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    whole = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    text = f.col("value").cast("string")
-    parsed = f.col(PARSED)
-    corrupt = parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~f.is_valid_utf8(text)
-    return f.from_json(text, whole, options), f.col("value").isNotNull() & corrupt
