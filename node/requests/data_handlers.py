@@ -207,7 +207,7 @@ class DataHandlers(MarkerHandlers):
         occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
         memory, kind = self._manager.memory, session.kind
         if session.outbox.read or not least:
-            _add(answer, charge, session.collect_read(room), memory.charge(kind, 0))
+            _add(answer, charge, session.collect_read(enough, room), memory.charge(kind, 0))
             return
         if room is not None and room <= 0:
             share = memory.charge(kind, 0)

@@ -272,14 +272,17 @@ class FetchSession:
                 break
         return answers
 
-    def collect_read(self, room: int | None = None) -> list[FetchedPartition]:
-        """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
+    def collect_read(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
+        """As `collect`, for fetches whose records were read from disk; their memory is already charged. The rest goes
+        into the next messages: together they may exceed the largest one."""
         answers = self._begin_message()
         size = 0
         for fetch in list(self.outbox.read):
             if fetch.state is READ:  # a disk failure at an earlier one has ended those of the same directory
                 if room is not None and size >= room:
                     fetch.max_bytes = 0
+                elif size >= enough:
+                    break
                 size += self._try(fetch, answers)
         return answers
 

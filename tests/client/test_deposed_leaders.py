@@ -25,7 +25,7 @@ from tidelog.client.fetch_events import (
     VerifyLeader,
 )
 from tidelog.client.offset_lookup import ensure_current
-from tidelog.errors import ConnectionFailed, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
+from tidelog.errors import ConnectionFailed, CorruptRecord, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Millis, NodeId, Offset, TopicId
 
@@ -179,6 +179,22 @@ def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:
     (place,) = jumping.denied(OffsetOutOfRange("offset 5 is below the log start 10"))
     assert isinstance(place, FindPlace)
     assert place.where == "latest"
+
+
+@pytest.mark.parametrize("policy", [FROM_EARLIEST, FetchPolicy(10_000, 1_000, 500, 5_000)])
+def test_out_of_range_behind_buffered_bytes_is_not_believed_before_they_are_verified(policy: FetchPolicy) -> None:
+    """A flipped bit in the header of a buffered batch has moved the offset of the next fetch out of the log. The batch
+    fails its checksum when it is read: it is fetched again, from the position on."""
+    session = RequestSession(policy)
+    session.ready()
+    (fetch,) = opened(session.fetched(batch(64, 3)))
+    assert fetch.offset == 67
+    assert session.failed(OffsetOutOfRange("partition orders-0 has offsets from 0 to 3")) == []
+    assert session.cursor().error is None
+    session.core.refuse(session.cursor(), CorruptRecord("the checksum does not match"), Millis(session.now))
+    (fetch,) = opened(session.tick(1_000))
+    assert (fetch.offset, fetch.refused) == (0, True)
+    assert session.cursor().error is None
 
 
 def test_a_position_below_the_log_start_never_moves_back() -> None:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.replicas.replica_config import ReplicaConfig
 from node.replicas.waiting_fetch import AT_ONCE
 from node.requests import data_handlers
 from replication.partition.replica_lifecycle import ReplicaState
 from tests.fakes.log_start import delete_records
-from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
+from tests.node.wires import CALLER, Cluster, as_value, batch, endpoint_of, fetch_request
 from tidelog.errors import KafkaStorageError, NotLeaderOrFollower
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
@@ -93,6 +95,29 @@ def test_so_many_reads_of_one_stream_are_under_way_and_no_more(cluster: Cluster)
     assert values(everything.result()) == [[b"a", b"b"]] * PARTITIONS
 
 
+def test_reads_of_one_stream_that_end_together_are_sent_in_several_messages() -> None:
+    """Each of the four may be as large as the largest batch: together they would exceed the limit of a message."""
+    cluster = Cluster(partitions=AT_ONCE, config=ReplicaConfig(response_bytes=1_000))
+    for index in range(AT_ONCE):
+        cluster.set(index, leader=NodeId(1))
+        cluster.produce(1, batch(bytes(900)), index=index)
+    cluster.run(1)
+    cluster.machines[1].disk.is_cold = lambda path: path.endswith(".log")
+    cluster.machines[1].executor.holding = True
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
+    for index in range(AT_ONCE):
+        cluster.wait(stream.send(fetch_request(0, index=index, fetch_id=index, max_wait_ms=60_000)))
+    cluster.run(0.1)
+    release(cluster)
+    answers = [cluster.next(stream) for _ in range(AT_ONCE // 2)]
+    assert [len(answer.partitions) for answer in answers] == [2, 2], (
+        "a message ends at the batch that reaches 1000 bytes"
+    )
+    assert sorted(part.fetch_id for answer in answers for part in answer.partitions) == [0, 1, 2, 3]
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
 def test_a_stream_that_ends_meanwhile_leaves_nothing_behind(cluster: Cluster) -> None:
     everything = reading(cluster, *range(PARTITIONS))
     everything.cancel()
@@ -166,13 +191,13 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     release(cluster)
     replica = cluster.partition(1, 0)
     replica.state = ReplicaState.TRUNCATING
-    assert [answer.fetch_id for answer in session.collect_read()] == [1]
+    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [1]
     assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
     replica.state = ReplicaState.LEADING
     cluster.append(1, batch(b"c"), acks=1)
     assert session.collect(1 << 20) == []
-    assert [answer.fetch_id for answer in session.collect_read()] == [0]
+    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [0]
     cluster.sessions(1).close(session)
 
 
@@ -186,7 +211,7 @@ def test_a_disk_that_fails_for_one_of_several_reads_answers_each_fetch_once(clus
     cluster.log(1, 0).segments_removed()  # what was read from partition 0 is outdated
     cluster.machines[1].disk.is_cold = None
     cluster.machines[1].disk.fail("read", "t-0", times=-1)
-    answers = session.collect_read() + session.collect(1 << 20)
+    answers = session.collect_read(1 << 20) + session.collect(1 << 20)
     assert [(answer.fetch_id, type(answer.error)) for answer in answers] == [
         (0, KafkaStorageError),
         (1, NotLeaderOrFollower),
@@ -204,7 +229,7 @@ def test_a_fetch_that_gets_a_place_is_tried_after_those_that_were_ready_before(c
     session.take(as_value(fetch_request(0, index=AT_ONCE + 1, fetch_id=AT_ONCE + 1)))
     cluster.machines[1].disk.is_cold = None
     release(cluster)
-    assert [answer.fetch_id for answer in session.collect_read()] == [*range(AT_ONCE)]
+    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [*range(AT_ONCE)]
     assert [answer.fetch_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
     assert session.idle
     cluster.sessions(1).close(session)

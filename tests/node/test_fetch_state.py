@@ -193,7 +193,7 @@ class Fetches(RuleBasedStateMachine):
 
     def collect_read(self) -> None:
         before, read = self.ready(), [fetch.fetch_id for fetch in self.outbox.read]
-        self.note(self.session.collect_read(), read)
+        self.note(self.session.collect_read(1 << 20), read)
         assert not [each for each in self.outbox.read if each.fetch_id in read], "all of them were tried"
         self.assert_order(before)
 

@@ -384,7 +384,9 @@ class FetchCore:
         """The leader has answered "out of range": it may be deposed and lack what is committed, so ask another node
         who leads."""
         assert cursor.topic_id is not None, "a fetch was sent"
-        if cursor.has_data and self.policy.on_out_of_range != "raise":  # return the buffered records first
+        if cursor.has_data:
+            # The buffered records come first, and may be fetched again: until their checksums are verified, a flipped
+            # bit of a header may have moved `ahead`.
             self._back_off(cursor, at)
             return
         self._begin(cursor, CursorState.CONFIRMING)
