@@ -122,6 +122,8 @@ def test_members_share_a_topic_and_a_closed_ones_partitions_move_at_once(healed:
 
 
 def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed: LocalCluster) -> None:
+    """Waits for the session of the killed member to end."""
+
     async def story() -> None:
         places = await topic_of(healed, "killed")
         seen = list[ConsumerRecord]()
@@ -190,6 +192,8 @@ def test_members_keep_their_partitions_while_the_coordinator_fails(healed: Local
 
 
 def test_the_tools_show_and_reset_a_group_of_processes(healed: LocalCluster) -> None:
+    """Some ten commands, each a process that imports the client."""
+
     async def prepare() -> None:
         places = await topic_of(healed, "tools")
         await fill(healed, places, range(40))

@@ -179,6 +179,7 @@ def test_the_tools_find_whose_transaction_holds_the_last_stable_offset(cluster: 
 
 
 def test_the_example_transforms_each_record_once(cluster: LocalCluster) -> None:
+    """The example runs as a process, is killed, and runs again."""
     with sync.Admin(cluster.bootstrap) as admin:
         admin.create_topic("in", partitions=3, replication_factor=3, configs=SAFE)
     with sync.Producer(cluster.bootstrap) as producer:

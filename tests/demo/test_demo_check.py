@@ -39,6 +39,7 @@ def moved(row: Row, offset: int) -> Row:
 
 
 def test_acknowledged_records_read_in_order_pass(judge: Judge) -> None:
+    """The first test of the file: Spark compiles its first queries."""
     findings = judge(LOG, LOG)
     assert findings.faults == []
     assert (findings.acknowledged, findings.read, findings.duplicates) == (40, 40, 0)

@@ -60,7 +60,9 @@ def report(directory: Path) -> dict[str, dict[str, int]]:
     return contents
 
 
+@pytest.mark.deep
 def test_a_compressed_file_is_complete_after_a_failover(tmp_path: Path) -> None:
+    """The whole demo: three nodes, two failovers, Spark with streaming queries."""
     lines = tmp_path / "lines.log.gz"
     lines.write_bytes(gzip.compress(b"".join(b"line %d of many\n" % number for number in range(3_000))))
     with demo(tmp_path, "--input", str(lines)) as process:
@@ -78,6 +80,7 @@ def test_a_compressed_file_is_complete_after_a_failover(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_the_demo_fails_on_a_planted_loss(tmp_path: Path) -> None:
+    """The whole demo: three nodes, two failovers, Spark with streaming queries."""
     with demo(tmp_path, "--plant-loss") as process:
         output, _ = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 1, output
@@ -96,6 +99,7 @@ def test_the_demo_fails_on_a_planted_loss(tmp_path: Path) -> None:
     ],
 )
 def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path, moment: str, number: signal.Signals) -> None:
+    """The demo runs until the moment of the interrupt: as far as the start of Spark."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.json").write_text('{"verdict": "passed"}')  # as an earlier run has left it
     with demo(tmp_path) as process:
@@ -122,6 +126,7 @@ with session(Path(sys.argv[1])) as spark:
 
 @pytest.mark.deep
 def test_an_error_of_spark_keeps_its_text_when_spark_has_ended(tmp_path: Path) -> None:
+    """A Spark of its own, which ends with the program."""
     command = [sys.executable, "-c", FAILING_QUERY, str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert ended.returncode == 1

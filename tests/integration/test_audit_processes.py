@@ -236,6 +236,7 @@ def test_what_compaction_removed_is_no_loss(
 def test_a_loss_on_all_replicas_is_found(
     cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """All nodes stop, lose the same records, and start again."""
     create(cluster, "lost")
     receipts = send(cluster, "lost")
     cluster.stop()

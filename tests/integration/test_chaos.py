@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_random_faults_lose_nothing(tmp_path: Path) -> None:
+    """A short run of `make chaos`: faults come one after the other."""
     said: list[str] = []
     counts = asyncio.run(chaos.run(tmp_path, nodes=3, seconds=15, seed=3, say=said.append))
     assert counts["rounds"] >= 1

@@ -147,9 +147,11 @@ async def transformed(cluster: LocalCluster, count: int) -> Counter[bytes]:
     return found
 
 
+@pytest.mark.deep
 def test_a_pipeline_is_exactly_once_while_its_coordinators_members_and_leaders_are_killed(
     cluster_with_short_sessions: LocalCluster, tmp_path: Path
 ) -> None:
+    """Each of three nodes is killed twice while two workers transform, which are killed too."""
     cluster = cluster_with_short_sessions
     load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=40)
     victims: list[Callable[[], int]] = [
@@ -217,6 +219,7 @@ class Reader:
 def test_a_rolling_restart_of_the_nodes_moves_no_partition_between_members_and_repeats_no_record(
     cluster: LocalCluster,
 ) -> None:
+    """Each of three nodes is stopped and comes back before the next."""
     load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=20)
     readers = [Reader() for _ in range(3)]
 

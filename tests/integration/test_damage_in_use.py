@@ -107,6 +107,7 @@ def test_a_consumer_gets_all_from_a_sound_replica(cluster: LocalCluster) -> None
 def test_an_unclean_election_reports_the_lost_offsets_and_keeps_the_rest(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Three nodes that are stopped and started until the right one leads."""
     cluster.create_topic(TOPIC, 1, replicas=1)
     cluster.wait_healthy()
     fill(cluster)

@@ -73,6 +73,7 @@ def content(node: LocalNode, partition: int) -> bytes:
 
 @pytest.mark.parametrize("comes_back", ["empty", pytest.param("as it was", marks=pytest.mark.deep)])
 def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
+    """A cluster of its own, whose directory fails; a node is restarted on it under load."""
     node = cluster.nodes[VICTIM]
     gone, kept = inside(more(node)), inside(node.data)
     led = {partition for partition, leader in leaders(cluster).items() if leader == VICTIM}

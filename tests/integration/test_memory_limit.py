@@ -45,6 +45,7 @@ def metric(node: LocalNode, name: str) -> float:
 @pytest.mark.alone
 @pytest.mark.deep
 def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCluster, LocalNode]) -> None:
+    """Greedy clients must come up to the limits of the node."""
     cluster, process = node
     small = {"durability": "page-cache", "retention_bytes": "60000000", "segment_bytes": "20000000"}
     topic_id = cluster.create_topic("large", PARTITIONS, replicas=1, **small)

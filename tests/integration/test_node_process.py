@@ -133,6 +133,7 @@ def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(serving: LocalCluster) -> None:
+    """Two more nodes are started, each of which ends by itself."""
     node = serving.nodes[0]
     second = run_node(node.config)
     assert second.returncode == 2
@@ -145,6 +146,7 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(serving: Local
 
 
 def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(serving: LocalCluster) -> None:
+    """Two more nodes are started, each of which ends by itself."""
     reachable = {
         "TIDELOG_LISTENERS": "client://0.0.0.0:0",
         "TIDELOG_ADVERTISED_LISTENERS": "client://localhost:1",
@@ -160,6 +162,7 @@ def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(s
 
 
 def test_an_audit_log_that_cannot_be_opened_is_refused_before_the_first_event(serving: LocalCluster) -> None:
+    """Two more nodes are started, each of which ends by itself."""
     serving.stop_node(0)
     missing = serving.directory / "missing" / "audit.log"
     for path in (missing, serving.directory):  # a directory that is missing, a file that is a directory

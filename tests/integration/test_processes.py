@@ -48,6 +48,7 @@ async def healthy(cluster: LocalCluster, *, in_sync: bool = True) -> None:
 
 
 def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
+    """Three nodes are stopped one after the other, which moves leaders, and start again."""
     cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")
     load = Load(cluster.bootstrap, "orders", PARTITIONS)
 
@@ -71,6 +72,8 @@ def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
 
 
 def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+    """Waits for the election, the restart and the in-sync sets."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more()
@@ -88,6 +91,8 @@ def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> Non
 
 
 def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+    """Waits for the restart and the in-sync sets."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more()
@@ -102,6 +107,8 @@ def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> N
 
 
 def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None:
+    """Waits for three restarts and recoveries."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more(500)
@@ -115,6 +122,8 @@ def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None
 
 
 def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load: Load) -> None:
+    """Four restarts, and each copy serves alone."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more(500)
@@ -138,6 +147,8 @@ def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load:
 
 
 def test_a_graceful_stop_moves_leaderships(cluster: LocalCluster, load: Load) -> None:
+    """Two nodes are stopped and restarted under load."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more()

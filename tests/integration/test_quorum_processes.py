@@ -99,6 +99,7 @@ def test_the_active_controller_is_killed_under_load_again_and_again(cluster: Loc
 
 @pytest.mark.deep
 def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None:
+    """Five nodes, of which two are killed and come back."""
     with LocalCluster(tmp_path, 5) as cluster:
         cluster.wait_healthy()
         active = controller(cluster)

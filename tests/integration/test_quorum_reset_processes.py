@@ -28,6 +28,7 @@ def tidelog(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.deep
 def test_a_cluster_reset_after_the_last_epoch_has_its_data(tmp_path: Path) -> None:
+    """Three nodes start three times, and a command runs for each directory."""
     with LocalCluster(tmp_path, 3) as cluster:
         cluster.wait_healthy()
         cluster.create_topic("orders", 3, min_insync_replicas="2")

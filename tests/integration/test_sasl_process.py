@@ -77,6 +77,7 @@ def node(tmp_path: Path) -> Iterator[SaslNode]:
 
 
 def test_the_first_user_is_created_with_the_secret_and_records_go_through(node: SaslNode) -> None:
+    """Several commands, each a process that imports the client, and hashes of passwords."""
     for at in (node.inside, node.outside):
         code, said = node.tidelog(at, "topic", "list")
         assert (code, "requires SASL" in said) == (1, True)

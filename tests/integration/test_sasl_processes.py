@@ -128,6 +128,7 @@ def test_the_command_line_and_the_synchronous_clients_authenticate(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Several commands, each a process that imports the client."""
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", outside(cluster))
     files = ["--tls-ca", authority.ca, "--sasl-password-file", str(alice.password_file)]
 

@@ -44,6 +44,7 @@ def leader_of(cluster: LocalCluster) -> int:
 
 @pytest.mark.deep
 def test_nodes_that_are_killed_come_back_and_nothing_is_lost(cluster: LocalCluster) -> None:
+    """Two nodes are killed and restarted under load."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
 
     async def story() -> None:

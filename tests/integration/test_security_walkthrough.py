@@ -45,6 +45,7 @@ def commands_below(heading: str) -> str:
     ],
 )
 def test_an_application_writes_and_reads_after_the_documented_commands(heading: str, tmp_path: Path) -> None:
+    """All commands of a section of the document, most of them processes that import the client."""
     commands = commands_below(heading)
     assert not re.search(r":9[012]9[23]", commands)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")}

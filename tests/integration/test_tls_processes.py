@@ -77,9 +77,12 @@ def leader_of(cluster: LocalCluster) -> int:
     return next(state.leader for state in topic.partitions)
 
 
+@pytest.mark.deep
 def test_a_cluster_with_mutual_tls_loses_nothing_when_nodes_are_killed_and_restarted(
     cluster: LocalCluster, load: Load, alice: Tls
 ) -> None:
+    """Nodes with TLS are killed and restarted under load."""
+
     async def story() -> None:
         async with load.running():
             await load.wait_more()

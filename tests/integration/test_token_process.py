@@ -41,6 +41,7 @@ def tidelog(node: SaslNode, token: str, *arguments: str, typed: str = "") -> tup
 
 
 def test_records_go_through_with_tokens_and_nothing_shows_one(tmp_path: Path) -> None:
+    """Several commands, each a process that imports the client."""
     provider = IdentityProvider()
     with provider.serving() as url:
         node = SaslNode(tmp_path, settings(url))

@@ -150,6 +150,8 @@ def test_no_turn_is_long_with_thousands_of_groups(tmp_path: Path) -> None:
 
 
 def test_no_turn_is_long_with_a_group_of_a_thousand_topics(tmp_path: Path) -> None:
+    """A thousand topics are created first."""
+
     async def steps(nodes: RealNodes) -> None:
         names = [f"topic-{number}" for number in range(1_000)]
         for start in range(0, len(names), 50):
