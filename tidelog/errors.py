@@ -277,7 +277,12 @@ class InvalidPartitions(TidelogError, code=37, status="INVALID_ARGUMENT", retry=
 
 
 class InvalidReplicationFactor(TidelogError, code=38, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
-    """The replication factor is below 1 or larger than the number of usable nodes."""
+    """The replication factor is below 1, or larger than the number of usable nodes (TooFewNodes)."""
+
+
+class TooFewNodes(InvalidReplicationFactor, code=1054, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """Fewer nodes are usable now than the topic is to have replicas. Others may be starting, or not registered yet.
+    Kafka has one error for this and for a replication factor that is never possible."""
 
 
 class PolicyViolation(TidelogError, code=44, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):

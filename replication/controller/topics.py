@@ -35,6 +35,7 @@ from tidelog.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopic,
+    TooFewNodes,
     TopicExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -70,10 +71,12 @@ def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
-    """Raise InvalidReplicationFactor if there are too few usable nodes for that many replicas."""
+    """Raise InvalidReplicationFactor, or TooFewNodes if there are too few usable nodes for that many replicas now."""
+    if replication_factor < 1:
+        raise InvalidReplicationFactor(f"topic {name} cannot have {replication_factor} replicas: request 1 or more")
     usable = sum(not (node.fenced or node.draining) for node in image.nodes.values())
-    if not 1 <= replication_factor <= usable:
-        raise InvalidReplicationFactor(
+    if replication_factor > usable:
+        raise TooFewNodes(
             f"topic {name} cannot have {replication_factor} replicas: {usable} of {len(image.nodes)} "
             "registered nodes are usable now; start more nodes, or request fewer replicas"
         )

@@ -28,6 +28,7 @@ from tidelog.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TidelogError,
+    TooFewNodes,
     TopicExists,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -362,6 +363,10 @@ class MemoryNode:
     async def create_topic(self, request: admin_pb2.CreateTopicRequest, context: RequestContext) -> Any:
         if request.name in self.cluster.topics:
             raise TopicExists(f"topic {request.name!r} exists: choose another name")
+        usable = sum(node.server is not None for node in self.cluster.nodes)
+        if request.replication_factor > usable:
+            self.cluster.refused_for_nodes += 1
+            raise TooFewNodes(f"topic {request.name!r} cannot have so many replicas: {usable} nodes are usable")
         topic = self.cluster.create(request.name, request.partitions, dict(request.configs))
         return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes, warnings=self.cluster.topic_warnings)
 
@@ -429,6 +434,8 @@ class MemoryCluster:
         self.tls: ListenerTls | None = None
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
+        self.refused_for_nodes = 0
+        """How often a topic was to have more replicas than nodes run."""
         self.described: dict[str, Any] = {}
         """Other fields of the cluster's description."""
         self.voters = [node.node_id for node in self.nodes]

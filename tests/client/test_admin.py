@@ -11,17 +11,35 @@ from uuid import UUID
 import pytest
 
 import tidelog.sync
-from tests.client.memory_cluster import cluster_in_a_thread, memory_cluster, run, start
+from tests.client.memory_cluster import CLOCK, cluster_in_a_thread, memory_cluster, run, start, until
 from tidelog.client.admin import Admin
+from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
 from tidelog.client.producer import Producer
+from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
+    InvalidReplicationFactor,
     InvalidRequest,
+    Retry,
     TopicExists,
     UnknownTopicOrPartition,
 )
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.types import Millis, PartitionIndex, TopicPartition
+
+
+class WaitsNotAtAll(MachineClock):
+    """A clock that stands still, and jumps when it is waited for."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(self._now_ms)
+
+    async def sleep_ms(self, ms: int) -> None:
+        self._now_ms += ms
+        await CLOCK.sleep_ms(0)
 
 
 def test_topics_are_created_described_listed_and_deleted() -> None:
@@ -53,6 +71,31 @@ def test_the_cluster_is_described_by_any_node_that_answers() -> None:
                 found = await admin.describe_cluster()
                 assert [(node.node_id, node.fenced) for node in found.nodes] == [(0, False), (1, True), (2, False)]
             assert found.cluster_id == "memory"
+
+    run(story())
+
+
+def test_a_topic_is_created_once_enough_nodes_have_registered() -> None:
+    """A program that starts with the cluster creates its topics while nodes register: it was refused for good."""
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+            await cluster.nodes[1].stop()
+            creation = start(admin.create_topic("orders", replication_factor=2))
+            await until(lambda: cluster.refused_for_nodes > 0)
+            await cluster.nodes[1].start()
+            assert isinstance(await creation, UUID)
+
+    run(story())
+
+
+def test_a_topic_that_needs_more_nodes_than_ever_start_is_refused_after_some_seconds() -> None:
+    async def story() -> None:
+        async with memory_cluster(1) as cluster, Admin(cluster.bootstrap, clock=WaitsNotAtAll()) as admin:
+            with pytest.raises(InvalidReplicationFactor, match="1 nodes are usable") as refused:
+                await admin.create_topic("wide", replication_factor=3)
+            assert refused.value.retry is Retry.LATER
+            assert cluster.refused_for_nodes == NODES_START_MS // NODES_AGAIN_MS + 1
 
     run(story())
 

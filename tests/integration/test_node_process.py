@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from node.process.local_cluster import ClusterFailed, LocalCluster
-from tidelog.errors import InvalidReplicationFactor, TopicExists
+from tidelog.errors import TooFewNodes, TopicExists
 
 pytestmark = pytest.mark.integration
 
@@ -213,7 +213,7 @@ def test_errors_of_the_controller_reach_the_caller_as_they_are(serving: LocalClu
     serving.create_topic("orders", replicas=1)
     with pytest.raises(TopicExists, match="orders"):
         serving.create_topic("orders", replicas=1)
-    with pytest.raises(InvalidReplicationFactor):
+    with pytest.raises(TooFewNodes, match="1 of 1 registered nodes are usable"):
         serving.create_topic("wide", replicas=3)
 
 

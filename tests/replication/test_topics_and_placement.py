@@ -18,6 +18,7 @@ from tidelog.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopic,
+    TooFewNodes,
     TopicExists,
     UnknownTopicOrPartition,
 )
@@ -51,7 +52,7 @@ def test_counts_and_settings_are_checked_and_nothing_is_written() -> None:
     assert isinstance(world.create(partitions=0, replicas=1), InvalidPartitions)
     assert isinstance(world.create(partitions=10_001, replicas=1), InvalidPartitions)
     assert isinstance(world.create(replicas=0), InvalidReplicationFactor)
-    assert isinstance(world.create(replicas=3), InvalidReplicationFactor)
+    assert isinstance(world.create(replicas=3), TooFewNodes)
     assert isinstance(world.create(replicas=1, no_such_key="1"), InvalidConfig)
     assert world.end == end
 

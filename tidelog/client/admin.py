@@ -218,8 +218,9 @@ class Admin(GroupAdmin, TransactionAdmin):
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
         change nothing. Warns (TopicSettingWarning) about a setting without effect.
 
-        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig,
-        PolicyViolation; RequestTimedOut or ConnectionLost if the outcome is unknown (`describe_topic` shows it).
+        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, PolicyViolation;
+        TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
+        unknown (`describe_topic` shows it).
         """
         request = admin_pb2.CreateTopicRequest(
             name=topic_name(name),

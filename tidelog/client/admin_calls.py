@@ -8,6 +8,7 @@ Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.p
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
@@ -21,6 +22,7 @@ from tidelog.errors import (
     RequestTimedOut,
     ThrottlingQuotaExceeded,
     TidelogError,
+    TooFewNodes,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
@@ -29,6 +31,12 @@ from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, NodeId
+
+NODES_START_MS: Final = 5_000
+"""How long a change is sent again that needs more nodes than are usable. The nodes of a cluster register within seconds
+of each other."""
+NODES_AGAIN_MS: Final = 200
+"""Pause between two of these requests."""
 
 
 class AdminCalls(Service):
@@ -77,7 +85,8 @@ class AdminCalls(Service):
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
-        within `request_timeout_ms` (KIP-599)."""
+        within `request_timeout_ms` (KIP-599). While too few nodes are usable, the change is sent again for
+        `NODES_START_MS`: the program may have been started together with the cluster."""
         began = self._clock.monotonic_ms()
         while True:
             try:
@@ -85,6 +94,10 @@ class AdminCalls(Service):
             except ThrottlingQuotaExceeded as error:
                 wait_ms = error.throttle_time_ms
                 if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
+                    raise
+            except TooFewNodes:
+                wait_ms = NODES_AGAIN_MS
+                if self._clock.monotonic_ms() + wait_ms - began > NODES_START_MS:
                     raise
             await self._clock.sleep_ms(wait_ms)
 
