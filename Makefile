@@ -33,6 +33,9 @@ SPARK_PEER := build/peers-spark
 SPARK_PEER_VERSION := 4.2.0
 # The tools of `make audit` and `make sbom`.
 AUDIT := build/audit
+# What a node, the client, the Spark source and the demo's own pictures import, at the versions of constraints.txt.
+DEMO_PACKAGES := cramjam crc32c cryptography google-re2 grpcio grpcio-health-checking grpcio-reflection lz4 matplotlib \
+	prometheus-client protobuf psutil pyarrow pyjwt pyspark rich typer uvloop xxhash zstandard
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
@@ -42,16 +45,26 @@ SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '
 .PHONY: env
 env: $(VENV)/.compiled  ## The virtual environment with every pinned dependency, and the compiled record codec
 
-$(VENV)/.ready: constraints.txt
+# Make the virtual environment, if there is none, and install into it: $(call install,arguments of pip,what they name)
+define install
 	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11 or newer found. Debian: apt install python3 python3-venv, or name one with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: $(PYTHON) cannot make virtual environments. Debian: apt install python3-venv" >&2; exit 1; }
 	@[ -x $(PY) ] && $(PY) -c '' 2>/dev/null || { echo "making $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
-	@echo "installing the dependencies that constraints.txt pins" >&2
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r constraints.txt >&2
+	@echo "installing $(2)" >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check --prefer-binary $(1) >&2
 	@# Spark's workers would import PySpark from its archive, which Python compiles again in each: three times the work.
 	@rm -f $(VENV)/lib/python3.*/site-packages/pyspark/python/lib/pyspark.zip
 	@pwd > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidelog-checkout.pth"
 	@printf '#!%s\nimport sys\n\nfrom tidelog.cli import main\n\nsys.exit(main())\n' "$(CURDIR)/$(PY)" > $(BIN)/tidelog && chmod +x $(BIN)/tidelog
+endef
+
+$(VENV)/.ready: constraints.txt
+	$(call install,-r constraints.txt,the dependencies that constraints.txt pins)
+	@touch $@ $(VENV)/.demo
+
+# The demo uses no development tools, and the record codec in pure Python where `env` has not compiled it.
+$(VENV)/.demo: constraints.txt
+	$(call install,-c constraints.txt $(DEMO_PACKAGES),what the demo uses: make env installs the rest)
 	@touch $@
 
 $(VENV)/.compiled: $(VENV)/.ready setup.py $(CYTHON_SOURCES)
@@ -84,7 +97,7 @@ help:  ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: env need-java  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back
+demo: need-java $(VENV)/.demo  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back
 	@$(PY) -m examples.demo $(if $(INPUT),--input '$(INPUT)')
 
 # The first tier is what a change needs, the second all the rest; each has a budget of seconds (tests/durations.py).
