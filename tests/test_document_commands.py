@@ -1,0 +1,158 @@
+"""Every command line and every piece of Python in the documents is one that the installed wheel understands.
+
+A command is a line that begins with `tidelog` or `tidelog-node` in a block, or the whole of a piece of code in a
+sentence. It is parsed by the real command tree, and not run. Python must compile, and the names that it takes from
+Tidelog must exist.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tidelog.cli.app import app
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
+IN_SENTENCE = re.compile(r"`(tidelog [^`]+)`")
+SHELLS = ("", "sh", "bash", "shell", "console", "text")
+
+PLACEHOLDERS = {'"$@"': "topic list", "COMMAND ...": "topic list", "MAX": "1", "N": "1", "P": "1", "SECONDS": "1"}
+"""Words of a synopsis that stand for a command or a number."""
+
+OF_A_CHECKOUT = {
+    "python -m node --config": "the sentence names the command of the wheel too, tidelog-node",
+    "python -m node.process.probe": "in the container image, which has the server packages on its path",
+    "python -m storage.dump": "the sentence names the command of the wheel too, tidelog log dump",
+    "python -m tests": "tests are not in the wheel",
+    "python -m bench": "measurements are not in the wheel",
+    "python -m examples": "examples are not in the wheel",
+}
+"""Commands that the wheel cannot run, each with the reason why a document may name it."""
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """The lines of the shell blocks of a page, continued lines joined."""
+    blocks = [body for language, body in BLOCK.findall(text) if language in SHELLS]
+    outside = BLOCK.sub("", text)
+    for body in (*blocks, "\n".join(INDENTED.findall(outside))):
+        for line in body.replace("\\\n", " ").splitlines():
+            yield line.strip().removeprefix("$ ").removeprefix("> ")
+
+
+def tidelog_commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every `tidelog` command of a page. A synopsis stands for the command with all its options, each
+    with the first of its values."""
+    for line in shell_lines(text):
+        plain = re.sub(r"\s#.*$", "", line)
+        plain = re.sub(r"\[(-[^\]|]*)[^\]]*\]", r"\1", plain)  # [--from earliest|latest]
+        plain = re.sub(r"(?<=[\w-])\|(?=[\w-])[\w|-]*", "", plain)  # --allow|--deny
+        for part in re.split(r"\s*(?:\|\||&&|[|;])\s*", plain):
+            if part.startswith("tidelog "):
+                yield arguments_of(re.split(r"\s{2,}", part)[0])  # behind it: what the command does
+
+
+def arguments_of(command: str) -> list[str]:
+    for placeholder, value in PLACEHOLDERS.items():
+        command = re.sub(rf"(?<!\S){re.escape(placeholder)}(?!\S)", value, command)
+    words = shlex.split(re.sub(r"\$\([^)]*\)", "VALUE", command))
+    for index, word in enumerate(words):
+        if re.match(r"\d?[<>]|&$", word):  # a redirection, or a command in the background
+            return words[1:index]
+    return words[1:]
+
+
+def refusal(arguments: list[str]) -> str | None:
+    """What the command tree says against the arguments; None if it takes them."""
+    command: Any = typer.main.get_command(app)
+    context: Any = None
+    rest = list(arguments)
+    try:
+        while True:
+            context = command.make_context(command.name or "tidelog", rest, parent=context)
+            if not hasattr(command, "commands"):
+                return None
+            _name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+    except typer.Exit:  # --help, --version
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever it refuses with
+        return f"tidelog {shlex.join(arguments)}: {getattr(error, 'message', '') or type(error).__name__}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_command_tree_takes_every_command(page: Path) -> None:
+    refused = [refusal(arguments) for arguments in tidelog_commands(page.read_text(encoding="utf-8"))]
+    assert [each for each in refused if each] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
+    """A sentence may leave out arguments: only the words up to the first argument are looked up."""
+    unknown = []
+    for text in IN_SENTENCE.findall(page.read_text(encoding="utf-8")):
+        command: Any = typer.main.get_command(app)
+        for word in text.split()[1:]:
+            if not hasattr(command, "commands") or not re.fullmatch("[a-z][a-z-]*", word):
+                break
+            if word not in command.commands:
+                unknown.append(text)
+                break
+            command = command.commands[word]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_needs_a_checkout_says_so(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    modules = set(re.findall(r"python -m ((?!tidelog\.|venv|pip|http)[a-z][\w.]*(?: --config)?)", text))
+    assert [
+        module for module in modules if not any(f"python -m {module}".startswith(known) for known in OF_A_CHECKOUT)
+    ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_compiles_and_its_names_exist(page: Path) -> None:
+    faults = []
+    for language, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            tree = ast.parse(body)
+            compile(tree, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            faults += [f"{name} of {module}" for module, name in names_of_tidelog(tree) if not has(module, name)]
+    assert faults == []
+
+
+def names_of_tidelog(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """What the code takes from Tidelog's modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tidelog":
+            yield from ((str(node.module), each.name) for each in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tidelog":
+            yield "tidelog", node.attr
+
+
+def has(module: str, name: str) -> bool:
+    if hasattr(importlib.import_module(module), name):
+        return True
+    try:
+        importlib.import_module(f"{module}.{name}")
+    except ImportError:
+        return False
+    return True
+
+
+def test_a_wrong_command_is_noticed() -> None:
+    assert refusal(["topic", "create", "orders", "--partitions", "6"]) is None
+    for wrong in (["topic", "make", "orders"], ["topic", "create", "orders", "--shards", "6"], ["topic", "create"]):
+        assert refusal(wrong) is not None
+    assert list(tidelog_commands("```sh\ncat x | tidelog produce \\\n  t > out  # all\n```")) == [["produce", "t"]]
