@@ -83,7 +83,8 @@ def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession
 
 def test_one_frame_may_be_used_in_every_way(spark: SparkSession, cluster: LocalCluster) -> None:
     """Spark plans a loaded frame once and shares that plan among all that is made of the frame: conditions of one use
-    must not narrow another one, also where the session hands conditions to Python sources."""
+    must not narrow another one, also where the session hands conditions to Python sources. Some ten queries take 10 s and
+    more: Spark starts Python processes for each."""
     frame = read(spark, cluster)
     frame.createOrReplaceTempView("orders_frame")
     spark.conf.set(PUSHDOWN, "true")
@@ -243,7 +244,8 @@ def test_a_loaded_frame_is_planned_once_and_a_recreated_topic_says_so(
 
 
 def test_tables_of_sql_are_planned_by_each_query(spark: SparkSession, cluster: LocalCluster) -> None:
-    """As tables of Spark's Kafka source. Spark keeps the options of a table with columns of its own to itself."""
+    """As tables of Spark's Kafka source. Spark keeps the options of a table with columns of its own to itself. Each of
+    some ten queries is planned in a Python process of its own, which takes 10 s and more."""
     cluster.create_topic("sold", 2)
 
     def send(*values: bytes) -> None:
