@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
-from tidelog.errors import OffsetOutOfRange, UnknownLeaderEpoch
+from tidelog.errors import LogTruncated, OffsetOutOfRange, UnknownLeaderEpoch
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
@@ -122,6 +122,25 @@ def test_a_stream_starts_at_an_offset_that_only_the_new_leader_has() -> None:
             options = {"startingOffsets": '{"orders": {"0": 7}}', "failOnDataLoss": "false"}
             async with session(cluster, **options) as first:
                 assert [at.next_offset for _, _, at in await first.initial()] == [7]
+
+    run(story())
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_truncation_that_the_new_leader_reports_is_one(*, learned: bool) -> None:
+    """Offsets 3 to 6 were read in epoch 0, which ends at 3 in the log of the present leader. The log is compared again
+    after its leader is confirmed. learned: the former leader knows of it."""
+
+    async def story() -> None:
+        async with deposed() as cluster:
+            if learned:
+                cluster.nodes[0].on_get_metadata = cluster.metadata
+            async with session(cluster) as failing:
+                with pytest.raises(LogTruncated, match="truncated: offsets 3 to 6"):
+                    await failing.advance(position(cluster, 7, 0), None, may_wait=False)
+            async with session(cluster, failOnDataLoss="false") as skipping:
+                end = await skipping.advance(position(cluster, 7, 0), 1, may_wait=False)
+                assert [at.next_offset for _, _, at in end] == [OLD_END + 1]
 
     run(story())
 

@@ -83,8 +83,8 @@ def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession
 
 def test_one_frame_may_be_used_in_every_way(spark: SparkSession, cluster: LocalCluster) -> None:
     """Spark plans a loaded frame once and shares that plan among all that is made of the frame: conditions of one use
-    must not narrow another one, also where the session hands conditions to Python sources. Some ten queries take 10 s and
-    more: Spark starts Python processes for each."""
+    must not narrow another one, also where the session hands conditions to Python sources. Some ten queries take 10 s
+    and more: Spark starts Python processes for each."""
     frame = read(spark, cluster)
     frame.createOrReplaceTempView("orders_frame")
     spark.conf.set(PUSHDOWN, "true")

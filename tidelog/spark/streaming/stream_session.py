@@ -336,7 +336,7 @@ class StreamSession:
             leaders = await self._leaders_of(backlog.losses, {**ids, **positions})
             if not leaders or leaders == confirmed:
                 return backlog
-            confirmed = leaders
+            confirmed, self._checked = leaders, {}  # else the next look would compare no position with its log
 
     async def _leaders_of(
         self, losses: Iterable[Loss], known: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]
