@@ -47,7 +47,7 @@ def shell_lines(text: str) -> Iterator[str]:
     blocks = [body for language, body in BLOCK.findall(text) if language in SHELLS]
     outside = BLOCK.sub("", text)
     for body in (*blocks, "\n".join(INDENTED.findall(outside))):
-        for line in body.replace("\\\n", " ").splitlines():
+        for line in re.sub(r"\s*\\\n\s*", " ", body).splitlines():
             yield line.strip().removeprefix("$ ").removeprefix("> ")
 
 
