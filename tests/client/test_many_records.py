@@ -420,6 +420,21 @@ def test_calls_keep_their_order_while_the_topic_is_not_known() -> None:
     run(story())
 
 
+def test_rows_without_a_partition_ask_for_the_metadata_of_a_new_topic_once() -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap) as producer:
+                rows = pa.table({"value": [b"a", b"b"], "partition": pa.array([None, None], pa.int32())})
+                await (await producer.enqueue_arrow("orders", rows))
+                assert cluster.values("orders") == [b"a", b"b"]
+                assert len(cluster.nodes[0].metadata_requests) < 5, "asked as for a missing topic"
+
+    run(story())
+
+
 def test_a_closed_producer_refuses_the_records_that_wait() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

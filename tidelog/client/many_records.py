@@ -171,7 +171,7 @@ class ManyRecords:
     def highest_partition(self) -> int:
         """The highest partition that the caller has chosen; 0 if none."""
         columns = self.columns
-        return columns.partition or max(columns.partitions or (), default=0)
+        return columns.partition or max(0, max(columns.partitions or (), default=0))
 
     def content(self, record: int) -> Content:
         """Return key, value and headers of a record."""
