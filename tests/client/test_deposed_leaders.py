@@ -140,6 +140,24 @@ def test_the_ends_of_a_log_are_not_asked_of_an_older_leader() -> None:
         ensure_current(key(), old, LeaderEpoch(1))
 
 
+def test_what_was_read_of_a_deleted_topic_says_nothing_of_the_next_one() -> None:
+    """Records of epoch 1 were read; the topic is created again, and its leader is in epoch 0."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            cluster.lead("orders", 0, 0)
+            fill(cluster, numbered(4))
+            async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
+                consumer.assign([P0])
+                assert len(await read(consumer, 4)) == 4
+                cluster.delete("orders")
+                cluster.create("orders")
+                assert await consumer.end_offsets([P0]) == {P0: 0}
+
+    run(story())
+
+
 @pytest.mark.parametrize("committed_epoch", [NO_LEADER_EPOCH, 1])
 def test_a_reader_at_a_leader_that_wakes_up_deposed_loses_and_repeats_nothing(committed_epoch: int) -> None:
     """Over real connections: node 0 led in epoch 0, was paused and wakes up with its old metadata; node 1 has led in

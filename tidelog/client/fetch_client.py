@@ -46,7 +46,18 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import NO_NODE, Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, NodeId, Offset, TopicPartition
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Endpoint,
+    EpochEnd,
+    Isolation,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicPartition,
+)
 
 Query = TypeVar("Query", FindPlace, CheckEpoch, VerifyLeader)
 
@@ -202,9 +213,17 @@ class FetchClient(Service):
             wanted,
             timeout_ms=self._policy.request_timeout_ms,
             isolation=self._isolation,
-            known={key: self._core.cursors[key].known_epoch for key in wanted if key in self._core.cursors},
+            known=self._known_epoch,
         )
         return {key: position.end_offset for key, position in positions.items()}
+
+    def _known_epoch(self, key: TopicPartition) -> LeaderEpoch:
+        """The newest leader epoch of what was read or committed of a partition. What was read of a topic that was
+        deleted says nothing of the next one of its name, whose epochs begin again."""
+        cursor, topic = self._core.cursors.get(key), self._cluster.view.topics.get(key.topic)
+        if cursor is None or topic is None or cursor.topic_id not in (None, topic.topic_id):
+            return NO_LEADER_EPOCH
+        return cursor.known_epoch
 
     async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
         """Pass the result of an effect, or its failure, to the core."""

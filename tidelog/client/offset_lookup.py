@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -54,14 +54,14 @@ async def list_positions(
     *,
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    known: Mapping[TopicPartition, LeaderEpoch] | None = None,
+    known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
 ) -> dict[TopicPartition, EpochEnd]:
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
 
-    isolation: defines the end of the log. A timestamp after the last record yields the end. known: leader epochs of
-    records that were read or committed; a leader of an older epoch is not asked. Looks up leaders again and retries for
-    `timeout_ms`, then raises the last error.
+    isolation: defines the end of the log. A timestamp after the last record yields the end. known: the
+    newest leader epoch of what was read or committed of a partition; a leader of an older epoch is not asked. Looks up
+    leaders again and retries for `timeout_ms`, then raises the last error.
     """
     clock = cluster.clock
     start = clock.monotonic_ms()
@@ -74,7 +74,7 @@ async def list_positions(
         if not left:
             return {key: found[key] for key in wanted}
         left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
-        failures = await _round(cluster, left, found, later, left_ms, isolation, known or {})
+        failures = await _round(cluster, left, found, later, left_ms, isolation, known)
         at = clock.monotonic_ms()
         if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
             unknown_since = None
@@ -122,7 +122,7 @@ async def _round(
     later: set[TopicPartition],
     timeout_ms: int,
     isolation: Isolation,
-    known: Mapping[TopicPartition, LeaderEpoch],
+    known: Callable[[TopicPartition], LeaderEpoch],
 ) -> list[TidelogError]:
     """Query each leader once and store the results in `found`, or in `later` if the timestamp is after the last record.
     Returns the errors. Raises UnknownTopicOrPartition if nodes have reported the topic as unknown for `NEW_TOPIC_MS`,
@@ -133,7 +133,7 @@ async def _round(
         try:
             await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
             endpoint, partition = cluster.view.leader(key)
-            ensure_current(key, partition, known.get(key, NO_LEADER_EPOCH))
+            ensure_current(key, partition, known(key))
         except TidelogError as error:
             if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
                 raise  # `wait_topic` has already waited
