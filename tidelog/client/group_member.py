@@ -133,8 +133,9 @@ class GroupMember:
         self._lost: set[TopicPartition] = set()
         """Partitions with such records when the member was removed from the group. Commits fail until the program asks
         for records: with auto_commit at once, without it after a commit has failed."""
-        self._lost_told = False
-        """A commit has failed for `_lost`."""
+        self._told: set[TopicPartition] = set()
+        """Partitions of which a commit has failed since records of them were last returned, also before the member
+        knew that it was removed: the program has discarded these records."""
         self._taken: Mapping[TopicPartition, OffsetCommitted] = {}
         """The offsets that the open transaction commits."""
         self._given_up: dict[TopicPartition, bool] = {}
@@ -173,8 +174,7 @@ class GroupMember:
     def _note_asked(self) -> None:
         """The program asks for records, or has waited for some."""
         self._has_polled = True
-        if self.options.auto_commit or self._lost_told:
-            self._lost.clear()
+        self._lost = set() if self.options.auto_commit else self._lost - self._told
 
     def _note_processed(self) -> None:
         """Everything returned so far is processed."""
@@ -194,6 +194,7 @@ class GroupMember:
 
     def returning(self, cursor: Cursor) -> None:
         """Records of this cursor are about to be returned."""
+        self._told.discard(cursor.topic_partition)
         if cursor.topic_partition not in self._returned:
             position = _position_of(cursor)
             if position is not None:
@@ -219,10 +220,16 @@ class GroupMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
         """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
-        self._ensure_kept(offsets)
-        if offsets is None:
-            self._note_processed()  # or the next regular commit would go back behind this one
-        await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
+        try:
+            self._ensure_kept(offsets)
+            if offsets is None:
+                self._note_processed()  # or the next regular commit would go back behind this one
+            await self._commit(
+                lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets)
+            )
+        except CommitFailed:
+            self._told.update({*self._unsettled, *self._lost} if offsets is None else offsets)
+            raise
         if offsets is None:
             self._settle()
             return
@@ -238,7 +245,6 @@ class GroupMember:
             raise self._no_member()
         lost = self._lost if offsets is None else self._lost.intersection(offsets)
         if lost:
-            self._lost_told = True
             names = ", ".join(str(key) for key in sorted(lost))
             raise commit_failed(
                 self.options.group_id, UnknownMemberId(f"it was removed from the group, with records of {names}")
@@ -582,7 +588,6 @@ class GroupMember:
             is_uncommitted = self._unsettled.pop(key, None) is not None
             if is_uncommitted and not self._core.is_member:
                 self._lost.add(key)
-                self._lost_told = False
             if is_uncommitted or key in self._taken:
                 self._given_up[key] = self._is_beyond(key, self._taken)
         self._fetching.remove(keys)
