@@ -42,7 +42,7 @@ from tidelog.client.options import (
 from tidelog.client.plausible import plausible_epoch
 from tidelog.client.read_committed import isolation_of
 from tidelog.clock import Clock
-from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
+from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
@@ -266,15 +266,21 @@ class Consumer(FetchClient):
         everything that was returned counts as processed.
 
         Returns once the offsets are stored. Raises CommitFailed if the member was fenced since it returned records that
-        are not committed, also if it has joined again, or does not have a partition: nothing was committed. Raises
-        OffsetMetadataTooLarge, UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for a
-        partition (others may be committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after
-        `request_timeout_ms`, when it is unknown.
+        are not committed, also if it has joined again, or does not have a partition: nothing was committed, and what
+        it has returned since it joined again is returned once more. Raises OffsetMetadataTooLarge,
+        UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for a partition (others may be
+        committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after `request_timeout_ms`, when it is
+        unknown.
 
         A cancelled call is not repeated, but what it has sent may still be applied. It is refused if it arrives after a
         later commit of this member, or after the member was replaced.
         """
-        await self._member.commit(None if offsets is None else offsets_to_commit(offsets))
+        given = None if offsets is None else offsets_to_commit(offsets)
+        try:
+            await self._member.commit(given)
+        except CommitFailed:
+            await self._return_again(self._member.returned_since_loss(given))
+            raise
 
     async def committed(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
@@ -310,7 +316,10 @@ class Consumer(FetchClient):
     async def rewind(self) -> None:
         """Return again what was returned since the last commit: call it after an aborted transaction. Needs a group and
         auto_commit=False. Partitions that now belong to another member are read there."""
-        for key, position in self._member.rewind().items():
+        await self._return_again(self._member.rewind())
+
+    async def _return_again(self, positions: Mapping[TopicPartition, OffsetCommitted]) -> None:
+        for key, position in positions.items():
             if key in self._core.cursors:
                 await self.seek(key, position.committed.offset, leader_epoch=position.committed.leader_epoch)
 

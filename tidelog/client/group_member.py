@@ -309,6 +309,19 @@ class GroupMember:
         self._processed.set()
         return begun
 
+    def returned_since_loss(
+        self, offsets: Mapping[TopicPartition, CommittedOffset] | None
+    ) -> dict[TopicPartition, OffsetCommitted]:
+        """After a commit of these offsets, or of all positions, has failed: if it has told of a loss, the positions
+        before what was returned since, which count as not returned. The program discards these records too, and no
+        other member reads them."""
+        lost = self._lost if offsets is None else self._lost.intersection(offsets)
+        keys = [key for key in self._unsettled if lost and (offsets is None or key in offsets)]
+        for key in keys:
+            self._returned.pop(key, None)
+        self._processed.set()
+        return {key: self._unsettled.pop(key) for key in keys}
+
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions of all assigned partitions."""
         return {key: each.committed for key, each in self._positions(self._fetching.cursors).items()}
