@@ -9,6 +9,7 @@ import pytest
 from tests.client.memory_cluster import memory_cluster, run
 from tests.client.test_consumer import P0, fill, numbered, read
 from tests.client.test_fetch_core import RequestSession, batch, hinted, key, opened
+from tidelog.client import fetch_core
 from tidelog.client.cluster import PartitionView
 from tidelog.client.consumer import Consumer
 from tidelog.client.core_events import FindLeader
@@ -154,6 +155,25 @@ def test_what_was_read_of_a_deleted_topic_says_nothing_of_the_next_one() -> None
                 cluster.delete("orders")
                 cluster.create("orders")
                 assert await consumer.end_offsets([P0]) == {P0: 0}
+
+    run(story())
+
+
+def test_after_an_epoch_that_no_node_knows_a_place_can_be_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster was restored from an older state: its epochs are below those that the reader knows."""
+    monkeypatch.setattr(fetch_core, "OUTDATED_MS", 0)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, numbered(4))
+            async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
+                consumer.assign([P0])
+                await consumer.seek(P0, 2, leader_epoch=9)
+                with pytest.raises(UnknownLeaderEpoch, match="offset 2 is of leader epoch 9"):
+                    await read(consumer, 1)
+                assert await consumer.seek(P0, "earliest") == 0
+                assert len(await read(consumer, 4)) == 4
 
     run(story())
 

@@ -38,7 +38,7 @@ from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.read_committed import hide_aborted
 from tidelog.clock import Clock
-from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError
+from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
@@ -219,11 +219,12 @@ class FetchClient(Service):
 
     def _known_epoch(self, key: TopicPartition) -> LeaderEpoch:
         """The newest leader epoch of what was read or committed of a partition. What was read of a topic that was
-        deleted says nothing of the next one of its name, whose epochs begin again."""
+        deleted says nothing of the next one of its name, whose epochs begin again; nor does an epoch that was reported
+        as one that no node knows."""
         cursor, topic = self._core.cursors.get(key), self._cluster.view.topics.get(key.topic)
         if cursor is None or topic is None or cursor.topic_id not in (None, topic.topic_id):
             return NO_LEADER_EPOCH
-        return cursor.known_epoch
+        return NO_LEADER_EPOCH if isinstance(cursor.error, UnknownLeaderEpoch) else cursor.known_epoch
 
     async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
         """Pass the result of an effect, or its failure, to the core."""
