@@ -55,10 +55,10 @@ def test_the_connection_with_the_most_is_closed_first() -> None:
     sockets = Sockets()
     sockets.receive(ATTACKER, 4 * MIB, port=1)
     sockets.receive(ATTACKER, 6 * MIB, port=2)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert not sockets.closed
     sockets.receive(ATTACKER, MIB, port=1)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert sockets.closed == {(ATTACKER, 2)}
 
 
@@ -67,7 +67,7 @@ def test_an_address_with_many_connections_does_not_get_those_of_others_closed() 
     sockets.receive(CLIENT, 4 * MIB)
     for port in range(1, 101):
         sockets.receive(ATTACKER, MIB // 2, port=port)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert {host for host, _ in sockets.closed} == {ATTACKER}
     assert len(sockets.closed) == 88
 
@@ -79,12 +79,34 @@ def test_what_was_delivered_is_not_held_however_much_it_was() -> None:
         sockets.complete(CLIENT, 100 if number % 2 else 100_000)
         sockets.receive(CLIENT, 200, sent=100_000)  # acknowledgements of answers
         if number % 100 == 0:
-            sockets.incomplete.examine()
-    sockets.incomplete.examine()
+            sockets.incomplete.examine(0.25)
+    sockets.incomplete.examine(0.25)
     assert not sockets.closed
     sockets.receive(CLIENT, 11 * MIB)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert sockets.closed == {(CLIENT, 1)}
+
+
+def test_idle_connections_are_kept_for_days() -> None:
+    """Keepalive pings in TLS, for a week: they looked like buffered messages, and honest clients were disconnected."""
+    sockets, minute = Sockets(), 60
+    for _ in range(7 * 24 * 60):
+        for port in range(1, 11):
+            sockets.receive(CLIENT, 10 * minute, sent=10 * minute, port=port)
+        sockets.incomplete.examine(minute)
+    assert not sockets.closed
+    sockets.receive(CLIENT, 11 * MIB, sent=11 * MIB)
+    sockets.incomplete.examine(minute)
+    assert sockets.closed == {(CLIENT, 1)}
+
+
+def test_a_message_that_arrives_slowly_counts() -> None:
+    """The node answers nothing, so that what it receives is no keepalive."""
+    sockets = Sockets()
+    for _ in range(70_000):
+        sockets.receive(ATTACKER, 160)
+        sockets.incomplete.examine(10)
+    assert sockets.closed == {(ATTACKER, 1)}
 
 
 def test_complete_messages_buy_no_room_for_incomplete_ones() -> None:
@@ -93,9 +115,9 @@ def test_complete_messages_buy_no_room_for_incomplete_ones() -> None:
     for _ in range(100):
         for _ in range(1_000):
             sockets.complete(ATTACKER, 10)
-        sockets.incomplete.examine()
+        sockets.incomplete.examine(0.25)
     sockets.receive(ATTACKER, 11 * MIB)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert sockets.closed == {(ATTACKER, 1)}
 
 
@@ -103,10 +125,10 @@ def test_a_connection_that_is_gone_leaves_nothing() -> None:
     sockets = Sockets()
     for port in range(1, 1_001):
         sockets.complete(CLIENT, 100, port=port)
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert len(sockets.incomplete._delivered) == len(sockets.incomplete._buffered) == 1_000
     sockets.traffic.clear()
-    sockets.incomplete.examine()
+    sockets.incomplete.examine(0.25)
     assert not sockets.incomplete._delivered
     assert not sockets.incomplete._buffered
 

@@ -8,8 +8,8 @@ each connection has received; less the messages that were delivered, that is wha
 Invariants:
   1. Above `bytes_max` in all, connections of the listener are shut down until less is buffered: at each step, of the
      IP address for which the most is buffered, the connection with the most.
-  2. What a connection needs besides its messages (headers, acknowledgements, TLS) does not add up over its life to
-     something that looks like buffered messages.
+  2. What a connection needs besides its messages (headers, acknowledgements, keepalive, TLS) does not add up over its
+     life to something that looks like buffered messages.
   3. Connections are examined when the memory of the process has grown, and from time to time while it is above the
      least that it ever was: memory that was released stays with the process, so that it need not grow again.
 Not here: complete messages (node/runtime/memory_budget.py). Linux only: elsewhere nothing is limited.
@@ -55,6 +55,10 @@ _MESSAGE_OVERHEAD: Final = 1_024
 _TRAFFIC_OVERHEAD: Final = 100
 """One byte in so many, of messages and of what was sent: frames and records of TLS, acknowledgements."""
 
+_KEEPALIVE_BYTES_S: Final = 16
+"""Bytes a second of an idle connection: pings and their answers, some 4 B/s as plain text and 10 B/s in TLS. The node
+sends as many, so that a caller hides no more than this by messages that it sends as slowly."""
+
 
 class _Delivered:
     """What the node was given of a connection."""
@@ -67,10 +71,11 @@ class _Delivered:
 
 class _Buffered(NamedTuple):
     """The bytes that gRPC buffered for a connection at the last examination. unexplained: bytes received, less those
-    that messages explain."""
+    that messages explain. sent: bytes sent by then."""
 
     unexplained: int
     buffered: int
+    sent: int
 
 
 class IncompleteMessages:
@@ -106,6 +111,7 @@ class IncompleteMessages:
         self._port = port
         if COUNTS_TRAFFIC:
             self._examined_with = self._least = self._memory()
+            self._examined_at = asyncio.get_running_loop().time()
             self._again()
 
     def stop(self) -> None:
@@ -123,19 +129,19 @@ class IncompleteMessages:
         has_grown = memory - self._examined_with >= GROWTH_BYTES
         is_due = now - self._examined_at >= (EXAMINE_MS + len(self._buffered)) / 1_000
         if has_grown or (is_due and memory - self._least >= GROWTH_BYTES):
-            self._examined_with, self._examined_at = memory, now
-            self.examine()
+            since, self._examined_with, self._examined_at = now - self._examined_at, memory, now
+            self.examine(since)
         self._examined_with = min(self._examined_with, memory)
 
-    def examine(self) -> None:
-        """Shut down connections if more is buffered than may be."""
+    def examine(self, since_s: float) -> None:
+        """Shut down connections if more is buffered than may be. since_s: seconds since the last examination."""
         traffic = self._traffic(self._port)
         delivered = {peer: total for peer, total in self._delivered.items() if address_of(peer) in traffic}
         self._delivered = defaultdict(_Delivered, delivered)
         by_address = {address_of(peer): total for peer, total in delivered.items()}
         none = _Delivered()
         self._buffered = {
-            address: self._buffered_now(address, each, by_address.get(address, none))
+            address: self._buffered_now(address, each, by_address.get(address, none), since_s)
             for address, each in traffic.items()
         }
         chosen = _to_close({address: each.buffered for address, each in self._buffered.items()}, self._bytes_max)
@@ -153,13 +159,17 @@ class IncompleteMessages:
             )
             self._shut_down(chosen)
 
-    def _buffered_now(self, address: Address, traffic: Traffic, delivered: _Delivered) -> _Buffered:
+    def _buffered_now(self, address: Address, traffic: Traffic, delivered: _Delivered, since_s: float) -> _Buffered:
         explained = delivered.bytes + delivered.messages * _MESSAGE_OVERHEAD
         overhead = (delivered.bytes + traffic.sent) // _TRAFFIC_OVERHEAD
         unexplained = traffic.received - explained - overhead
-        before = self._buffered.get(address, _Buffered(0, 0))
+        # A connection that is not known yet was made since the last examination, which saw all.
+        before = self._buffered.get(address, _Buffered(0, 0, 0))
+        growth = unexplained - before.unexplained
+        if growth > 0:  # else an idle client looks like one that buffers its keepalive pings for days
+            growth -= min(growth, max(0, traffic.sent - before.sent), int(since_s * _KEEPALIVE_BYTES_S))
         # Never below 0: a caller must not save up what its former messages did not need.
-        return _Buffered(unexplained, max(0, before.buffered + unexplained - before.unexplained))
+        return _Buffered(unexplained, max(0, before.buffered + growth), traffic.sent)
 
 
 def _to_close(buffered: Mapping[Address, int], bytes_max: int) -> set[Address]:
