@@ -20,6 +20,7 @@ from tidelog.errors import (
     ConnectionLost,
     CorruptRecord,
     DeliveryTimedOut,
+    DiskFull,
     LeaderNotAvailable,
     LeadershipLost,
     NodeShuttingDown,
@@ -306,6 +307,80 @@ def test_a_batch_that_was_never_sent_is_reported_as_not_written() -> None:
     assert isinstance(failure.__cause__, LeaderNotAvailable)
     assert "delivery_timeout_ms=30000" in failure.message
     assert session.core.memory_used == 0
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_no_attempt_without_time_for_its_answer_makes_a_refused_batch_unknown(seed: int, idempotent: bool) -> None:
+    """A full disk, which the leader reports after 400 ms. So it is for the batch that waits for the refused one."""
+    session = RequestSession(seed=seed, idempotent=idempotent)
+    refused = session.put()
+    session.lead()
+    session.tick(5)
+    session.identify()
+    session.tick(200)
+    behind = session.put(b"behind")
+    full = DiskFull("the log directory has no space left")
+    while not behind.outcome.done:
+        sent = session.wire()
+        session.tick(400)
+        for attempt in sent:
+            session.refuse(attempt, full)
+    for batch in (refused, behind):
+        failure = error_of(batch)
+        assert (type(failure), failure.written, failure.__cause__) == (DeliveryTimedOut, False, full)
+        assert "delivery_timeout_ms=30000 was nearly over" in failure.message
+
+    session.tick(POLICY.delivery_timeout_ms)
+    later = session.put(b"later")
+    session.tick(5)
+    session.wire()
+    session.acknowledge(later)
+    assert (later.outcome.done, later.outcome.error) == (True, None)
+
+
+def test_a_batch_that_came_after_a_failure_is_tried_however_little_time_it_has() -> None:
+    """The pause after a refusal exceeds the whole time of a batch: if none were tried, no answer could end that."""
+    session = RequestSession(replace(POLICY, delivery_timeout_ms=60))
+    refused = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    session.refuse(refused, DiskFull("the log directory has no space left"))
+    assert isinstance(error_of(refused), DeliveryTimedOut)
+    session.tick(200)
+    later = session.put(b"later")
+    session.tick(5)
+    assert session.send() is later
+
+
+def test_a_batch_that_may_be_written_is_sent_again_until_its_time_is_over() -> None:
+    """A repeated batch can only make its outcome known."""
+    session = RequestSession(replace(POLICY, delivery_timeout_ms=1_000), idempotent=True)
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.identify()
+    session.send()
+    session.tick(900)
+    session.lose(batch, ConnectionLost("broke"))
+    session.lead(2, epoch=1)
+    session.tick(20)
+    assert session.send() is batch, "75 ms are left"
+    session.refuse(batch, NotLeaderOrFollower("node 1 leads"))
+    session.tick(POLICY.delivery_timeout_ms)
+    assert isinstance(error_of(batch), CommitUnknown)
+
+
+def test_with_acks_none_a_batch_is_sent_until_its_time_is_over() -> None:
+    """It needs no answer."""
+    session = RequestSession(replace(POLICY, acks=Acks.NONE, delivery_timeout_ms=1_000))
+    batch = session.put()
+    session.lead()
+    session.tick(950)
+    session.lose(batch, ConnectionFailed("refused"))
+    session.lead(2, epoch=1)
+    assert session.send() is batch, "50 ms are left"
 
 
 def test_resending_keeps_the_order_and_an_unknown_outcome_stays_unknown() -> None:

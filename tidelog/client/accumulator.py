@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.client.delivery import Outcome
 from tidelog.client.sequences import PLAIN, Series, Stamp
@@ -72,6 +72,16 @@ class PendingBatch:
         self.outcome = Outcome(self.queue.topic_partition)
 
     @property
+    def last_start_ms(self) -> Millis:
+        """Until when another attempt may begin. A batch that is certainly not written, and has waited for a failed
+        attempt of its partition, must not become unknown by an attempt that has no time for its answer. A batch that
+        was queued later may begin until it expires: otherwise no attempt might ever end the failure."""
+        failure = self.queue.failure
+        if failure is None or self.unknown_cause is not None or self.created_ms >= failure.at:
+            return self.expires_ms
+        return Millis(self.expires_ms - failure.needed_ms)
+
+    @property
     def count(self) -> int:
         """Number of records that the batch writes to the log."""
         return self.outcome.records - len(self.outcome.left_out)
@@ -80,6 +90,17 @@ class PendingBatch:
     def memory(self) -> int:
         """Bytes of the producer's memory that the batch uses."""
         return self.size + OBJECT_BYTES * self.outcome.records
+
+    @property
+    def follows_open(self) -> bool:
+        """Whether a batch before this one, which has begun, may still be written with its present numbers."""
+        queue = self.queue
+        if queue.begun[0] is self or queue.series is None:
+            return False
+        before = queue.begun[: queue.begun.index(self)]
+        return not queue.series.broken or any(
+            one.attempt is not None or one.unknown_cause is not None for one in before
+        )
 
     def encode(self, codec: Codec, level: int | None) -> bytes:
         """Return the encoded batch; it is built once, however often it is sent. Raises the builder's errors."""
@@ -131,6 +152,15 @@ class PendingBatch:
         self.records, self._encoded = [], None
 
 
+class Failure(NamedTuple):
+    """A failed attempt of a partition whose batch is sent again."""
+
+    cause: TidelogError
+    at: Millis
+    needed_ms: int
+    """How much time the next attempt must have for its answer: as much as the pause before it."""
+
+
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition in order, and what is known of its leader."""
@@ -158,8 +188,16 @@ class PartitionQueue:
     """Earliest time of the next leader lookup, unless an event makes one necessary."""
     retry_ms: Millis = Millis(0)
     """No batch is sent before this time."""
+    failure: Failure | None = None
+    """The last failed attempt since the last acknowledgement."""
     alarm_ms: Millis | None = None
     """Latest time at which the core handles the queue again."""
+
+    def switch(self) -> None:
+        """Switch between sending with and without idempotence. Used sequence numbers are not reused."""
+        self.series, self.former_series = (
+            (self.former_series or Series(), None) if self.idempotent else (None, self.series)
+        )
 
 
 @dataclass(slots=True, eq=False)

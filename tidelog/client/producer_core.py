@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from tidelog.client.accumulator import Attempt, PartitionQueue, PendingBatch
+from tidelog.client.accumulator import Attempt, Failure, PartitionQueue, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.node_window import NodeWindow
 from tidelog.client.producer_events import (
@@ -58,7 +58,16 @@ from tidelog.errors import (
     TidelogError,
     UnknownProducerId,
 )
-from tidelog.types import NO_NODE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, NodeId, PartitionIndex, TopicPartition
+from tidelog.types import (
+    NO_NODE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Acks,
+    Millis,
+    NodeId,
+    PartitionIndex,
+    TopicPartition,
+)
 
 OVERDUE_MS: Final = 500
 """Answers slower than this trigger a leader lookup: acks=all takes milliseconds within a cluster."""
@@ -177,7 +186,7 @@ class ProducerCore:
         batch = attempt.batch
         attempt.sent_ms = at
         attempt.give_up_ms = self._give_up(attempt, at)
-        attempt.follows_open = _follows_open(batch)
+        attempt.follows_open = batch.follows_open
         self._await_answer(attempt, at)
         return True
 
@@ -225,6 +234,7 @@ class ProducerCore:
                 attempt = self._end_attempt(attempt_id)
                 if attempt is not None and not attempt.batch.finished:
                     queue = attempt.batch.queue
+                    queue.failure = None
                     self._finish(at, effects, Finished(attempt.batch, None, base_offset, append_time, receipt))
                     if queue.begun or queue.batches:
                         self._advance(queue, at, effects)
@@ -427,7 +437,7 @@ class ProducerCore:
         """Do all that is possible for this queue now: its next batch waits for a place in the node's window, or for its
         alarm, or for an event."""
         if not queue.begun and queue.idempotent is (queue.series is None):
-            _switch(queue)
+            queue.switch()
         for batch in tuple(queue.begun):
             if batch.attempt is not None:
                 self._watch(batch.attempt, at, effects)
@@ -443,7 +453,7 @@ class ProducerCore:
             window = self.window(queue.leader)
             window.offer(queue, full=batch.full)
             self._touched[window] = None
-            self._alarm(queue, batch.expires_ms)
+            self._alarm(queue, batch.last_start_ms)
 
     def _fill(self, window: NodeWindow, at: Millis, effects: list[Effect]) -> None:
         """Give due batches to the node's stream, as far as the window allows."""
@@ -496,17 +506,18 @@ class ProducerCore:
             if needs_lookup and queue.next_lookup_ms <= at:
                 queue.next_lookup_ms = Millis(at + LOOKUP_MS)
                 self._look_up_leader(queue, effects)
-            due = min(queue.retry_ms, batch.expires_ms)
+            due = min(queue.retry_ms, batch.last_start_ms)
             self._alarm(queue, min(due, queue.next_lookup_ms) if needs_lookup else due)
             return False
         if batch in self._lingering:
             return False
         if queue.leader == NO_NODE:
             self._look_up_leader(queue, effects)
-            self._alarm(queue, batch.expires_ms)
+            self._alarm(queue, batch.last_start_ms)
             return False
         if queue.batches and batch is queue.batches[0] and not self._has_id(queue, at, effects):
-            self._alarm(queue, batch.expires_ms if self._id_requested else min(batch.expires_ms, self._id_retry_ms))
+            last_ms = batch.last_start_ms
+            self._alarm(queue, last_ms if self._id_requested else min(last_ms, self._id_retry_ms))
             return False
         return True
 
@@ -517,7 +528,7 @@ class ProducerCore:
             self._begin(batch)
         batch.attempts += 1
         attempt = Attempt(
-            self._number(), batch, queue.leader, queue.leader_epoch, batch.expires_ms, Millis(at + OVERDUE_MS)
+            self._number(), batch, queue.leader, queue.leader_epoch, batch.last_start_ms, Millis(at + OVERDUE_MS)
         )
         window.enter(attempt)
         batch.attempt = self._attempts[attempt.attempt_id] = attempt
@@ -614,10 +625,11 @@ class ProducerCore:
             self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
 
     def _expire(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
-        expired = [batch for batch in queue.begun if batch.attempt is None and batch.expires_ms <= at]
-        expired += [batch for batch in queue.batches if batch.expires_ms <= at]
+        expired = [batch for batch in queue.begun if batch.attempt is None and batch.last_start_ms <= at]
+        expired += [batch for batch in queue.batches if batch.last_start_ms <= at]
         for batch in expired:
-            why = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
+            limit = f"delivery_timeout_ms={self.policy.delivery_timeout_ms}"
+            why = f"{limit} passed" if batch.expires_ms <= at else f"{limit} was nearly over"
             if self._throttled.get(queue.leader, at) > at:
                 why += f" while a quota throttled this client at node {queue.leader}"
             self._finish(at, effects, Finished(batch, unsent_error(batch, why)))
@@ -629,7 +641,10 @@ class ProducerCore:
         for later in queue.begun[queue.begun.index(batch) :]:
             self._take_back(later)
         batch.attempt = None
-        queue.retry_ms = Millis(at + self._backoff(max(1, batch.attempts - batch.attempts_elsewhere)))
+        pause_ms = self._backoff(max(1, batch.attempts - batch.attempts_elsewhere))
+        queue.retry_ms = Millis(at + pause_ms)
+        # With acks=0 no answer is needed: what was sent counts as acknowledged.
+        queue.failure = Failure(cause, at, 0 if self.policy.acks is Acks.NONE else pause_ms)
 
     def _take_back(self, batch: PendingBatch) -> None:
         """Withdraw the batch from its stream if it was not sent yet."""
@@ -680,19 +695,3 @@ class ProducerCore:
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers
-
-
-def _switch(queue: PartitionQueue) -> None:
-    """Switch between sending with and without idempotence. Used sequence numbers are not reused."""
-    queue.series, queue.former_series = (
-        (queue.former_series or Series(), None) if queue.idempotent else (None, queue.series)
-    )
-
-
-def _follows_open(batch: PendingBatch) -> bool:
-    """Whether a batch before this one may still be written with its present numbers."""
-    queue = batch.queue
-    if queue.begun[0] is batch or queue.series is None:
-        return False
-    before = queue.begun[: queue.begun.index(batch)]
-    return not queue.series.broken or any(one.attempt is not None or one.unknown_cause is not None for one in before)

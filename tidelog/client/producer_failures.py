@@ -27,6 +27,8 @@ _log: Final = logging.getLogger("tidelog.producer")
 def unsent_error(batch: PendingBatch, why: str) -> TidelogError:
     """Return the error for a batch that no node has."""
     queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
+    if cause is None and queue.failure is not None:
+        cause = queue.failure.cause  # of the batches that it waited for
     tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
     no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
     last_error = cause.message if cause is not None else no_leader
