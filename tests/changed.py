@@ -144,18 +144,23 @@ def is_lazy_table(node: ast.AST) -> TypeGuard[ast.AnnAssign]:
     return isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_HOME"
 
 
-def distances(changed: Collection[str], sources: Mapping[str, str]) -> dict[str, int]:
-    """Every file that depends on a changed one, with the length of the shortest way to it."""
+def direct_users(sources: Mapping[str, str]) -> Mapping[str, set[str]]:
+    """The files that need a file directly, for every file that is needed. It parses the whole repository."""
     graph = Sources(sources)
     users: dict[str, set[str]] = defaultdict(set)
     for file in sources:
         for needed in graph.needs(file):
             users[needed].add(file)
+    return users
+
+
+def distances(changed: Collection[str], users: Mapping[str, set[str]]) -> dict[str, int]:
+    """Every file that depends on a changed one, with the length of the shortest way to it. users: the direct ones."""
     found = dict.fromkeys(changed, 0)
     waiting = deque(changed)
     while waiting:
         file = waiting.popleft()
-        for user in users[file] - found.keys():
+        for user in users.get(file, set()) - found.keys():
             found[user] = found[file] + 1
             waiting.append(user)
     return found
@@ -173,7 +178,8 @@ def affected(changed: Collection[str], sources: Mapping[str, str]) -> list[str]:
         return [EVERYTHING]
     with_removed = {**dict.fromkeys(changed, ""), **sources}  # what imported a removed file is to fail
     always = {file for file, text in sources.items() if is_test(file) and LISTS_SOURCES.search(text)}
-    return sorted(always | {file for file in distances(changed, with_removed) if is_test(file) and file in sources})
+    depending = distances(changed, direct_users(with_removed))
+    return sorted(always | {file for file in depending if is_test(file) and file in sources})
 
 
 def repository(root: Path = ROOT) -> dict[str, str]:

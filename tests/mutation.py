@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from tests import durations
-from tests.changed import ROOT, distances, is_test, repository
+from tests.changed import ROOT, direct_users, distances, is_test, repository
 from tests.durations import Durations
 from tidelog.clock import MachineClock
 
@@ -155,12 +155,13 @@ def chosen(sources: Mapping[str, str], lines: int, seed: int) -> list[Mutation]:
     return [rng.choice(by_line[place]) for place in places]
 
 
-def users_of(file: str, sources: Mapping[str, str], record: Durations) -> list[str]:
-    """The tests that depend on the file: those of its area first, then the nearest, then the shortest."""
+def users_of(file: str, users: Mapping[str, set[str]], record: Durations) -> list[str]:
+    """The tests that depend on the file: those of its area first, then the nearest, then the shortest. users: the files
+    that need a file directly."""
     parts = file.split("/")
     folder = "/".join(parts[:2]) if parts[0] == "tidelog" else parts[0]
     area = f"tests/{AREAS.get(folder, folder.split('/')[-1])}/"
-    far = {test: distance for test, distance in distances([file], sources).items() if is_test(test)}
+    far = {test: distance for test, distance in distances([file], users).items() if is_test(test)}
     seconds: dict[str, float] = defaultdict(float)
     for test, _, entry in record.entries("test"):
         seconds[test] += entry.seconds
@@ -231,6 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
     record = durations.read(given.checkout / "tests" / durations.RECORD.name)
     mutations = chosen(sources, given.lines, given.seed)
     known = read(given.outcomes)
+    users = direct_users(sources)
     with tempfile.TemporaryDirectory(prefix="tidelog-mutation-") as directory:
         copy = Copy(given.checkout, Path(directory))
         for number, mutation in enumerate(mutations, 1):
@@ -238,7 +240,7 @@ def main(arguments: list[str] | None = None) -> int:
                 continue
             if clock.monotonic_ms() > end:
                 break
-            outcome = copy.outcome(mutation, users_of(mutation.file, sources, record), given.limit)
+            outcome = copy.outcome(mutation, users_of(mutation.file, users, record), given.limit)
             known[mutation.key] = outcome
             print(f"{number}/{len(mutations)} {outcome}", flush=True)
             if given.outcomes is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.changed import direct_users
 from tests.durations import REST, Durations, Entry
 from tests.mutation import Copy, Mutation, chosen, mutations_of, summary, users_of
 
@@ -71,7 +72,7 @@ def test_the_tests_of_the_area_come_first_then_the_nearest_then_the_shortest() -
     }
     record = Durations()
     record.tiers["test"] = {"tests/node/test_long.py": {REST: Entry(9.0, 1)}}
-    assert users_of("storage/numbers.py", sources, record) == [
+    assert users_of("storage/numbers.py", direct_users(sources), record) == [
         "tests/storage/test_far.py",
         "tests/node/test_short.py",
         "tests/node/test_long.py",
