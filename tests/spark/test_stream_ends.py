@@ -12,6 +12,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tests.spark.test_truncated_range import fill
+from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.streaming.stream_cluster import StreamAdmin
 from tidelog.spark.streaming.stream_offsets import PartitionPosition
@@ -71,5 +72,31 @@ def test_ends_that_an_earlier_leader_reported_are_asked_for_again(monkeypatch: p
                 PartitionPosition(Offset(6), LeaderEpoch(0)),
                 PartitionPosition(Offset(7), LeaderEpoch(1)),
             ]
+
+    run(story())
+
+
+def test_a_topic_that_the_metadata_lacked_when_the_query_began_is_read_to_its_end_at_the_first_look() -> None:
+    """With the trigger availableNow. The node that is asked first has not applied the topic's creation yet. Before, the
+    query ended well and had read nothing of the topic."""
+
+    async def story() -> None:
+        async with memory_cluster(1) as cluster:
+            lagging = cluster.metadata(GetMetadataRequest(topics=["orders"]))
+            cluster.create("orders")
+            fill(cluster, *"abc")
+            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+            session = StreamSession(parse_stream_options({**options, "startingOffsets": "earliest"}))
+            try:
+                await session.start()
+                cluster.nodes[0].on_get_metadata = lambda request: lagging
+                await session.freeze()
+                cluster.nodes[0].on_get_metadata = cluster.metadata
+                end = await session.advance(await session.initial(), None, may_wait=False)
+                assert [position.next_offset for _, _, position in end] == [3]
+                fill(cluster, "d")
+                assert await session.advance(end, None, may_wait=False) == end
+            finally:
+                await session.close()
 
     run(story())

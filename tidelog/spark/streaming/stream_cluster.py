@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
-from tidelog.client.offset_lookup import ensure_current
+from tidelog.client.offset_lookup import LATEST, ensure_current, list_positions
 from tidelog.errors import Retry, TidelogError, UnknownLeaderEpoch, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
@@ -20,8 +20,10 @@ from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
 from tidelog.spark.ranges.read_admin import ReadAdmin
 from tidelog.types import (
     INTERNAL_TOPICS,
+    NO_LEADER_EPOCH,
     Endpoint,
     EpochEnd,
+    Isolation,
     LeaderEpoch,
     Offset,
     PartitionIndex,
@@ -122,6 +124,22 @@ class StreamAdmin(ReadAdmin):
             if answer.metadata_offset > newest.metadata_offset:
                 newest = answer
         return newest
+
+    async def ends_of_newest(
+        self, snapshot: ClusterSnapshot, partitions: Iterable[TopicPartition], isolation: Isolation
+    ) -> dict[TopicPartition, EpochEnd]:
+        """As `end_positions`, but a leader is not asked that is older than in the snapshot, which is the newest one: it
+        may be deposed, and would report an end that records of its successor are behind."""
+
+        def known(key: TopicPartition) -> LeaderEpoch:
+            topic_id, epoch = snapshot.leadership(key)
+            topic = self._cluster.view.topics.get(key.topic)
+            return epoch if topic is not None and topic.topic_id == topic_id else NO_LEADER_EPOCH
+
+        wanted = dict.fromkeys(partitions, LATEST)
+        return await list_positions(
+            self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=isolation, known=known
+        )
 
     async def epoch_ends(
         self, questions: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]

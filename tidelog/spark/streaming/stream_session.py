@@ -28,7 +28,6 @@ from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffs
 from tidelog.spark.streaming.stream_planner import (
     Backlog,
     BatchPlan,
-    Target,
     changed_partitions,
     chosen_again,
     find_backlog,
@@ -77,7 +76,7 @@ class StreamSession:
         """Why no start could be chosen; it does not matter to a query whose first batch is logged."""
         self._is_open = False
         """Whether the initial offset is a pin that was found, and no batch has begun at it in this session."""
-        self._target: Target | None = None
+        self._target: dict[TopicPartition, tuple[TopicId, Offset]] | None = None
         self._extra = _Extra()
         self._chosen: _Chosen | None = None
         self._checked: dict[TopicPartition, tuple[TopicId, LeaderEpoch]] = {}
@@ -164,9 +163,10 @@ class StreamSession:
         return chosen
 
     async def freeze(self) -> None:
-        """Record the present ends: nothing above them, and no other partition, is read by this session."""
+        """Record the present ends: nothing above them is read by this session, and no other partition that is not in
+        the offset from which it continues."""
         snapshot = await self._admin.newest_snapshot(self._selection)
-        ends = await self._ends(snapshot.partitions(self._selection))
+        ends = await self._ends_of_newest(snapshot, snapshot.partitions(self._selection))
         ids = {key: snapshot.topic_id(key) for key in ends}
         self._target = {
             key: (topic_id, end.end_offset) for key, end in ends.items() if (topic_id := ids[key]) is not None
@@ -279,8 +279,8 @@ class StreamSession:
         partitions = snapshot.all_partitions(self._selection)
         confirmed: Leaders = {}
         while True:
+            ends = await self._ends_of_newest(snapshot, partitions)
             earliest = await self._admin.list_offsets(partitions, "earliest")
-            ends = await self._ends(partitions)
             latest = {key: end.end_offset for key, end in ends.items()}
             lookup = OffsetLookup(self._admin, query.connection.isolation, partitions, latest)
             given, failure = dict[TopicPartition, Offset](), None
@@ -365,6 +365,9 @@ class StreamSession:
         reach = {key: position.next_offset for key, (_, position) in positions.items()}
         states = await self._log_states(snapshot, keys, positions, reach, checks=checks, ends=ends)
         self._checked = leaders
+        if self._target is not None:
+            for key, (topic_id, _) in positions.items():  # the nodes that `freeze` asked did not know all of them
+                self._target.setdefault(key, (topic_id, states[key].end))
         extra = self._extra.skipped if self._extra.end == start else {}
         return find_backlog(start, states, deselected=deselected, target=self._target, extra_skipped=extra)
 
@@ -438,6 +441,11 @@ class StreamSession:
 
     async def _ends(self, keys: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
         return await self._admin.end_positions(keys, isolation=self._query.connection.isolation)
+
+    async def _ends_of_newest(
+        self, snapshot: ClusterSnapshot, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, EpochEnd]:
+        return await self._admin.ends_of_newest(snapshot, keys, self._query.connection.isolation)
 
     def _ensure_cluster(self, offset: StreamOffset) -> None:
         if offset.cluster_id != self._cluster_id:
