@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
-from tidelog.errors import LogTruncated, OffsetOutOfRange, UnknownLeaderEpoch
+from tidelog.errors import LogTruncated, OffsetOutOfRange, UnknownLeaderEpoch, UnknownTopicOrPartition
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.read_admin import ReadAdmin
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
@@ -133,6 +134,23 @@ def test_the_present_end_of_a_query_is_not_that_of_the_deposed_leader() -> None:
             await bounded.freeze()
             end = await bounded.advance(await bounded.initial(), None, may_wait=False)
             assert [at.next_offset for _, _, at in end] == [END]
+
+    run(story())
+
+
+def test_a_doubtful_partition_that_is_gone_by_then_is_unknown() -> None:
+    """The topic is created again with fewer partitions, between the doubt and the answer of the other node."""
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            before = cluster.create("orders", 2)
+            last = TopicPartition("orders", PartitionIndex(1))
+            async with ReadAdmin(cluster.bootstrap) as admin:
+                await admin.list_offsets([last], "earliest")
+                cluster.delete("orders")
+                cluster.create("orders", 1)
+                with pytest.raises(UnknownTopicOrPartition, match="partition 1 does not exist"):
+                    await admin.confirmed_leaders({last: (TopicId(before.topic_id), LeaderEpoch(0))})
 
     run(story())
 

@@ -27,14 +27,14 @@ class ReadAdmin(Admin):
         by them all the time. doubtful: with the topic's id, and the leader epoch of a record that was read;
         NO_LEADER_EPOCH if there is none.
         Raises UnknownLeaderEpoch if the nodes know only a leader of an older epoch, ConnectionFailed if no node but the
-        leader answers.
+        leader answers, UnknownTopicOrPartition if a partition is gone meanwhile.
         """
-        topics = {key: self._cluster.view.topic(key.topic) for key in doubtful}
+        topics = {key: self._cluster.view.topic(key.topic, key.partition) for key in doubtful}
         for name, node in sorted({(key.topic, each.partitions[key.partition].leader) for key, each in topics.items()}):
             await self._cluster.refresh_beside(node, name)
         leaders: Leaders = {}
         for key, (topic_id, epoch) in doubtful.items():
-            topic = self._cluster.view.topic(key.topic)
+            topic = self._cluster.view.topic(key.topic, key.partition)
             partition = topic.partitions[key.partition]
             if topic.topic_id == topic_id:
                 ensure_current(key, partition, epoch)
