@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidelog.errors import InvalidConfig
+from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.options.catalog_table import (
     created_table,
     ensure_written_by_name,
@@ -51,6 +52,25 @@ def test_a_query_of_a_table_has_the_tables_options_and_may_add_to_them() -> None
     }
     other = {"kafka.bootstrap.servers": "b:1", "assign": '{"orders": [1]}'}
     assert query_of_table(other, columns) == other, "a query that names a cluster says all itself"
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_query"),
+    [
+        ({"startingTimestamp": "1767225600000"}, {"startingOffsets": "earliest"}),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 1}}'}, {"startingOffsets": '{"orders": {"0": 5}}'}),
+        ({"endingTimestamp": "7"}, {"endingOffsets": "latest"}),
+        ({"subscribe": "returns"}, {"subscribePattern": "o.*"}),
+    ],
+)
+def test_what_a_query_says_in_another_way_than_its_table_counts(
+    of_table: dict[str, str], of_query: dict[str, str]
+) -> None:
+    """Before, a time of the table won over offsets of the query, and a second way to select topics was refused."""
+    selection = {} if "subscribePattern" in of_query else {"subscribe": "orders"}
+    columns = stored(with_options(full_schema(), {**TABLE, **of_table}))
+    alone = parse_batch_options({BOOTSTRAP: "a:1", **selection, **of_query})
+    assert parse_batch_options(query_of_table(of_query, columns)) == alone
 
 
 def test_the_columns_of_a_frame_carry_nothing() -> None:

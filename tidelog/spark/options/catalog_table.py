@@ -16,7 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from tidelog.errors import InvalidConfig
 from tidelog.spark.options.connection_options import BOOTSTRAP
+from tidelog.spark.options.offset_bounds import END_NAMES, START_NAMES
 from tidelog.spark.options.option_names import KAFKAS, OURS
+from tidelog.spark.options.topic_selection import SELECTION_NAMES
 
 _PREFIX: Final = "option."
 """Of the options among the properties of a table (Spark's TableCatalog.OPTION_PREFIX)."""
@@ -24,6 +26,11 @@ _PROVIDER: Final = "provider"
 """A property of each table; no option has this name."""
 _STORED: Final = "tidelog.options"
 """The key in the metadata of the first column."""
+_OF_ONE_MEANING: Final = tuple(
+    frozenset(name.lower() for name in names) for names in (SELECTION_NAMES, START_NAMES, END_NAMES)
+)
+"""Options that say the same in several ways. A query that gives one of them means it instead of all that its table has:
+a `startingTimestamp` of the table would win over a `startingOffsets` of the query."""
 
 
 def created_table(raw: Mapping[str, str]) -> dict[str, str] | None:
@@ -41,7 +48,7 @@ def with_options(columns: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def query_of_table(raw: Mapping[str, str], columns: StructType) -> dict[str, str]:
-    """The options of a query. If it names no cluster, they are added to those of its table.
+    """The options of a query. If it names no cluster, they are added to those of its table, and replace them.
 
     Raises InvalidConfig for a table that was created with columns: Spark has not passed its options to the source.
     """
@@ -50,7 +57,9 @@ def query_of_table(raw: Mapping[str, str], columns: StructType) -> dict[str, str
         return given
     stored = next((field.metadata[_STORED] for field in columns.fields if _STORED in field.metadata), None)
     if stored is not None:
-        return {**json.loads(stored), **given}
+        replaced = {name for names in _OF_ONE_MEANING if names & given.keys() for name in names}
+        kept = {name.lower(): value for name, value in json.loads(stored).items() if name.lower() not in replaced}
+        return {**kept, **given}
     if given:
         return given
     raise InvalidConfig(
