@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,8 @@ from typing import Any
 import pytest
 import typer
 
+from tests.document_commands import IN_SENTENCE, PAGES, python_blocks, refusal, tidelog_commands
 from tidelog.cli.app import app
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
-IN_SENTENCE = re.compile(r"`(tidelog [^`]+)`")
-SHELLS = ("", "sh", "bash", "shell", "console", "text")
-
-PLACEHOLDERS = {'"$@"': "topic list", "COMMAND ...": "topic list", "MAX": "1", "N": "1", "P": "1", "SECONDS": "1"}
-"""Words of a synopsis that stand for a command or a number."""
 
 OF_A_CHECKOUT = {
     "python -m node --config": "the sentence names the command of the wheel too, tidelog-node",
@@ -40,54 +29,6 @@ OF_A_CHECKOUT = {
     "python -m examples": "examples are not in the wheel",
 }
 """Commands that the wheel cannot run, each with the reason why a document may name it."""
-
-
-def shell_lines(text: str) -> Iterator[str]:
-    """The lines of the shell blocks of a page, continued lines joined."""
-    blocks = [body for language, body in BLOCK.findall(text) if language in SHELLS]
-    outside = BLOCK.sub("", text)
-    for body in (*blocks, "\n".join(INDENTED.findall(outside))):
-        for line in re.sub(r"\s*\\\n\s*", " ", body).splitlines():
-            yield line.strip().removeprefix("$ ").removeprefix("> ")
-
-
-def tidelog_commands(text: str) -> Iterator[list[str]]:
-    """The arguments of every `tidelog` command of a page. A synopsis stands for the command with all its options, each
-    with the first of its values."""
-    for line in shell_lines(text):
-        plain = re.sub(r"\s#.*$", "", line)
-        plain = re.sub(r"\[(-[^\]|]*)[^\]]*\]", r"\1", plain)  # [--from earliest|latest]
-        plain = re.sub(r"(?<=[\w-])\|(?=[\w-])[\w|-]*", "", plain)  # --allow|--deny
-        for part in re.split(r"\s*(?:\|\||&&|[|;])\s*", plain):
-            if part.startswith("tidelog "):
-                yield arguments_of(re.split(r"\s{2,}", part)[0])  # behind it: what the command does
-
-
-def arguments_of(command: str) -> list[str]:
-    for placeholder, value in PLACEHOLDERS.items():
-        command = re.sub(rf"(?<!\S){re.escape(placeholder)}(?!\S)", value, command)
-    words = shlex.split(re.sub(r"\$\([^)]*\)", "VALUE", command))
-    for index, word in enumerate(words):
-        if re.match(r"\d?[<>]|&$", word):  # a redirection, or a command in the background
-            return words[1:index]
-    return words[1:]
-
-
-def refusal(arguments: list[str]) -> str | None:
-    """What the command tree says against the arguments; None if it takes them."""
-    command: Any = typer.main.get_command(app)
-    context: Any = None
-    rest = list(arguments)
-    try:
-        while True:
-            context = command.make_context(command.name or "tidelog", rest, parent=context)
-            if not hasattr(command, "commands"):
-                return None
-            _name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-    except typer.Exit:  # --help, --version
-        return None
-    except Exception as error:  # noqa: BLE001 - whatever it refuses with
-        return f"tidelog {shlex.join(arguments)}: {getattr(error, 'message', '') or type(error).__name__}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -124,11 +65,10 @@ def test_what_needs_a_checkout_says_so(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_compiles_and_its_names_exist(page: Path) -> None:
     faults = []
-    for language, body in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if language == "python":
-            tree = ast.parse(body)
-            compile(tree, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            faults += [f"{name} of {module}" for module, name in names_of_tidelog(tree) if not has(module, name)]
+    for body in python_blocks(page.read_text(encoding="utf-8")).values():
+        tree = ast.parse(body)
+        compile(tree, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        faults += [f"{name} of {module}" for module, name in names_of_tidelog(tree) if not has(module, name)]
     assert faults == []
 
 
@@ -156,3 +96,14 @@ def test_a_wrong_command_is_noticed() -> None:
     for wrong in (["topic", "make", "orders"], ["topic", "create", "orders", "--shards", "6"], ["topic", "create"]):
         assert refusal(wrong) is not None
     assert list(tidelog_commands("```sh\ncat x | tidelog produce \\\n  t > out  # all\n```")) == [["produce", "t"]]
+
+
+def test_every_alternative_of_a_synopsis_is_a_command() -> None:
+    synopsis = "tidelog acl list | remove [--topic NAME [--prefixed]]   what it does"
+    assert list(tidelog_commands(f"```\n{synopsis}\n```")) == [
+        ["acl", "list"],
+        ["acl", "remove", "--topic", "NAME", "--prefixed"],
+    ]
+    synopsis = "tidelog partition reassign TOPIC-N --replicas 1,2,4 | --cancel"
+    assert [words[3:] for words in tidelog_commands(f"```\n{synopsis}\n```")] == [["--replicas", "1,2,4"], ["--cancel"]]
+    assert list(tidelog_commands("```\ntidelog topic list | head -1\n```")) == [["topic", "list"]]

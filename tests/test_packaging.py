@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -15,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.wheels import build_wheel, install_alone, run
+
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("tidelog", "pyspark_tidelog", "storage", "replication", "node", "proto")
 HEAVY = (
     "cramjam",
     "grpc",
@@ -32,46 +30,6 @@ HEAVY = (
 SERVER = ("storage", "replication", "node")
 
 pytestmark = pytest.mark.slow
-
-
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Standard output of a command that must succeed; what it complained of is shown where it does not."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**{k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TIDELOG"))}, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def build_wheel(directory: Path, **environment: str) -> Path:
-    """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel."""
-    source = directory / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    for name in SOURCES:
-        if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
-    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
-    run(*pip, "--wheel-dir", directory, source, cwd=directory, **environment)
-    (wheel,) = directory.glob("*.whl")
-    return wheel
-
-
-def install_alone(wheel: Path, directory: Path) -> Path:
-    """Python of a new environment that holds this wheel and nothing else."""
-    run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=wheel.parent)
-    python = directory / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
-    run(*pip, wheel, cwd=wheel.parent)
-    return python
 
 
 @pytest.fixture(scope="module")
