@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from argparse import Namespace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tidelog.jobs import archive, audit, job_session, profile, restore
 from tidelog.jobs.archive import ArchiveProgress, _watch
 from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import INT64_MAX, interval, whole_number
+from tidelog.jobs.job_arguments import INT64_MAX, interval, moment, whole_number
 from tidelog.jobs.job_frame import JobTerminated, job_parser, run_job, sentence_of
 from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
@@ -108,6 +109,16 @@ def test_a_whole_number_is_in_its_range_or_refused(text: str, least: int) -> Non
     code = run_job(parser, work, [f"--number={text}"], when_interrupted="")
     assert code == (0 if found else 2)
     assert all(least <= number <= INT64_MAX for number in found)
+
+
+@given(st.datetimes())
+def test_a_time_is_exact_to_the_millisecond(found: datetime) -> None:
+    """Before, one of 150 was a millisecond early: a restore had a record more at its start, and lacked one at its
+    end."""
+    text = found.isoformat(timespec="milliseconds")
+    whole = datetime.fromisoformat(f"{text}+00:00")
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment(text)) == whole
+    assert moment("1987-02-09T18:26:42.397") == 539_893_602_397
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tidelog.cli.tls_options import chosen_tls
 from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.client.delivery import Delivery
+from tidelog.client.offset_lookup import since_1970_ms
 from tidelog.client.producer import Producer
 from tidelog.clock import MachineClock
 from tidelog.errors import (
@@ -379,7 +380,7 @@ def _reset(text: str) -> str | timedelta:
     """Return where a group without committed offsets begins."""
     place = _place(text)
     if isinstance(place, datetime):
-        back_ms = MachineClock().wall_ms() - int(place.timestamp() * 1000)
+        back_ms = MachineClock().wall_ms() - since_1970_ms(place)
         return timedelta(milliseconds=max(0, back_ms))
     return str(place)
 

@@ -37,12 +37,18 @@ LATEST: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def since_1970_ms(moment: datetime) -> int:
+    """Return a time as whole milliseconds. moment: with a time zone. `datetime.timestamp` is a binary fraction, whose
+    whole milliseconds are one too few for some times."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
 def timestamp_of(place: object) -> int:
     """Return the timestamp to look up for a place in a log. Raises InvalidRequest."""
     if isinstance(place, datetime):
         if place.tzinfo is None:
             raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
-        return max(0, (place - _EPOCH) // timedelta(milliseconds=1))
+        return max(0, since_1970_ms(place))
     if place in ("earliest", "latest"):
         return EARLIEST if place == "earliest" else LATEST
     raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', a datetime or (seek) an offset")

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tidelog.client.offset_lookup import since_1970_ms
+
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -44,8 +46,7 @@ def moment(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2024-05-01T12:00:00 or milliseconds") from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return int(found.timestamp() * 1000)
+    return since_1970_ms(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 def start_place(text: str) -> str:
