@@ -20,6 +20,9 @@ from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve
 from tidelog.types import Millis, Offset
 
+FAR_MS = 166_185_338_390_360
+"""In the year 7236."""
+
 
 def fill(cluster: MemoryCluster, *values: str) -> None:
     for value in values:
@@ -97,5 +100,22 @@ def test_a_new_leader_without_loss_is_read_although_the_planned_one_wrote_nothin
             cluster.lead("orders", 0, 0)
             fill(cluster, *"xyz")
             assert await task(cluster, only) == [letter.encode() for letter in "abcdef"]
+
+    run(story())
+
+
+def test_a_starting_time_is_exact_to_the_millisecond() -> None:
+    """Far in the future, as producers write times in another unit. Before, the batch began a millisecond early."""
+
+    async def story() -> None:
+        async with memory_cluster(1) as cluster:
+            cluster.create("orders")
+            for time in (FAR_MS - 1, FAR_MS):
+                cluster.topics["orders"].partitions[0].append(
+                    build_batch([Record(Offset(0), Millis(time), None, b"x")])
+                )
+            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+            (only,) = await resolve(parse_batch_options({**options, "startingTimestamp": str(FAR_MS)}))
+            assert [(one.start, one.end) for one in only.ranges] == [(1, 2)]
 
     run(story())

@@ -43,6 +43,11 @@ def since_1970_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+def time_at(milliseconds: int) -> datetime:
+    """Return the time that `since_1970_ms` takes to this number, in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
 def timestamp_of(place: object) -> int:
     """Return the timestamp to look up for a place in a log. Raises InvalidRequest."""
     if isinstance(place, datetime):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from tidelog.client.admin import Admin, TopicDescription
+from tidelog.client.offset_lookup import time_at
 from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
@@ -145,9 +145,7 @@ async def bound_offsets(
     found: dict[TopicPartition, Offset] = {}
     for moment in sorted(set(times.values())):
         partitions_at = [one for one in partitions if times[one] == moment]
-        found |= await lookup.admin.list_offsets(
-            partitions_at, datetime.fromtimestamp(moment / 1000, UTC), isolation=lookup.isolation
-        )
+        found |= await lookup.admin.list_offsets(partitions_at, time_at(moment), isolation=lookup.isolation)
     missing = [one for one in partitions if found[one] >= lookup.latest[one]]
     if missing and not past_the_last_is_latest:
         raise OffsetOutOfRange(
