@@ -12,6 +12,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tests.spark.test_truncated_range import fill
+from tidelog.errors import OffsetOutOfRange
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.streaming.stream_cluster import StreamAdmin
@@ -98,5 +99,25 @@ def test_a_topic_that_the_metadata_lacked_when_the_query_began_is_read_to_its_en
                 assert await session.advance(end, None, may_wait=False) == end
             finally:
                 await session.close()
+
+    run(story())
+
+
+def test_a_query_without_a_start_leaves_nothing_on_the_cluster() -> None:
+    """It may be started again and again. Before, each attempt left a transactional id of its own."""
+
+    async def story() -> None:
+        async with memory_cluster(1) as cluster:
+            cluster.create("orders")
+            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+            session = StreamSession(parse_stream_options({**options, "startingOffsets": '{"orders": {"0": 7}}'}))
+            try:
+                await session.start()
+                start = await session.initial()
+                with pytest.raises(OffsetOutOfRange, match="is to start at 7"):
+                    await session.advance(start, None, may_wait=False)
+            finally:
+                await session.close()
+            assert not cluster.transactions.ids
 
     run(story())

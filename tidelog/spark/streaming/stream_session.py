@@ -181,10 +181,11 @@ class StreamSession:
         """
         self._ensure_cluster(start)
         if self._group is None:
+            begins = start == self._initial
+            if begins and self._no_start is not None:
+                raise self._no_start  # before a lineage that no checkpoint will have leaves traces on the cluster
             await self._join(start.lineage)
-            if start == self._initial:
-                if self._no_start is not None:
-                    raise self._no_start
+            if begins:
                 await self._pin(start)
         backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
         if start != self._initial:
