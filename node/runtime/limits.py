@@ -22,11 +22,11 @@ FIRST_ANSWER_BYTES: Final = 1 << 20
 doubles the size. A consumer that takes no answer costs no more than this."""
 
 SLOW_READER_MS: Final = 10_000
-"""A stream whose answer is not taken for this long is closed if others wait for memory."""
+"""The connection of a caller that has not read an answer for this long is closed if others wait for memory."""
 
 UNREAD_ANSWER_MS: Final = 60_000
-"""The connection of a caller that has not read the answer of a call for this long is closed: the answer occupies
-memory. Calls of Tidelog's clients have shorter timeouts."""
+"""The connection of a caller that has not read the answer of a call for this long is closed, even if no
+one waits for memory. Calls of Tidelog's clients have shorter timeouts."""
 
 UNSENT_MAX: Final = 1_000
 """Answers that wait to be sent on a stream before reading from it stops."""

@@ -202,15 +202,20 @@ class AnswerCharge:
     """The share of the budget that the records of an answer occupy, until it is released or deleted. The listener keeps
     the charge with the message: gRPC keeps the message of a call until it is sent."""
 
-    __slots__ = ("_share",)
+    __slots__ = ("_budget", "_share")
 
     def __init__(self, budget: MemoryBudget, kind: Kind) -> None:
-        self._share = budget.charge(kind, 0)
+        self._budget, self._share = budget, budget.charge(kind, 0)
 
     @property
     def size(self) -> int:
         """Bytes of its share."""
         return self._share.size
+
+    @property
+    def delays_others(self) -> bool:
+        """True if requests wait for memory, some of which this answer occupies."""
+        return self._share.size > 0 and self._budget.is_short
 
     def add(self, records_size: int, share: Share) -> None:
         """Charge further records (bytes). share: the memory they were read with; its unused part is returned."""

@@ -18,7 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from node.config import parse
 from node.listeners.grpc import connections as connections_module
-from node.listeners.grpc import server
+from node.listeners.grpc import server, unread_answer
+from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.connections import shut_down_connections
 from node.listeners.grpc.health import READY, Health
 from node.listeners.grpc.server import GrpcServer
@@ -26,6 +27,8 @@ from node.process.process import connections_of
 from node.quotas.open_calls import OpenCalls
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
+from node.requests.types.fetch import DATA_FETCH, FetchAnswer
+from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.client.memory_cluster import start, until
 from tests.node.incomplete import PREFACE, frame, headers_of
 from tests.node.test_grpc import PATIENCE_MS, EchoData, Fixture, serving
@@ -308,7 +311,45 @@ def test_the_connection_of_a_caller_that_does_not_read_an_answer_is_closed(monke
             assert at.meters.of("Data.Fetch").response_bytes > 4_000_000, "the answer was made"
             assert await serves(at)
 
-    monkeypatch.setattr(server, "UNREAD_ANSWER_MS", 300)
+    monkeypatch.setattr(unread_answer, "UNREAD_ANSWER_MS", 300)
+    monkeypatch.setattr(connections_module, "shut_down_connections", shut_down)
+    asyncio.run(story())
+
+
+def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a call had the consumers' memory for a minute, and a stream for 10 s. A caller that keeps no memory
+    of theirs is left alone."""
+    budget = MemoryBudget(1_000_000)
+    write = codec_of(DATA_FETCH.name).write_answer
+
+    class Answers(EchoData):
+        async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> Any:
+            charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+            if request.max_wait_ms:
+                return wire.FetchResponse()
+            charge.add(250_000, budget.charge(Kind.CONSUMER_FETCH, 0))
+            return write(FetchAnswer([], charge))
+
+    shut: list[str] = []
+
+    def shut_down(peers: set[str]) -> int:
+        shut.extend(peers)
+        return shut_down_connections(peers)
+
+    async def story() -> None:
+        async with serving(Answers()) as at, connections(at, 2) as [(_, small), (reader, large)]:
+            path, calls = methods.DATA_FETCH.path, at.meters.of("Data.Fetch")
+            small.write(call_without_a_window(path, data_pb2.FetchRequest(max_wait_ms=1).SerializeToString()))
+            large.write(call_without_a_window(path))
+            await until(lambda: calls.answered == 2)
+            assert budget.figures.used[Kind.CONSUMER_FETCH] == 750_000
+            (await budget.take(Kind.CONSUMER_FETCH, 100_000)).release()
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            assert shut == [f"ipv4:127.0.0.1:{large.get_extra_info('sockname')[1]}"]
+            assert budget.figures.used[Kind.CONSUMER_FETCH] == 0
+
+    monkeypatch.setattr(unread_answer, "SLOW_READER_MS", 100)
     monkeypatch.setattr(connections_module, "shut_down_connections", shut_down)
     asyncio.run(story())
 

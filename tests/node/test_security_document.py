@@ -35,7 +35,7 @@ LIMITS = {
     "bytes of an error's message": status.MESSAGE_BYTES_MAX,
     "incomplete messages of all connections of a listener": incomplete_messages.INCOMPLETE_BYTES_MAX,
     "unread answer of a call": limits.UNREAD_ANSWER_MS,
-    "unread answer of a stream, while others wait for memory": limits.SLOW_READER_MS,
+    "unread answer of a stream or a fetch call, while others wait for memory": limits.SLOW_READER_MS,
     "characters of a message in a log line": logs.MESSAGE_LENGTH_MAX,
     "characters of a topic's name, of the value of a setting": TOPIC_NAME_LENGTH_MAX,
     "characters of a name in a registration": registration.NAME_LENGTH_MAX,

@@ -123,12 +123,16 @@ class ConnectionShutdown:
         self._search_at = 0.0
         """The time of the loop before which the next search must not begin."""
 
-    def request(self, peer: str) -> None:
-        """Shut down the connection to this caller soon. peer: as gRPC reports it."""
+    def request(self, peer: str) -> bool:
+        """Shut down the connection to this caller soon. Returns False if that was requested already. peer: as gRPC
+        reports it."""
+        if peer in self._peers:
+            return False
         self._peers.add(peer)
         if len(self._peers) == 1:
             loop = asyncio.get_running_loop()
             loop.call_at(max(self._search_at, loop.time()), self._shut_down)
+        return True
 
     def _shut_down(self) -> None:
         loop = asyncio.get_running_loop()

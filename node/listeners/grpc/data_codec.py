@@ -93,6 +93,12 @@ class FetchedMessage:
     def __init__(self, answer: FetchAnswer) -> None:
         self._answer = answer
 
+    @property
+    def delays_others(self) -> bool:
+        """True if it occupies memory that other requests wait for."""
+        charge = self._answer.charge
+        return charge is not None and charge.delays_others
+
     def SerializeToString(self) -> bytes:  # noqa: N802 (as protobuf's messages)
         """The encoded message; copies each `records` once."""
         return wire.encode_fetched((_fetched_header(each), each.records) for each in self._answer.partitions)

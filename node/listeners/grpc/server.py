@@ -29,12 +29,13 @@ from node.listeners.grpc.connections import ConnectionShutdown, host_of
 from node.listeners.grpc.incomplete_messages import INCOMPLETE_BYTES_MAX, IncompleteMessages
 from node.listeners.grpc.request_limits import ensure_few_fields, ensure_small
 from node.listeners.grpc.server_tls import UNPROVED, ServerTls
+from node.listeners.grpc.unread_answer import UnreadAnswer
 from node.observability.meters.request_meter import RequestMeter, name_of
 from node.quotas.open_calls import OpenCalls
 from node.requests.boundary import Boundary
 from node.requests.types.context import ANONYMOUS, RequestContext
 from node.requests.types.sasl_requests import SASL_AUTHENTICATE
-from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
+from node.runtime.limits import SLOW_READER_MS
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_sessions import SaslSession
 from replication.controller.scram_users import CLUSTER_USER
@@ -221,9 +222,7 @@ class GrpcServer:
                 await _abort(call, error)
             request.entry_ended()
             answered_ns = meter.now_ns()
-            unread = asyncio.get_running_loop().call_later(
-                UNREAD_ANSWER_MS / 1000, self._shutdown.request, context.connection
-            )
+            unread = UnreadAnswer(answer, context.connection, self._shutdown)
             call.add_done_callback(lambda _call: _sent(meter, answered_ns, unread))
             return answer, context
 
@@ -551,9 +550,9 @@ def _accepting(
     return accept_and_serve
 
 
-def _sent(meter: RequestMeter, began_ns: int, unread: asyncio.TimerHandle) -> None:
+def _sent(meter: RequestMeter, began_ns: int, unread: UnreadAnswer) -> None:
     """The answer of a call was sent completely, or its connection has ended."""
-    unread.cancel()
+    unread.sent()
     meter.send_ns += meter.now_ns() - began_ns
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from node.requests.types.api import Api
 from node.requests.types.record_bytes import Records
@@ -109,6 +109,14 @@ class FetchedPartition(NamedTuple):
     records: Records = b""
 
 
+class AnswerMemory(Protocol):
+    """The memory that an answer occupies."""
+
+    @property
+    def delays_others(self) -> bool:
+        """True if other requests wait for memory, some of which this answer occupies."""
+
+
 class FetchAnswer(NamedTuple):
     """Answers to fetches; on a stream those that are due, possibly none.
 
@@ -117,7 +125,7 @@ class FetchAnswer(NamedTuple):
     """
 
     partitions: list[FetchedPartition]
-    charge: object = None
+    charge: AnswerMemory | None = None
 
 
 _ISOLATION_LEVELS: Final = {int(level): level for level in Isolation}
