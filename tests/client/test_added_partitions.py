@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tests.client.group_story import fill, group_of, place, reading, settled, stored
 from tests.client.memory_cluster import MemoryCluster, MemoryPartition, memory_cluster, run, start, until
 from tests.client.test_consumer import read
+from tests.client.test_coordinators import NODES, Nodes
 from tests.client.test_fetch_core import RequestSession
+from tidelog.client import initial_partitions
+from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.core_events import FindLeader
-from tidelog.client.fetch_core import MISSING_PARTITION_MS
+from tidelog.client.fetch_core import MISSING_PARTITION_MS, REFUSED_CLIENT_MS
+from tidelog.client.initial_partitions import InitialPartitions
 from tidelog.client.producer import Producer
-from tidelog.errors import UnknownTopicOrPartition
+from tidelog.clock import MachineClock
+from tidelog.errors import (
+    ConnectionFailed,
+    NodeNotAvailable,
+    SaslAuthenticationFailed,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.v1 import groups_pb2 as pb
+from tidelog.types import Endpoint, Millis, PartitionIndex, TopicId
 
 
 def add_partitions(cluster: MemoryCluster, topic: str, count: int) -> None:
@@ -155,5 +173,101 @@ def test_a_member_that_begins_after_the_partition_was_added_reads_its_end() -> N
                 await settled(cluster, 1)
                 await until(lambda: consumer.assignment)
                 assert await consumer.position(("orders", 1)) == 5
+
+    run(story())
+
+
+def refusing(cluster: MemoryCluster, error: TidelogError) -> list[admin_pb2.GetMetadataRequest]:
+    """The node refuses the question which partitions exist, of a member that subscribes by pattern. Returns the refused
+    requests."""
+    node, refused = cluster.nodes[0], list[admin_pb2.GetMetadataRequest]()
+    current = node.on_get_metadata
+
+    def on_get_metadata(request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
+        if not request.all_topics:
+            return current(request)
+        refused.append(request)
+        raise error
+
+    node.on_get_metadata = on_get_metadata
+    return refused
+
+
+def test_a_member_that_may_not_learn_what_existed_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked ten times a second, without end and without a word."""
+    monkeypatch.setattr(initial_partitions, "REFUSED_CLIENT_MS", 0)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            refused = refusing(cluster, SaslAuthenticationFailed("wrong password"))
+            async with Consumer(
+                cluster.bootstrap, group="g", topic_pattern="orders.*", auto_offset_reset="latest"
+            ) as consumer:
+                for _ in range(2):
+                    with pytest.raises(SaslAuthenticationFailed, match="wrong password"):
+                        await consumer.poll(timeout=20)
+            assert len(refused) == 2, "a node may not know a new user yet"
+
+    run(story())
+
+
+def test_a_member_closes_while_it_does_not_know_what_existed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its assignment waits for that."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            refused = refusing(cluster, NodeNotAvailable("the node is busy"))
+            asked_for_offsets, fetch = list[object](), cluster.groups.fetch
+
+            def offset_fetch(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+                asked_for_offsets.append(request)
+                return fetch(request)
+
+            monkeypatch.setattr(cluster.groups, "fetch", offset_fetch)
+            consumer = Consumer(cluster.bootstrap, group="g", topic_pattern="orders.*", auto_offset_reset="latest")
+            async with consumer:
+                await until(lambda: refused and asked_for_offsets)
+            assert cluster.groups.groups["g"].members == {}
+            assert stored(cluster) == {}
+
+    run(story())
+
+
+class Unpaused(MachineClock):
+    """A clock that only pauses move, which end at once."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(self.now)
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        self.now += duration_ms
+
+
+def test_what_existed_is_asked_for_at_growing_intervals() -> None:
+    """It was asked for every 100 ms. A failure that may go away restarts the time of the refusals."""
+
+    async def story() -> None:
+        nodes, clock, asked_at = Nodes(), Unpaused(), list[int]()
+        wrong, silent = SaslAuthenticationFailed("wrong password"), ConnectionFailed("no node answered")
+
+        def on_call(_: Endpoint) -> TidelogError:
+            asked_at.append(clock.now)
+            raise silent if len(asked_at) == 4 else wrong
+
+        nodes.on_call = on_call
+        cluster = Cluster(NODES[:1], nodes, clock, Random(3))
+        initial = InitialPartitions(cluster, (), Coordinators(cluster, Random(3)).pause_ms)
+        await initial.find()
+        with pytest.raises(SaslAuthenticationFailed):
+            await initial.contain(TopicId(UUID(int=1)), PartitionIndex(0))
+        pauses = [after - before for before, after in pairwise(asked_at)]
+        assert 80 <= pauses[0] <= 120
+        assert min(pauses[2:]) >= 320
+        assert asked_at[-1] - asked_at[4] >= REFUSED_CLIENT_MS > asked_at[-2] - asked_at[4]
 
     run(story())

@@ -125,7 +125,7 @@ class GroupMember:
         self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
         self._names: dict[TopicId, str] = {}
         self._missing = MissingTopics(options.group_id, options.topics)
-        self._initial = InitialPartitions(cluster, options.topics)
+        self._initial = InitialPartitions(cluster, options.topics, coordinators.pause_ms)
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
@@ -342,6 +342,7 @@ class GroupMember:
             return
         self._is_closing = True
         self._processed.set()
+        self._initial.give_up(InvalidRequest("the consumer closes"))  # an assignment waits for its answer
         self._handle(Closing(for_good, self._clock.monotonic_ms()))
         await self._ended.wait()
 
@@ -471,9 +472,9 @@ class GroupMember:
         """Look up where to start, call back, start reading."""
         topic_ids = {TopicPartition(self._names[key.topic_id], key.partition): key.topic_id for key in partitions}
         keys = sorted(topic_ids)
-        committed = await self._find_committed(keys)
-        if committed is not None:
-            self._fetching.add([await self._cursor(key, topic_ids[key], committed.get(key)) for key in keys])
+        cursors = await self._find_cursors(topic_ids)
+        if cursors is not None:
+            self._fetching.add(cursors)
             for topic in sorted({key.topic for key in keys}):
                 self._cluster.request_refresh(topic)
             self._changed()
@@ -482,6 +483,20 @@ class GroupMember:
                     self._fetching.cursors[key].is_held = False
                 self._changed()
         self._handle(CallbackDone(self._clock.monotonic_ms()))
+
+    async def _find_cursors(self, topic_ids: Mapping[TopicPartition, TopicId]) -> list[Cursor] | None:
+        """Return new cursors, held, at their starts; None if the member was fenced or closes before, or failed."""
+        committed = await self._find_committed(sorted(topic_ids))
+        if committed is None:
+            return None
+        try:
+            return [
+                await self._cursor(key, topic_id, committed.get(key)) for key, topic_id in sorted(topic_ids.items())
+            ]
+        except TidelogError as error:
+            if not self._is_closing:
+                self._fail(error)
+            return None
 
     async def _find_committed(self, keys: list[TopicPartition]) -> dict[TopicPartition, OffsetCommitted | None] | None:
         """Return the committed offsets, as soon as they can be read; None if the member was fenced or closes before."""
@@ -492,8 +507,7 @@ class GroupMember:
                 await self._clock.sleep_ms(TICK_MS)  # the next heartbeat learns of it
             except TidelogError as error:
                 if error.retry is Retry.NEVER:
-                    self.failure = error
-                    self._changed()
+                    self._fail(error)
                     return None
                 _log.warning("group %r: committed offsets cannot be read: %s", self.options.group_id, error.message)
         return None
@@ -568,8 +582,7 @@ class GroupMember:
             if isawaitable(outcome):
                 await outcome
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            self.failure = error
-            self._changed()
+            self._fail(error)
             if self._is_closing:  # no poll will raise it
                 _log.error(
                     "group %r: a callback failed while the consumer closed", self.options.group_id, exc_info=error
@@ -578,6 +591,11 @@ class GroupMember:
         finally:
             self._callback = None
         return True
+
+    def _fail(self, error: Exception) -> None:
+        """Every further poll raises the error."""
+        self.failure = error
+        self._changed()
 
     def _report_absence(self) -> None:
         _log.warning(
