@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,7 @@ from tidelog.client.cluster import PartitionView
 from tidelog.client.consumer import Consumer
 from tidelog.client.core_events import FindLeader
 from tidelog.client.cursor import CursorState, FixedRange
-from tidelog.client.fetch_core import OUTDATED_MS
+from tidelog.client.fetch_core import OUTDATED_MS, REPORT_MS, UNCONFIRMED_MS
 from tidelog.client.fetch_events import (
     BatchesFetched,
     Effect,
@@ -22,11 +23,19 @@ from tidelog.client.fetch_events import (
     FindPlace,
     LeaderVerified,
     PlaceFound,
+    ReportDoubt,
     Sought,
     VerifyLeader,
 )
 from tidelog.client.offset_lookup import ensure_current
-from tidelog.errors import ConnectionFailed, CorruptRecord, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
+from tidelog.errors import (
+    ConnectionFailed,
+    CorruptRecord,
+    NodeNotAvailable,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Millis, NodeId, Offset, TopicId
 
@@ -124,6 +133,58 @@ def test_out_of_range_is_not_believed_while_no_other_node_confirms_the_leader() 
         assert [fetch.offset for fetch in opened(session.tick(1_000))] == [88]
     (place,) = session.denied(OffsetOutOfRange("partition orders-0 has offsets from 0 to 33"))
     assert isinstance(place, FindPlace)
+
+
+def test_a_leader_that_no_other_node_confirms_is_reported_at_a_bounded_rate() -> None:
+    """Nothing is read from it meanwhile, and no call raises. An answer of another kind restarts the time."""
+    denial, cause = OffsetOutOfRange("orders-0 has offsets from 0 to 33"), ConnectionFailed("no node answered")
+    session = RequestSession()
+    session.ready(88)
+
+    def doubted(ms: int) -> list[ReportDoubt]:
+        session.tick(ms)
+        session.failed(denial)
+        effects = session.failed(cause)
+        assert FindLeader(key()) in effects
+        session.lead()
+        return [effect for effect in effects if isinstance(effect, ReportDoubt)]
+
+    report = ReportDoubt(key(), Offset(88), NodeId(1), LeaderEpoch(0), denial, cause)
+    assert [doubted(0), doubted(UNCONFIRMED_MS - 1), doubted(1_000)] == [[], [], [report]]
+    assert [doubted(REPORT_MS - 1), doubted(1_000), doubted(1_000)] == [[], [report], []]
+    session.tick(1_000)
+    session.fetched()
+    assert [doubted(0), doubted(UNCONFIRMED_MS - 1), doubted(1_000)] == [[], [], [report]]
+
+
+def test_a_reader_of_a_leader_that_no_other_node_confirms_is_warned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other node answers nothing. The reader polled without a word for ever."""
+    monkeypatch.setattr(fetch_core, "UNCONFIRMED_MS", 0)
+
+    def unavailable(request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
+        raise NodeNotAvailable("starting")
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            fill(cluster, numbered(33))
+            cluster.lead("orders", 0, 0)
+            async with Consumer(str(cluster.nodes[0].endpoint)) as consumer:
+                consumer.assign(await consumer.partitions("orders"))
+                cluster.nodes[1].on_get_metadata = unavailable
+                await consumer.seek(P0, 88)
+                while not caplog.messages:
+                    assert await consumer.poll(timeout=0.1) == []
+                await consumer.seek(P0, 32)
+                assert [record.offset for record in await read(consumer, 1)] == [32], "as it is told to"
+
+    caplog.set_level(logging.WARNING, "tidelog.client")
+    run(story())
+    (warning,) = caplog.messages
+    for part in ("orders-0", "offset 88", "Node 0", "epoch 1", "0..33", "no other node confirms", "reachable"):
+        assert part in warning
 
 
 def test_out_of_range_of_a_preferred_replica_is_decided_by_the_leader() -> None:

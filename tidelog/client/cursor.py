@@ -97,6 +97,8 @@ class Cursor:
     """Why the last question was not answered; None once one is."""
     denial: OffsetOutOfRange | None = None
     """The answer that is confirmed in the state CONFIRMING."""
+    report_ms: Millis | None = None
+    """When it is reported that no other node confirms `denial`; None while nothing was denied."""
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None

@@ -9,6 +9,7 @@ batches (consumer.py, spark/ranges/reading.py).
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -32,6 +33,7 @@ from tidelog.client.fetch_events import (
     LeaderVerified,
     PlaceFound,
     Ready,
+    ReportDoubt,
     VerifyLeader,
 )
 from tidelog.client.fetch_stream import FetchStream
@@ -58,6 +60,8 @@ from tidelog.types import (
     Offset,
     TopicPartition,
 )
+
+_log = logging.getLogger("tidelog.client")
 
 Query = TypeVar("Query", FindPlace, CheckEpoch, VerifyLeader)
 
@@ -137,6 +141,8 @@ class FetchClient(Service):
                     except LeaderNotAvailable as error:
                         at = self._clock.monotonic_ms()
                         todo.extend(self._core.handle(Failed(effect.topic_partition, effect.number, error, at)))
+                case ReportDoubt():
+                    _report(effect)
                 case Ready():
                     self._ready.set()
 
@@ -273,3 +279,18 @@ class FetchClient(Service):
         """Stop the background tasks and close the connections. Calls that wait raise InvalidRequest."""
         await super().close()
         self._ready.set()
+
+
+def _report(doubt: ReportDoubt) -> None:
+    _log.warning(
+        "%s: nothing is read from offset %d on. Node %d, which leads in epoch %d as far as is known, answers that it "
+        "is out of range (%s), and no other node confirms that it leads (%s): it may be deposed and lack committed "
+        "records. Start the other nodes, or make them reachable from this client; or seek to an offset of node %d",
+        doubt.topic_partition,
+        doubt.offset,
+        doubt.node,
+        doubt.leader_epoch,
+        doubt.denial.message.rstrip("."),
+        doubt.cause.message.rstrip("."),
+        doubt.node,
+    )

@@ -44,6 +44,7 @@ from tidelog.client.fetch_events import (
     LeaderVerified,
     PlaceFound,
     Ready,
+    ReportDoubt,
     Sought,
     Taken,
     VerifyLeader,
@@ -85,6 +86,10 @@ MISSING_PARTITION_MS: Final = 3_000
 """The same for a partition that a known topic does not have: it may just have been added."""
 OUTDATED_MS: Final = 30_000
 """How long the metadata may be older than the epoch of the position before that is an error."""
+UNCONFIRMED_MS: Final = 30_000
+"""How long no other node confirms a leader that answers "out of range" before that is reported."""
+REPORT_MS: Final = 60_000
+"""Interval of further reports of a partition."""
 REFUSED_CLIENT_MS: Final = 3_000
 """How long a refusal of a client that has read nothing yet is retried: a node may not have applied its new user or
 permission yet."""
@@ -163,7 +168,7 @@ class FetchCore:
             case Sought(_, offset, leader_epoch, at):
                 self._stop(cursor)
                 cursor.error, cursor.retry_ms, cursor.refused_until = None, at, None
-                cursor.outdated_since = None
+                cursor.outdated_since = cursor.report_ms = None
                 cursor.place(offset, leader_epoch)
                 cursor.checked_epoch = NO_LEADER_EPOCH
             case Taken():
@@ -365,6 +370,8 @@ class FetchCore:
         if request is CursorState.FETCHING and cursor.preferred != NO_NODE:  # fetch from the leader at once
             cursor.preferred, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
+        if request is CursorState.CONFIRMING:
+            self._report_doubt(cursor, error, at, effects)
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:
             cursor.refused_until = Millis(at + REFUSED_MS)
         if isinstance(error, OffsetOutOfRange):
@@ -391,8 +398,19 @@ class FetchCore:
             return
         self._begin(cursor, CursorState.CONFIRMING)
         cursor.denial = error
+        if cursor.report_ms is None:
+            cursor.report_ms = Millis(at + UNCONFIRMED_MS)
         key, number = cursor.topic_partition, cursor.number
         effects.append(VerifyLeader(key, number, cursor.topic_id, cursor.leader, cursor.leader_epoch))
+
+    def _report_doubt(self, cursor: Cursor, cause: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        """The leader was not confirmed, and the fetch will be repeated. The program sees no error for as long as that
+        lasts, so it is logged."""
+        assert cursor.denial is not None, "set when the leader was doubted"
+        if cursor.report_ms is not None and at >= cursor.report_ms:
+            cursor.report_ms = Millis(at + REPORT_MS)
+            key, node, epoch = cursor.topic_partition, cursor.leader, cursor.leader_epoch
+            effects.append(ReportDoubt(key, cursor.ahead, node, epoch, cursor.denial, cause))
 
     def _out_of_range(self, cursor: Cursor, effects: list[Effect]) -> None:
         error, where = cursor.denial, self.policy.on_out_of_range
@@ -487,7 +505,7 @@ class FetchCore:
     def _done(self, cursor: Cursor) -> None:
         """The open request was answered."""
         self._stop(cursor)
-        cursor.failures, cursor.retry_ms, cursor.failure = 0, Millis(0), None
+        cursor.failures, cursor.retry_ms, cursor.failure, cursor.report_ms = 0, Millis(0), None, None
 
     def _fail(self, cursor: Cursor, error: TidelogError, effects: list[Effect]) -> None:
         self._stop(cursor)

@@ -165,8 +165,22 @@ class FetchBatches:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportDoubt:
+    """Log that the leader has answered "out of range" for a while and no other node confirms that it leads."""
+
+    topic_partition: TopicPartition
+    offset: Offset
+    node: NodeId
+    leader_epoch: LeaderEpoch
+    denial: TidelogError
+    """The answer of the leader."""
+    cause: TidelogError
+    """Why no node confirms it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Records or an error are available for the user."""
 
 
-Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | VerifyLeader | FetchBatches | Ready
+Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | VerifyLeader | FetchBatches | ReportDoubt | Ready
