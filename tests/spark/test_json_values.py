@@ -303,6 +303,13 @@ def test_what_is_no_object_of_the_schema_is_malformed(value: bytes) -> None:
     assert column(STATUS, value) == [{"data": None, "malformed": True, "has_more": False}]
 
 
+@pytest.mark.parametrize("zone", ["+02:60", "-00:99", "+24:00", "+2:00", "+0200", "z", " Z"])
+def test_what_is_no_zone_makes_no_time(zone: str) -> None:
+    schema = StructType([StructField("at", TimestampType())])
+    (row,) = column(schema, f'{{"at":"2024-05-01T12:00:00{zone}"}}'.encode())
+    assert row["malformed"] and row["data"] is None
+
+
 def test_fields_of_no_name_are_told_at_each_depth_and_a_missing_value_is_not_malformed() -> None:
     inner = StructType([StructField("a", ArrayType(STATUS)), StructField("m", MapType(StringType(), STATUS))])
     more = [b'{"Status":1}', b'{"a":[{"status":1,"x":null}]}', b'{"m":{"k":{"":0}}}']

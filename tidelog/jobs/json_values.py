@@ -34,7 +34,8 @@ PARSABLE: Final = (
 """The types of fields."""
 _INTEGERS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:[0-5]\d)?", re.ASCII)
+"""Python would take a zone of 99 minutes for one."""
 _EXACT_INTEGER: Final = 1 << 53
 _FLOAT_DIGITS: Final = range(1, 10)
 """Numbers of decimal digits by which a 32-bit number may be told from all others."""
