@@ -210,8 +210,8 @@ def transactions_overlap_where_the_replica_returns(sim: Simulation) -> None:
 
 
 def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
-    """A replica that has lost its disk fetches the record of a transaction. Before its next fetch the transaction is
-    aborted and its record compacted away. The marker stays until the replica has it."""
+    """A replica that has lost its disk fetches the record of a transaction, once its node is in service. Before its
+    next fetch the transaction is aborted and its record compacted away. The marker stays until the replica has it."""
     p, away, begun = begun_and_compacted(sim)
     sim.kill(away)
     sim.empty(away)
@@ -224,8 +224,11 @@ def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
         asked = envelope.message.partitions  # type: ignore[attr-defined]
         return any(entry.partition == p and entry.fetch_offset >= 1 for entry in asked)
 
-    fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)
+    first = sim.hold("Data.FetchStream", source=away, target=leader)
     sim.restart(away)
+    sim.run_until(lambda: not fenced(sim, away), what="its node is unfenced")
+    fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)
+    first.release()
     sim.run_until(lambda: fetches.count > 0, what="it has fetched the record and asks for the next ones")
     end_by(sim, begun, p, commit=False, coordinator_epoch=1)
     committed_next(sim, PRODUCER, p)
