@@ -17,6 +17,7 @@ from replication.partition import leader as partition_leader
 from replication.raft import quorum
 from replication.raft.epoch_limits import EPOCH_MAX
 from replication.raft.quorum_events import Answer, LeaderAndEpoch
+from storage.settings import INT64_MAX
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.errors import InvalidRequest
@@ -87,7 +88,15 @@ def an_outdated_stream_stays_open(patch: Patch) -> None:
 
 def a_drain_is_never_withdrawn(patch: Patch) -> None:
     """Any heartbeat that requests a drain stops the node for good, also one that another sender forged."""
-    patch.setattr(controller.Controller, "_is_drain_withdrawn", lambda *_: False)
+
+    def heartbeat(self: Any, beat: Any, at: Any) -> Any:
+        node = self.image.nodes.get(beat.node_id)
+        if node is not None and node.draining:
+            self._state_known_at[beat.node_id] = INT64_MAX  # no heartbeat counts as sent since it knows
+        return take(self, beat, at)
+
+    take = controller.Controller._heartbeat
+    patch.setattr(controller.Controller, "_heartbeat", heartbeat)
 
 
 def a_failing_handler_ends_the_process(patch: Patch) -> None:
