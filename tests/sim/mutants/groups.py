@@ -263,14 +263,14 @@ def a_member_starts_at_the_beginning(patch: Patch) -> None:
 
 def a_member_starts_at_the_end(patch: Patch) -> None:
     """A member skips what was written while nobody owned the partition."""
-    reset = GroupMember._reset_place
+    cursor = GroupMember._cursor
 
-    def at_the_end(self: Any) -> Any:
-        reset(self)
-        return "latest"
+    async def at_the_end(self: Any, key: Any, topic_id: Any, _: Any) -> Any:
+        made = await cursor(self, key, topic_id, None)
+        made.start = "latest"
+        return made
 
-    patch.setattr(GroupMember, "_reset_place", at_the_end)
-    a_member_starts_at_the_beginning(patch)
+    patch.setattr(GroupMember, "_cursor", at_the_end)
 
 
 TWO_OWNERS = "belongs to two members"
