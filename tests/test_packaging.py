@@ -29,7 +29,7 @@ HEAVY = (
 )
 SERVER = ("storage", "replication", "node")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")

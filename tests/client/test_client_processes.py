@@ -54,7 +54,7 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
     return TopicPartition(topic, PartitionIndex(chosen.partition)), chosen.leader
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
 def test_an_idempotent_producer_loses_nothing_if_a_leader_is_killed_or_hangs(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
@@ -84,7 +84,7 @@ def test_an_idempotent_producer_loses_nothing_if_a_leader_is_killed_or_hangs(
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
 def test_a_leader_that_is_killed_or_hangs_leaves_at_most_the_record_in_flight_unknown(
     healed: LocalCluster, how: signal.Signals
 ) -> None:

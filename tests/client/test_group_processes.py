@@ -152,7 +152,7 @@ def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed:
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
 def test_members_keep_their_partitions_while_the_coordinator_fails(healed: LocalCluster, how: signal.Signals) -> None:
     """The node of the coordinator is killed or hangs while members read: no member is fenced, no partition moves, every
     record is read once, and what was processed is committed at the next coordinator."""

@@ -71,7 +71,7 @@ async def a_coordinator(cluster: LocalCluster, name: str) -> int:
         return int(described.coordinator)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
 def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how: signal.Signals) -> None:
     """Transactions run one after the other while their coordinator is killed: each commit that returned is complete,
     and nothing of an aborted one is visible."""

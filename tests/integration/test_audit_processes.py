@@ -233,6 +233,7 @@ def test_what_compaction_removed_is_no_loss(
     assert set(report["verdicts"]) <= {"compacted", "present", "rewritten"}
 
 
+@pytest.mark.deep
 def test_a_loss_on_all_replicas_is_found(
     cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from tests.integration.load import Load
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.deep
 def test_random_faults_lose_nothing(tmp_path: Path) -> None:
     """A short run of `make chaos`: faults come one after the other."""
     said: list[str] = []

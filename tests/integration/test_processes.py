@@ -121,6 +121,7 @@ def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None
     asyncio.run(story())
 
 
+@pytest.mark.deep
 def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load: Load) -> None:
     """Four restarts, and each copy serves alone."""
 

@@ -75,6 +75,7 @@ def leads(cluster: LocalCluster, node: int) -> int:
     return sum(state.leader == node for state in topic.partitions)
 
 
+@pytest.mark.deep
 def test_the_active_controller_is_killed_under_load_again_and_again(cluster: LocalCluster) -> None:
     """Each time it also leads a partition: the leader and the controller are one node, and die together."""
     cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")

@@ -130,6 +130,7 @@ def test_a_consumer_elsewhere_reads_from_the_leader(cluster: LocalCluster) -> No
     asyncio.run(story())
 
 
+@pytest.mark.deep
 def test_aborted_records_are_not_shown_by_a_follower(cluster: LocalCluster) -> None:
     """Nobody appends markers yet but nodes, which have no coordinator: the logs of all replicas are given transactions
     while the cluster is down, one that is aborted and one that is committed."""

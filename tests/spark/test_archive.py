@@ -136,6 +136,7 @@ def test_a_restored_topic_equals_the_original(
     assert "orders: step 2 of 2 was complete already" in printed.err
 
 
+@pytest.mark.deep
 def test_an_archive_with_a_missing_or_damaged_file_is_not_restored(
     cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,6 +377,7 @@ def test_a_part_is_restored(cluster: LocalCluster, archive: Path) -> None:
     assert any("retention.ms" in warning for warning in report["topics"][0]["warnings"])
 
 
+@pytest.mark.deep
 def test_what_cannot_be_restored_is_refused(
     cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -456,6 +458,7 @@ def test_values_are_parsed_and_malformed_ones_kept_aside(
     assert [each[3] for each in in_order(cluster, "events-2")] == good + bad
 
 
+@pytest.mark.deep
 def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

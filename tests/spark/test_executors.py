@@ -58,6 +58,7 @@ def everything_once(cluster: LocalCluster, topic: str) -> None:
     assert found == Counter(map(str, range(RECORDS)))
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_a_batch_outlives_its_executor_and_a_leader(cluster: LocalCluster, tmp_path: Path) -> None:
     """The executor ends when its task has read a part of its records; then the leader of a partition."""

@@ -330,6 +330,7 @@ def test_a_stream_continues_after_restarts_and_its_groups_say_where(
     assert written - 1 <= record.offset <= written
 
 
+@pytest.mark.deep
 def test_the_leader_and_the_coordinators_may_die_in_mid_query(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

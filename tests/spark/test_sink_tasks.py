@@ -582,7 +582,7 @@ def test_a_group_that_something_else_uses_is_not_taken_for_the_sinks(sink: Sink)
 # --- at random ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 6))])
 def test_random_failures_of_tasks_and_drivers(sink: Sink, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each batch is tried until a driver commits it and Spark notes that. Tasks fail before, within and after their
     work, have twins, and change their number; drivers die at a random request, before or after it."""

@@ -281,6 +281,7 @@ def test_tables_of_sql_are_planned_by_each_query(spark: SparkSession, cluster: L
         spark.sql("drop table sold_values")
 
 
+@pytest.mark.deep
 def test_the_leader_may_die_between_planning_and_reading(spark: SparkSession, cluster: LocalCluster) -> None:
     (topic,) = cluster.metadata(0, "orders").topics
     planned = read(spark, cluster).select("partition", "offset").rdd

@@ -59,6 +59,7 @@ def sane(**more: str) -> Mapping[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **more}
 
 
+@pytest.mark.deep
 def test_a_machine_that_has_everything_passes_and_reaches_the_cluster(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "cluster", 1) as cluster:
         cluster.wait_healthy()

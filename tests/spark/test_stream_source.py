@@ -266,6 +266,7 @@ def test_holes_neither_hang_nor_skip_nor_repeat(spark: SparkSession, cluster: Lo
     assert len(everything.rows) == 5
 
 
+@pytest.mark.deep
 def test_a_compacted_topic_is_read_in_small_batches(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
     small = {"segment_bytes": "20000", "segment_index_bytes": "16384"}
     cluster.create_topic("table", 1, 3, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", **small)
@@ -319,6 +320,7 @@ def test_a_batch_waits_for_enough_records_or_for_the_delay(
     assert run.rows == consumed(cluster, ("least", 0))
 
 
+@pytest.mark.deep
 def test_a_start_at_a_time_is_pinned_and_one_outside_the_log_is_refused(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -344,6 +346,7 @@ def test_a_start_at_a_time_is_pinned_and_one_outside_the_log_is_refused(
     assert "UnknownTopicOrPartition" in missing.failure()
 
 
+@pytest.mark.deep
 def test_a_leader_that_dies_in_mid_query_costs_no_record(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

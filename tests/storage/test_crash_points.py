@@ -51,6 +51,7 @@ class TestCompactedLog:
         judge_crash_points(Compacted, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestPageCacheLog:
     def test_power_fails_at_every_call(self) -> None:
         class PageCache(CrashMachine):
@@ -59,6 +60,7 @@ class TestPageCacheLog:
         judge_crash_points(PageCache, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestCompactedPageCacheLog:
     def test_power_fails_at_every_call(self) -> None:
         class CompactedPageCache(CrashMachine):
@@ -75,6 +77,7 @@ class TestCompactedPageCacheLog:
         judge_crash_points(CompactedPageCache, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestOldFormatLog:
     def test_power_fails_at_every_call(self) -> None:
         class OldFormat(CrashMachine):
@@ -83,6 +86,7 @@ class TestOldFormatLog:
         judge_crash_points(OldFormat, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestShortLivedLog:
     def test_power_fails_at_every_call(self) -> None:
         class ShortLived(CrashMachine):
@@ -91,6 +95,7 @@ class TestShortLivedLog:
         judge_crash_points(ShortLived, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestPreallocatedAndCompactedLog:
     def test_power_fails_at_every_call(self) -> None:
         class Preallocated(CrashMachine):
