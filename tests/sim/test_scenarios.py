@@ -127,4 +127,5 @@ def stories_by_cluster() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("story", "sim"), list(stories_by_cluster()), indirect=["sim"])
 def test_story(sim: Simulation, story: Callable[[Simulation], None]) -> None:
+    """Some seconds at most, but for the story of a thousand members, which is a world of a thousand clients."""
     story(sim)

@@ -316,6 +316,7 @@ def is_exact(cluster: LocalCluster, topic: str) -> int:
 def test_a_stream_continues_after_restarts_and_its_groups_say_where(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
+    """It takes long: two queries start, one after the other."""
     cluster.create_topic("stream", 2)
     for last in (1, 3):
         query = a_stream(spark, cluster, tmp_path, "stream", batches=last)

@@ -36,6 +36,8 @@ def judge_crash_points(machine: type[CrashMachine], name: str) -> None:
 
 
 class TestDurableLog:
+    """A log with `durability=fsync`. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class Durable(CrashMachine):
             pass
@@ -44,6 +46,8 @@ class TestDurableLog:
 
 
 class TestCompactedLog:
+    """A compacted log. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class Compacted(CrashMachine):
             config = replace(BASE, compact=True, delete=False, min_cleanable_ratio=0.0, delete_retention_ms=2_000)
@@ -53,6 +57,8 @@ class TestCompactedLog:
 
 @pytest.mark.deep
 class TestPageCacheLog:
+    """A log with `durability=page-cache`. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class PageCache(CrashMachine):
             config = replace(BASE, durability=Durability.PAGE_CACHE, flush_messages=20)
@@ -62,6 +68,8 @@ class TestPageCacheLog:
 
 @pytest.mark.deep
 class TestCompactedPageCacheLog:
+    """A compacted log with `durability=page-cache`. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class CompactedPageCache(CrashMachine):
             config = replace(
@@ -79,6 +87,8 @@ class TestCompactedPageCacheLog:
 
 @pytest.mark.deep
 class TestOldFormatLog:
+    """A log of message format v1. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class OldFormat(CrashMachine):
             config = replace(BASE, magic=1)
@@ -88,6 +98,8 @@ class TestOldFormatLog:
 
 @pytest.mark.deep
 class TestShortLivedLog:
+    """A log with retention by time and size. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class ShortLived(CrashMachine):
             config = replace(BASE, retention_ms=4_000, retention_bytes=5_000)
@@ -97,6 +109,8 @@ class TestShortLivedLog:
 
 @pytest.mark.deep
 class TestPreallocatedAndCompactedLog:
+    """A compacted log with retention and preallocated files. 15,000 crash points, each with a recovery, take long."""
+
     def test_power_fails_at_every_call(self) -> None:
         class Preallocated(CrashMachine):
             config = replace(
