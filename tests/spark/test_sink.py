@@ -16,9 +16,9 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from node.process.local_cluster import LocalCluster
+from tests.spark.job_runs import records_of
 from tests.spark.sink_runs import committed
 from tidelog import sync
-from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import InvalidConfig, InvalidRequest
 from tidelog.spark import TidelogDataSource
@@ -50,17 +50,6 @@ def write(frame: DataFrame, cluster: LocalCluster, mode: str = "append", **optio
     )
 
 
-def records(cluster: LocalCluster, topic: str) -> list[ConsumerRecord]:
-    with sync.Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
-        places = consumer.partitions(topic)
-        ends = consumer.end_offsets(places)
-        consumer.assign(places)
-        found: list[ConsumerRecord] = []
-        while any(consumer.position(place) < ends[place] for place in places):
-            found += consumer.poll(timeout=0.1)
-    return found
-
-
 def test_a_thread_that_makes_the_session_its_own_writes(spark: SparkSession, cluster: LocalCluster) -> None:
     """Spark looks for Python sources in the active session of the thread (docs/spark.md)."""
     cluster.create_topic("threads")
@@ -72,7 +61,7 @@ def test_a_thread_that_makes_the_session_its_own_writes(spark: SparkSession, clu
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(in_a_new_thread).result()
-    assert [record.value for record in records(cluster, "threads")] == [b"v"]
+    assert [record.value for record in records_of(cluster, "threads")] == [b"v"]
 
 
 def test_all_columns_of_a_frame_are_written(spark: SparkSession, cluster: LocalCluster) -> None:
@@ -86,7 +75,7 @@ def test_all_columns_of_a_frame_are_written(spark: SparkSession, cluster: LocalC
     ]
     before = time.time() * 1000
     write(spark.createDataFrame(rows, schema), cluster, topic="all")
-    found = {record.value: record for record in records(cluster, "all")}
+    found = {record.value: record for record in records_of(cluster, "all")}
     assert len(found) == 4
     first = found[b"v"]
     assert (first.key, first.headers, first.partition) == (b"k", (("h", b"1"), ("empty", None)), 2)
@@ -133,7 +122,7 @@ def test_rows_of_a_topic_can_be_written_to_another_one(spark: SparkSession, clus
     )
     write(frame, cluster, topic="copy", tidelog_compression_type="zstd")
     contents = [
-        sorted((each.partition, each.value, each.headers, each.timestamp) for each in records(cluster, topic))
+        sorted((each.partition, each.value, each.headers, each.timestamp) for each in records_of(cluster, topic))
         for topic in ("original", "copy")
     ]
     assert contents[0] == contents[1]
@@ -145,8 +134,10 @@ def test_large_records(spark: SparkSession, cluster: LocalCluster) -> None:
     with pytest.raises(Exception, match=r"RecordTooLarge"):
         write(frame, cluster, topic="large")
     write(frame, cluster, topic="large", tidelog_max_request_size=str(2 << 20))
-    assert [record.value[:1] for record in records(cluster, "large") if record.value and len(record.value) == 1 << 20]
-    assert len(records(cluster, "large")) == 6
+    assert [
+        record.value[:1] for record in records_of(cluster, "large") if record.value and len(record.value) == 1 << 20
+    ]
+    assert len(records_of(cluster, "large")) == 6
 
 
 def test_without_exactly_once_there_are_no_transactions(spark: SparkSession, cluster: LocalCluster) -> None:
