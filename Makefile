@@ -106,12 +106,12 @@ DEEP_TIER := (deep or containers) and not interop and not k8s
 RECORD := --record-durations
 
 .PHONY: test
-test: env  ## What a change needs: unit, simulation, processes, Spark; 12 minutes on two cores (TESTS=path)
+test: env  ## What a change needs: unit, simulation, processes, Spark; budget 12 minutes on two cores (TESTS=path)
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER)' $(TESTS)
 
 .PHONY: test-deep
-test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; 40 minutes on two cores (TESTS=path)
+test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
