@@ -327,10 +327,10 @@ class Machine:
         return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
 
     def latest_wall_ms(self, since_us: int) -> int:
-        """The latest wall clock time at which something that the disk has done since then can have been chosen: a
-        stalled disk may have held it, and its backlog for a second more."""
+        """The latest wall clock time at which something that the disk has done since then can have been chosen. The
+        calls between may have taken a second; a stalled disk may have held them, and its backlog for a second more."""
         held = since_us < self._resumed_at_us + MICROS or self.pace.stalled
-        return self.clock.latest_ms(min(since_us, self._stalled_at_us) if held else since_us)
+        return self.clock.latest_ms((min(since_us, self._stalled_at_us) if held else since_us) - MICROS)
 
     def stall(self) -> None:
         self.pace.stalled = True

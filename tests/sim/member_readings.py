@@ -2,20 +2,21 @@
 
 Within one assignment of a partition a member is given each committed record once and in order (no skipped and no
 non-monotonic polls, within a poll and between polls; readings.py checks that). Each assignment begins at the committed
-offset, without skipping a record before its first one.
+offset, without skipping a record before its first one, and begins again there once a commit has told of a loss.
 
 Not here: who owns the partition (owners.py), what may be committed (group_log.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tests.sim.commit_attempts import Place
 from tests.sim.ledger import Ledger, Violation
 from tests.sim.readings import Reading
 from tidelog.records.v2.record import Record
+from tidelog.types import TopicPartition
 
 
 @dataclass(slots=True)
@@ -61,6 +62,14 @@ class MemberReadings:
             found = self._assigned.pop(place, None)
             if found is not None:
                 self._former[place] = found
+
+    def returned_again(self, places: Iterable[TopicPartition]) -> None:
+        """A commit told of a loss: what was returned since the member joined again is discarded and returned once more,
+        from the committed offset on."""
+        for each in places:
+            found = self._assigned.get((str(each.topic), int(each.partition)))
+            if found is not None:
+                found.reading = None
 
     def got(self, place: Place, record: Record) -> None:
         """The member was given a record."""

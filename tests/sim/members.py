@@ -197,6 +197,7 @@ class SimMember:
         except CORRUPT:
             await self._ask_again()
         except CommitFailed:
+            self.readings.returned_again(self.consumer.assigned_cursors().keys())
             return []
         except TidelogError as error:
             if error.retry is Retry.NEVER:

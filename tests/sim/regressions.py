@@ -139,4 +139,14 @@ WORLDS: Final = (
         "a stopping node that was about to leave the in-sync set counted as a copy beside one with a flipped bit",
         AS_SEEDED,
     ),
+    FoundBy(
+        472268867,
+        "the checkers: a clock was set back while a retention round was at the disk, which then counted as a loss",
+        AS_SEEDED,
+    ),
+    FoundBy(
+        472268856,
+        "the checkers: a commit told of a loss, and what was returned since was returned again, as documented",
+        AS_SEEDED,
+    ),
 )

@@ -11,7 +11,7 @@ from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
 from tests.sim.test_ledger import Book
 from tidelog.records.v2.record import Record
-from tidelog.types import Millis, Offset
+from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
 
@@ -109,6 +109,15 @@ def test_a_member_that_was_removed_may_begin_below_what_its_successor_has_commit
     member.committed = 4
     member.got(1, 2, 3)
     assert member.readings.may_commit(FIRST, 5) == 4
+
+
+def test_a_member_whose_commit_told_of_a_loss_reads_again_from_the_committed_offset() -> None:
+    member = Member(1)
+    member.got(1, 2, 3)
+    member.readings.returned_again([TopicPartition("orders", PartitionIndex(0))])
+    assert member.readings.may_commit(FIRST, 4) == 1, "what it has discarded it may not commit"
+    with pytest.raises(Violation, match="without being given offset 1"):
+        member.got(2)
 
 
 @pytest.mark.parametrize(("committed", "offsets"), [(3, (2,)), (-1, (1,)), (1, (2,)), (0, (0, 2)), (0, (0, 1, 0))])
