@@ -130,7 +130,7 @@ def test_a_leader_that_is_killed_or_hangs_leaves_at_most_the_record_in_flight_un
 def test_every_codec_and_header_passes_through_real_nodes(healed: LocalCluster) -> None:
     async def story() -> None:
         async with Admin(healed.bootstrap) as admin:
-            await admin.create_topic("codecs", replication_factor=3, configs=SAFE)
+            await admin.create_topic("codecs", replication_factor=3, configs={**SAFE, "retention.ms": "-1"})
         values = [f"value {number} ".encode() * 20 for number in range(100)]
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             async with Producer(healed.bootstrap, compression=codec) as producer:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from node.process.local_cluster import LocalCluster
-from tests.spark.job_runs import produce, records_of, run, start
+from tests.spark.job_runs import NO_RETENTION, produce, records_of, run, start
 from tidelog import sync
 from tidelog.errors import InvalidTimestamp
 from tidelog.jobs import archive as archive_job
@@ -36,7 +36,7 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("archive"), nodes=1) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("archive"), nodes=1, settings=NO_RETENTION) as cluster:
         cluster.wait_healthy(120)
         cluster.create_topic("orders", PARTITIONS, 1, retention_ms="-1")
         produce(cluster, "orders", range(COUNT), partitions=PARTITIONS, base_ms=BASE_MS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from node.process.local_cluster import LocalCluster
-from tests.spark.job_runs import run
+from tests.spark.job_runs import NO_RETENTION, run
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.jobs import archive, job_session
@@ -25,7 +25,7 @@ BASE_MS = 1_714_564_800_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("profile"), nodes=1) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("profile"), nodes=1, settings=NO_RETENTION) as cluster:
         cluster.wait_healthy(120)
         yield cluster
 

@@ -16,7 +16,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from node.process.local_cluster import LocalCluster
-from tests.spark.job_runs import records_of
+from tests.spark.job_runs import NO_RETENTION, records_of
 from tests.spark.sink_runs import committed
 from tidelog import sync
 from tidelog.client.group_metadata import CommittedOffset
@@ -34,7 +34,7 @@ HEADER = "array<struct<key:string,value:binary>>"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {"broker.session.timeout.ms": 2000}
+    settings = {"broker.session.timeout.ms": 2000, **NO_RETENTION}
     with LocalCluster(tmp_path_factory.mktemp("sink"), settings=settings) as cluster:
         cluster.wait_healthy()
         yield cluster
@@ -288,7 +288,7 @@ def a_stream(
 
 def wait_for_batch(query: Any, batch: int) -> None:
     """Wait until this batch is complete. Raises the error of the query."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # of a query that hangs: on a busy machine a batch takes many seconds
     while (query.lastProgress or {"batchId": -1})["batchId"] < batch:
         if query.exception() is not None:
             raise query.exception()
@@ -334,7 +334,7 @@ def test_the_leader_and_the_coordinators_may_die_in_mid_query(
         cluster.kill(node)
         wait_for_batch(query, at + 3)
         cluster.start_node(node)
-        cluster.wait_healthy(60)
+        cluster.wait_healthy(300)
         wait_for_batch(query, query.lastProgress["batchId"] + 1)
     query.stop()
     assert is_exact(cluster, "faults") >= 13

@@ -12,6 +12,7 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.spark.job_runs import NO_RETENTION
 from tidelog import sync
 from tidelog.clock import MachineClock
 from tidelog.spark.ranges import schema as columns
@@ -31,7 +32,7 @@ PARTITIONS = 3
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Topic `orders`: record n has partition n % 3 and offset n // 3, and is one second later than the one before."""
-    with LocalCluster(tmp_path_factory.mktemp("spark")) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("spark"), settings=NO_RETENTION) as cluster:
         cluster.wait_healthy()
         cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")
         asyncio.run(produce(cluster.bootstrap))
