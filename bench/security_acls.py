@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from bench.figure import Better, Figure, Run
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import DATA_FETCH
+from node.api.fetch import DATA_FETCH
+from node.requests.context import RequestContext
 from node.security.acl_authorizer import AclAuthorizer
 from node.security.acl_decisions import AclDecisions
 from node.security.audit_log import AuditLog

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from bench.figure import Better, Figure, Run
+from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
 from node.requests.boundary import Boundary
+from node.requests.context import RequestContext
 from node.requests.gate import Gate
-from node.requests.types.context import RequestContext
-from node.requests.types.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_settings import SaslConfig
 from replication.controller.image import EMPTY, ClusterImage

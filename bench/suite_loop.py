@@ -23,10 +23,10 @@ from pathlib import Path
 
 from bench.figure import Better, Figure, Run
 from bench.loop_nodes import HOST, Callbacks, Nodes
-from node.observability.meters.request_meter import RequestMeters
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import PartitionFigures
+from node.runtime.request_meter import RequestMeters
 from replication.controller.image import apply
 from replication.controller.metadata_records import PartitionChangeRecord, TopicConfigsRecord
 from tests.node.wires import TOPIC, Cluster

@@ -1,7 +1,8 @@
 """Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
 `tidelog` imports no other package. `storage` and `replication` import only its records, types, errors and ACLs, and not
-each other. `node` joins them. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
+each other. `node` joins them; its directories are floors that import downwards only. Only the outermost modules use the
+machine (sockets, threads, the builtin `open`).
 """
 
 from __future__ import annotations
@@ -64,8 +65,25 @@ MAY_OPEN = {
     "tidelog/security/sasl_user.py",
     "tidelog/spark",
 }
-# Modules whose imports for type checking form circles.
-ENTANGLED = {"node.requests.types.authorizer"}
+# The directories of a node, the highest first: each imports only those below it.
+FLOORS = (
+    "process",
+    "observability",
+    "controller",
+    "listeners",
+    "requests",
+    "coordinators",
+    "replicas",
+    "quorum",
+    "metadata",
+    "settings",
+    "security",
+    "quotas",
+    "runtime",
+    "api",
+)
+# The modules directly in `node`, which name the settings of a node.
+SETTINGS = {"config", "coordinator_settings", "listener_settings", "setting_hints"}
 
 
 @dataclass(frozen=True)
@@ -258,9 +276,22 @@ def test_the_directories_import_each_other_in_no_circle() -> None:
 @pytest.mark.parametrize("room", ["tidelog", "replication", "node"])
 def test_the_modules_import_each_other_in_no_circle(room: str) -> None:
     modules = modules_of(room)
-    arrows = {
-        module: {target: str(found) for target, found in arrows_of(module, modules)}
-        for module in modules
-        if module not in ENTANGLED
-    }
+    arrows = {module: {target: str(found) for target, found in arrows_of(module, modules)} for module in modules}
     fail_on_circle(arrows, "modules")
+
+
+def test_each_floor_of_a_node_imports_only_those_below_it() -> None:
+    modules = modules_of("node")
+
+    def floor_of(module: str) -> int | None:
+        """None: the package itself and its entry point, which are not part of a floor."""
+        room = module.split(".")[1] if "." in module else "__main__"
+        return None if room == "__main__" else FLOORS.index("settings" if room in SETTINGS else room)
+
+    upward = [
+        str(found)
+        for module in modules
+        for target, found in arrows_of(module, modules)
+        if (here := floor_of(module)) is not None and (there := floor_of(target)) is not None and there < here
+    ]
+    assert upward == []

@@ -12,9 +12,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from node.api.peers import Peers
+from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
 from node.quorum.checks import directory_id_of, key_of
-from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
-from node.runtime.peers import Peers
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, InconsistentClusterId, InvalidConfig, TidelogError

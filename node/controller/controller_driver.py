@@ -9,7 +9,7 @@ Invariants:
      error. After any other defect this node stops being the active controller.
 
 Not here: the rules (replication/controller/controller.py), commits (node/quorum/driver.py), requests of other nodes
-(node/requests/controller_handlers.py).
+(node/controller/controller_handlers.py).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from node.api.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
+from node.api.peers import Peers
+from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.requests.types.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
-from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
-from node.runtime.peers import Peers
 from replication.common_events import ClockTicked, Report
 from replication.controller.controller import Controller
 from replication.controller.events import (

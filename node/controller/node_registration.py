@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from node.api.controller_requests import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
 from node.config import ReplicationConfig
-from node.controller.controller_client import ControllerClient
 from node.controller.controller_lease import ControllerLease
 from node.metadata.metadata_log import MetadataLog
-from node.requests.types.controller_requests import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
+from node.requests.controller_client import ControllerClient
 from node.runtime.work import run_in
 from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration

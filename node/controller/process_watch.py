@@ -21,9 +21,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from node.api.peers import Peers
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.runtime.peers import Peers
 from replication.controller.image import NodeRegistration
 from replication.controller.refusals import RefusedNode
 from tidelog.clock import Clock

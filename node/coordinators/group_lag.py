@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from node.api.offsets import DATA_LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest
+from node.api.peers import Peers
 from node.coordinators.runtime import CoordinatorRuntime
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.types.offsets import DATA_LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest
-from node.runtime.peers import Peers
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
     NO_MEMBER_EPOCH,

@@ -20,12 +20,12 @@ from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.observability import coordinator_metrics, directory_metrics
 from node.observability.coordinator_metrics import CoordinationFigures, groups_text
 from node.observability.directory_metrics import DirectoryFigures
-from node.observability.meters.request_meter import RequestMeters
-from node.observability.meters.topic_meter import TopicMeter
 from node.observability.partition_metrics import PartitionFigures, partition_text
 from node.observability.request_metrics import RequestCollector
 from node.observability.topic_metrics import topic_text
 from node.runtime.memory_budget import MemoryFigures
+from node.runtime.request_meter import RequestMeters
+from node.runtime.topic_meter import TopicMeter
 from replication.controller.node_state import NodeCause
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from node.observability.meters.request_meter import BOUNDS_MS, RequestMeter, RequestMeters
+from node.runtime.request_meter import BOUNDS_MS, RequestMeter, RequestMeters
 
 _BOUNDS: Final = (*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf")
 _SECONDS: Final = 1e-9

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from node.observability.meters.topic_meter import TopicMeter
 from node.observability.partition_metrics import AT_ONCE
+from node.runtime.topic_meter import TopicMeter
 
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMeter], int]], ...]] = (
     ("tidelog_topic_bytes_in_total", "Bytes appended for producers", lambda meter: meter.bytes_in),

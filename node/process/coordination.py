@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from node.api.peers import Peers
 from node.config import NodeConfig
 from node.coordinator_settings import GroupSettings, TransactionSettings
 from node.coordinators.coordinator_spec import CoordinatorSpec
@@ -24,7 +25,6 @@ from node.replicas.replica_manager import ReplicaManager
 from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorTopics
 from node.requests.group_handlers import GroupHandlers
 from node.requests.transaction_handlers import TransactionHandlers
-from node.runtime.peers import Peers
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
 from replication.coordination.formats import decode_group, encode_group
 from replication.coordination.group_requests import NudgeMembers

@@ -15,10 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from node.api.controller_requests import (
+    CONTROLLER_ALLOCATE_PRODUCER_IDS,
+    CONTROLLER_ALTER_PARTITION,
+    CONTROLLER_CREATE_TOPIC,
+    AlterPartitionAnswer,
+)
+from node.api.peers import Peers
 from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
-from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
+from node.controller.controller_handlers import ControllerHandlers
 from node.controller.node_registration import Damaged, Identity, Registration
 from node.controller.process_watch import ProcessWatch
 from node.metadata.metadata_log import MetadataLog
@@ -28,18 +35,11 @@ from node.quorum.fetcher import QuorumFetcher
 from node.quorum.handlers import QuorumHandlers
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
 from node.requests.admin_handlers import AdminHandlers
-from node.requests.controller_handlers import ControllerHandlers
+from node.requests.controller_client import ControllerClient
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
-from node.requests.types.authorizer import AuditTrail
-from node.requests.types.controller_requests import (
-    CONTROLLER_ALLOCATE_PRODUCER_IDS,
-    CONTROLLER_ALTER_PARTITION,
-    CONTROLLER_CREATE_TOPIC,
-    AlterPartitionAnswer,
-)
-from node.runtime.peers import Peers
 from node.runtime.work import run_in
+from node.security.authorizer import AuditTrail
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import (
     AllocateProducerIds,

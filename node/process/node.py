@@ -24,7 +24,6 @@ from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
-from node.observability.meters.topic_meter import TopicMeter
 from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
 from node.process.coordination import NodeCoordinators
@@ -34,14 +33,15 @@ from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
+from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
-from node.requests.types.authorizer import AuditTrail
-from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
+from node.runtime.topic_meter import TopicMeter
 from node.runtime.work import finished, run_in
+from node.security.authorizer import AuditTrail
 from node.security.sasl_authenticator import SaslAuthenticator
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage
@@ -105,7 +105,8 @@ class Node:
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
         before_close: stops the listeners; called when every waiting request has been answered. quotas: those that the
-        listeners apply; None: none. audit: records the changes that this node asks of its own controller.
+        listeners apply; None: none. audit: records the changes that this node asks of its own controller, and
+        failures of SASL.
         cluster_secret: with which other nodes authenticate; empty: they do not by SASL."""
         self.incarnation = new_incarnation(rng)
         self._config = config
@@ -119,7 +120,13 @@ class Node:
         self._gates = {name: Gate(name) for name in SERVICES}
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
         self.sasl = SaslAuthenticator(
-            config.sasl, with_sasl, clock=clock, rng=rng, cluster_secret=cluster_secret, executors=executors
+            config.sasl,
+            with_sasl,
+            clock=clock,
+            rng=rng,
+            cluster_secret=cluster_secret,
+            executors=executors,
+            audit=audit,
         )
         """Who the callers of the listeners with SASL are."""
         self._logs = LogManager()

@@ -37,8 +37,6 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.observability import logs
-from node.observability.meters.request_meter import RequestMeters
-from node.observability.meters.slow_requests import SlowRequestLog
 from node.observability.metrics import NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.quota_metrics import QuotaCollector
@@ -48,12 +46,14 @@ from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
 from node.requests.boundary import Boundary
-from node.requests.types.authorizer import Authorizer
+from node.runtime.request_meter import RequestMeters
+from node.runtime.slow_requests import SlowRequestLog
 from node.runtime.thread_executor import ThreadExecutor
 from node.runtime.work import run_in
 from node.security.acl_authorizer import AclAuthorizer
 from node.security.audit_file import AuditFile, write_to_log
 from node.security.audit_log import AuditLog
+from node.security.authorizer import Authorizer
 from node.security.cluster_secret import node_user
 from node.security.file_rights import read_by_all
 from storage.files.os_files import OsFiles

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from node.requests.types.quorum_requests import (
+from node.api.quorum_requests import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchMetadataRequest,

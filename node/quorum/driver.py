@@ -24,12 +24,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, assert_never
 
-from node.metadata.metadata_log import MetadataLog
-from node.quorum.addresses import QuorumAddresses
-from node.quorum.checks import key_of, unchecked
-from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
-from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.quorum_requests import (
+from node.api.api import Answered, Api, Asked
+from node.api.peers import Peers
+from node.api.quorum_requests import (
     QUORUM_BEGIN_QUORUM_EPOCH,
     QUORUM_END_QUORUM_EPOCH,
     QUORUM_INTRODUCE,
@@ -40,7 +37,10 @@ from node.requests.types.quorum_requests import (
     IntroduceRequest,
     QuorumVoteRequest,
 )
-from node.runtime.peers import Peers
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.addresses import QuorumAddresses
+from node.quorum.checks import key_of, unchecked
+from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
 from node.runtime.ticker import Ticker
 from node.runtime.work import run_in
 from replication.common_events import ClockTicked, Report

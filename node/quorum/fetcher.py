@@ -22,18 +22,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from node.metadata.metadata_log import MetadataLog
-from node.quorum.addresses import QuorumAddresses
-from node.quorum.checks import epoch_of, offset_of, unchecked
-from node.quorum.driver import QuorumDriver
-from node.requests.types.quorum_requests import (
+from node.api.peers import Peers
+from node.api.quorum_requests import (
     QUORUM_FETCH_METADATA,
     QUORUM_FETCH_SNAPSHOT,
     FetchMetadataAnswer,
     FetchMetadataRequest,
     FetchSnapshotRequest,
 )
-from node.runtime.peers import Peers
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.addresses import QuorumAddresses
+from node.quorum.checks import epoch_of, offset_of, unchecked
+from node.quorum.driver import QuorumDriver
 from node.runtime.work import run_unless
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum import Quorum

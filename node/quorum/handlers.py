@@ -11,12 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from node.metadata.metadata_log import MetadataLog
-from node.quorum.checks import begin_of, end_of, epoch_of, fetch_of, key_of, unchecked, vote_of
-from node.quorum.driver import QuorumDriver
-from node.quorum.state import QuorumView
-from node.requests.types.context import RequestContext
-from node.requests.types.quorum_requests import (
+from node.api.caller import Caller
+from node.api.quorum_requests import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchMetadataAnswer,
@@ -28,6 +24,10 @@ from node.requests.types.quorum_requests import (
     QuorumVoteRequest,
     UncheckedReplicaKey,
 )
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.checks import begin_of, end_of, epoch_of, fetch_of, key_of, unchecked, vote_of
+from node.quorum.driver import QuorumDriver
+from node.quorum.state import QuorumView
 from replication.raft.quorum_events import (
     BeginEpochRequested,
     BelowLogStart,
@@ -60,7 +60,7 @@ _NO_EPOCHS: Final[tuple[EpochStart, ...]] = ()
 
 
 class QuorumHandlers:
-    """One method for each request of node/requests/types/quorum_requests.py."""
+    """One method for each request of node/api/quorum_requests.py."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class QuorumHandlers:
         self._clock = clock
         self._incarnation, self._cluster_id = incarnation, cluster_id
 
-    async def introduce(self, _request: IntroduceRequest, _context: RequestContext) -> IntroduceAnswer:
+    async def introduce(self, _request: IntroduceRequest, _caller: Caller) -> IntroduceAnswer:
         """The identity of this replica, and the cluster of its directory."""
         return IntroduceAnswer(
             node_id=self._view.node_id,
@@ -91,20 +91,20 @@ class QuorumHandlers:
 
     # --- elections ------------------------------------------------------------------------------------------------
 
-    async def vote(self, request: QuorumVoteRequest, _context: RequestContext) -> VoteAnswer:
+    async def vote(self, request: QuorumVoteRequest, _caller: Caller) -> VoteAnswer:
         """A candidate requests this node's vote."""
         self._ensure_cluster(request.cluster_id, request.candidate.node_id)
         asked = vote_of(request)
         return await self._driver.ask(lambda number: VoteRequested(number, self._now(), asked), VoteAnswer)
 
-    async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, _context: RequestContext) -> LeaderAndEpoch:
+    async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, _caller: Caller) -> LeaderAndEpoch:
         """A node announces that it leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
         begin = begin_of(request)
         return await self._driver.ask(lambda number: BeginEpochRequested(number, self._now(), begin), LeaderAndEpoch)
 
-    async def end_quorum_epoch(self, request: EndQuorumEpochRequest, _context: RequestContext) -> LeaderAndEpoch:
+    async def end_quorum_epoch(self, request: EndQuorumEpochRequest, _caller: Caller) -> LeaderAndEpoch:
         """A node announces that it no longer leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
@@ -113,7 +113,7 @@ class QuorumHandlers:
 
     # --- the log --------------------------------------------------------------------------------------------------
 
-    async def fetch_metadata(self, request: FetchMetadataRequest, _context: RequestContext) -> FetchMetadataAnswer:
+    async def fetch_metadata(self, request: FetchMetadataRequest, _caller: Caller) -> FetchMetadataAnswer:
         """Records from an offset on; waits for new ones if there are none. The answer's `error` is the rejection."""
         cluster_id = self._cluster_id() or ""
         try:
@@ -124,7 +124,7 @@ class QuorumHandlers:
         except TidelogError as error:
             return FetchMetadataAnswer(self._cluster_id() or "", *self._leader(), self._with_leader(error))
 
-    async def fetch_snapshot(self, request: FetchSnapshotRequest, _context: RequestContext) -> FetchSnapshotAnswer:
+    async def fetch_snapshot(self, request: FetchSnapshotRequest, _caller: Caller) -> FetchSnapshotAnswer:
         """A part of a snapshot. The answer's `error` is the rejection."""
         try:
             self._ensure_cluster(request.cluster_id, request.replica.node_id)

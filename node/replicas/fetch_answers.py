@@ -5,8 +5,8 @@ Not here: which answer, and when (replica.py); errors (node/requests/fetch_sessi
 
 from __future__ import annotations
 
+from node.api.fetch import AbortedStart, FetchedPartition
 from node.replicas.waiting_fetch import WaitingFetch
-from node.requests.types.fetch import AbortedStart, FetchedPartition
 from replication.epochs import divergence
 from storage.log.log import Log
 from storage.log.log_reader import LogRead

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from node.requests.types.fetch import FetchedPartition
+from node.api.fetch import FetchedPartition
 from replication.partition.follower_events import FetchAgainFrom, LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first

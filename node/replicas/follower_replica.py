@@ -16,10 +16,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from node.api.fetch import FetchedPartition, PartitionFetch
 from node.replicas.follower_log import append_answer, begin_truncation, unended_transaction, view_of
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import WaitingFetch, wake_all
-from node.requests.types.fetch import FetchedPartition, PartitionFetch
 from replication.controller.image import PartitionState
 from replication.partition import follower_events as events
 from replication.partition.follower import PartitionFollower

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
+from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from node.replicas.replica_config import ReplicaConfig
-from node.requests.types.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from replication.controller import events
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr
 from tidelog.clock import Clock

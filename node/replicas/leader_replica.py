@@ -20,13 +20,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from node.replicas.fetch_answers import diverging_answer, read_answer
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.stored_batch import stored_checksum
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
-from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
 from replication.partition import leader_events as events

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from node.observability.meters.topic_meter import TopicMeter
+from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from node.replicas.cold_reads import fetch_records
 from node.replicas.fetch_answers import beyond_follower, committed_divergence, diverging_answer, read_answer
 from node.replicas.follower_replica import FollowerReplica
@@ -25,7 +25,7 @@ from node.replicas.own_log_check import read_again
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
-from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
+from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
 from replication.epochs import ensure_epoch, ensure_known, epoch_before
 from replication.partition.leader_events import ReplicaView

@@ -23,9 +23,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from node.replicas.follower_replica import FollowerReplica
-from node.replicas.replica_config import ReplicaConfig
-from node.requests.types.fetch import (
+from node.api.fetch import (
     DATA_FETCH_STREAM,
     DurablePosition,
     FetchAnswer,
@@ -33,9 +31,11 @@ from node.requests.types.fetch import (
     FetchRequest,
     PartitionFetch,
 )
+from node.api.peers import Peers, ValueStream
+from node.replicas.follower_replica import FollowerReplica
+from node.replicas.replica_config import ReplicaConfig
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import ENTRIES_MAX
-from node.runtime.peers import Peers, ValueStream
 from replication.partition.move_throttle import MoveThrottle
 from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, TidelogError

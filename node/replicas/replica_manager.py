@@ -21,7 +21,8 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 
-from node.observability.meters.topic_meter import TopicMeters
+from node.api.fetch import FetchingReplica
+from node.api.peers import Peers
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leader_fetchers import LeaderFetchers
@@ -37,10 +38,9 @@ from node.replicas.replica_schedule import ReplicaSchedule
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.salvaging import Salvaging
 from node.replicas.turn_end import TurnEnd
-from node.requests.types.fetch import FetchingReplica
 from node.runtime.memory_budget import MemoryBudget
-from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
+from node.runtime.topic_meter import TopicMeters
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
 from replication.partition.leader_events import ReplicaView

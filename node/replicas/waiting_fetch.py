@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from node.observability.meters.request_meter import MeteredRequest
+from node.api.fetch import FetchedPartition
 from node.replicas.fetch_state import (
     CALLED,
     ENDED,
@@ -32,8 +32,8 @@ from node.replicas.fetch_state import (
     FetchCause,
     FetchState,
 )
-from node.requests.types.fetch import FetchedPartition
 from node.runtime.memory_budget import Share
+from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket

@@ -13,14 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from node.controller.controller_client import ControllerClient
-from node.metadata.metadata_log import MetadataLog
-from node.quorum.state import QuorumView
-from node.requests.internal_topic_rules import KEPT_SETTINGS, ensure_not_internal
-from node.requests.log_dirs import LogDirs
-from node.requests.topic_settings import TopicSettings
-from node.requests.types import controller_requests as controller_apis
-from node.requests.types.admin_requests import (
+from node.api import controller_requests as controller_apis
+from node.api.admin_requests import (
     ADMIN_EXPLAIN_PARTITIONS,
     AclQuestion,
     AlterReassignmentsRequest,
@@ -50,9 +44,8 @@ from node.requests.types.admin_requests import (
     ScramCredentialInfo,
     TopicPartitionId,
 )
-from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.context import RequestContext
-from node.requests.types.metadata import (
+from node.api.api import Answered, Api, Asked
+from node.api.metadata import (
     ADMIN_GET_METADATA,
     GetMetadataAnswer,
     GetMetadataRequest,
@@ -60,6 +53,13 @@ from node.requests.types.metadata import (
     SharedPartitions,
     TopicMetadata,
 )
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.state import QuorumView
+from node.requests.context import RequestContext
+from node.requests.controller_client import ControllerClient
+from node.requests.internal_topic_rules import KEPT_SETTINGS, ensure_not_internal
+from node.requests.log_dirs import LogDirs
+from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig

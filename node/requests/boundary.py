@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.observability.meters.request_meter import RequestMeters
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
-from node.requests.types.authorizer import AuditTrail, Authorizer
+from node.runtime.request_meter import RequestMeters
+from node.security.authorizer import AuditTrail, Authorizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from node.api.coordinator_requests import COORDINATORS_FIND_COORDINATOR
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
+from node.requests.context import RequestContext
 from node.requests.group_checks import ensure_group_id, ensure_transactional_id
-from node.requests.types.context import RequestContext
-from node.requests.types.coordinator_requests import COORDINATORS_FIND_COORDINATOR
 from node.runtime.limits import ensure_few
 from replication.controller.image import ClusterImage, TopicState
 from replication.coordination.group_requests import (

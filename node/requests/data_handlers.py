@@ -14,20 +14,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from node.coordinators.transactions.transaction_verifier import TransactionVerifier
-from node.quotas.throttle import Throttle
-from node.replicas.own_log_check import look_at_damage
-from node.replicas.replica import Replica
-from node.replicas.replica_config import ReplicaConfig
-from node.replicas.replica_manager import ReplicaManager
-from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
-from node.requests.marker_handlers import MarkerHandlers
-from node.requests.permitted import locate_permitted
-from node.requests.produce_session import ProduceSession
-from node.requests.producer_ids import ProducerIds
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import FetchAnswer, FetchedPartition, FetchRequest
-from node.requests.types.offsets import (
+from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest
+from node.api.offsets import (
     DATA_LIST_OFFSETS,
     DATA_OFFSET_FOR_LEADER_EPOCH,
     EpochAnswer,
@@ -41,12 +29,24 @@ from node.requests.types.offsets import (
     ReplicaLogInfo,
     ReplicaLogInfoRequest,
 )
-from node.requests.types.produce import ProduceAnswer, ProducedBatch, ProduceRequest
-from node.requests.types.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.api.peers import ValueStream
+from node.api.produce import ProduceAnswer, ProducedBatch, ProduceRequest
+from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.coordinators.transactions.transaction_verifier import TransactionVerifier
+from node.quotas.throttle import Throttle
+from node.replicas.own_log_check import look_at_damage
+from node.replicas.replica import Replica
+from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.context import RequestContext
+from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
+from node.requests.marker_handlers import MarkerHandlers
+from node.requests.permitted import locate_permitted
+from node.requests.produce_session import ProduceSession
+from node.requests.producer_ids import ProducerIds
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
-from node.runtime.peers import ValueStream
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from storage.segment.time_lookup import EARLIEST, LATEST

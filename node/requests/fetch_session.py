@@ -18,18 +18,18 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.observability.meters.request_meter import MeteredRequest
+from node.api.fetch import DATA_FETCH, FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.replicas.fetch_state import READ, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
+from node.requests.context import RequestContext
 from node.requests.permitted import ensure_permitted, locate_permitted
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import DATA_FETCH, FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
+from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.context import RequestContext
+from node.api.api import Answered, Api, Asked
+from node.requests.context import RequestContext
 from tidelog.errors import NodeNotAvailable
 
 

@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from node.api import coordinator_requests as apis
+from node.api.api import Api
+from node.api.peers import ValueStream
 from node.coordinators.internal_topics import InternalTopics
 from node.coordinators.member_streams import MemberStream, MemberStreams
 from node.coordinators.node_listing import list_coordinators
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
+from node.requests.context import RequestContext
 from node.requests.group_checks import (
     ensure_committer,
     ensure_distinct,
@@ -28,12 +32,8 @@ from node.requests.group_checks import (
     ensure_short,
     why_not_committed,
 )
-from node.requests.types import coordinator_requests as apis
-from node.requests.types.api import Api
-from node.requests.types.context import RequestContext
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
-from node.runtime.peers import ValueStream
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
     CommittedPartition,

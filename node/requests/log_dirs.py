@@ -14,13 +14,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from node.requests.types.admin_requests import (
+from node.api.admin_requests import (
     ADMIN_DESCRIBE_LOG_DIRS,
     DamagedLog,
     DescribeLogDirsRequest,
     LogDirState,
 )
-from node.runtime.peers import Peers
+from node.api.peers import Peers
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory

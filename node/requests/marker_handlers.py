@@ -14,12 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from node.replicas.leader_replica import ProduceDone
-from node.replicas.replica import Replica
-from node.replicas.replica_manager import ReplicaManager
-from node.requests.permitted import locate_permitted
-from node.requests.types.context import RequestContext
-from node.requests.types.marker_requests import (
+from node.api.marker_requests import (
     DATA_DESCRIBE_PRODUCERS,
     DATA_WRITE_TXN_MARKERS,
     AbortTransactionAnswer,
@@ -35,6 +30,11 @@ from node.requests.types.marker_requests import (
     WriteTxnMarkersRequest,
     WrittenMarker,
 )
+from node.replicas.leader_replica import ProduceDone
+from node.replicas.replica import Replica
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.context import RequestContext
+from node.requests.permitted import locate_permitted
 from node.runtime.limits import ensure_few
 from storage.append_info import LogAppendInfo, Origin
 from storage.producers.producer_entry import ProducerState

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from node.api.api import Api
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.types.api import Api
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tidelog.errors import TidelogError
 from tidelog.types import TopicId
 

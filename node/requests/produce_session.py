@@ -19,14 +19,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from node.api.produce import DATA_PRODUCE, ProduceBatch, ProducedBatch, ProduceRequest
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
-from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
+from node.requests.context import RequestContext
 from node.requests.permitted import locate_permitted
 from node.requests.transactional_entries import EntryToAppend, TransactionalEntries
-from node.requests.types.context import RequestContext
-from node.requests.types.produce import DATA_PRODUCE, ProduceBatch, ProducedBatch, ProduceRequest
 from node.runtime.limits import ensure_few
+from node.runtime.request_meter import MeteredRequest
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.disk_executor import Executor

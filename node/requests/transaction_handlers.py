@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from node.api import coordinator_requests as apis
 from node.coordinators.node_listing import list_coordinators
 from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
+from node.requests.context import RequestContext
 from node.requests.group_checks import (
     ensure_distinct,
     ensure_group_id,
@@ -21,8 +23,6 @@ from node.requests.group_checks import (
     ensure_short,
     ensure_transactional_id,
 )
-from node.requests.types import coordinator_requests as apis
-from node.requests.types.context import RequestContext
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.coordination.group_requests import CommittedPartition, NamedPartition
 from replication.coordination.transaction_requests import (

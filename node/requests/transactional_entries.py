@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from node.api.produce import DATA_PRODUCE, ProduceBatch, ProduceRequest
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica import Replica
-from node.requests.types.context import RequestContext
-from node.requests.types.produce import DATA_PRODUCE, ProduceBatch, ProduceRequest
+from node.requests.context import RequestContext
 from replication.coordination.group_requests import NamedPartition
 from storage.log.validation import is_transactional
 from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, VERSION_2, TransactionCheck

@@ -18,12 +18,12 @@ import shlex
 from dataclasses import replace
 from typing import Any, Final
 
-from node.requests.types.api import Api
-from node.requests.types.authorizer import Authorizer
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import FetchRequest
+from node.api.api import Api
+from node.api.caller import Caller
+from node.api.fetch import FetchRequest
 from node.security.acl_decisions import AclDecisions
 from node.security.audit_log import AuditLog
+from node.security.authorizer import Authorizer
 from node.security.permissions import PERMISSIONS, TOPIC_OPERATIONS, Need, Scope
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.image import ClusterImage
@@ -63,79 +63,75 @@ class AclAuthorizer(Authorizer):
         self._image = image
         self._decisions.follow(image.acls)
 
-    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
+    def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
         """As Authorizer's."""
         needed = PERMISSIONS.get(api.name)
         if needed is None:
             raise ClusterAuthorizationFailed(f"{api} has no entry in the table of permissions: it is refused")
-        if needed.asked_by_nodes and context.for_nodes:
+        if needed.asked_by_nodes and caller.for_nodes:
             return
-        if isinstance(asked, FetchRequest) and asked.replica is not None and not context.for_nodes:
-            self._ensure(context, api, _FOLLOWER, asked)
+        if isinstance(asked, FetchRequest) and asked.replica is not None and not caller.for_nodes:
+            self._ensure(caller, api, _FOLLOWER, asked)
         for need in needed.needs:
-            self._ensure(context, api, need, asked)
+            self._ensure(caller, api, need, asked)
 
     def topic_refusal(
-        self, context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False
+        self, caller: Caller, api: Api[Any, Any], topic: str, *, by_id: bool = False
     ) -> TidelogError | None:
         """As Authorizer's."""
-        return self._refusal(context, api, TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
+        return self._refusal(caller, api, TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
 
     def resource_refusal(
         self,
-        context: RequestContext,
+        caller: Caller,
         api: Api[Any, Any],
         operation: AclOperation,
         resource_type: ResourceType,
         name: str,
     ) -> TidelogError | None:
         """As Authorizer's."""
-        return self._refusal(context, api, operation, resource_type, name)
+        return self._refusal(caller, api, operation, resource_type, name)
 
-    def allows(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    def allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """As Authorizer's."""
-        return self._allows(context, operation, resource_type, name)
+        return self._allows(caller, operation, resource_type, name)
 
-    def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
+    def allows_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:
         """As Authorizer's."""
-        return self._allows(context, operation, ResourceType.TOPIC, topic)
+        return self._allows(caller, operation, ResourceType.TOPIC, topic)
 
-    def topic_view(self, context: RequestContext) -> VisibleTopics:
+    def topic_view(self, caller: Caller) -> VisibleTopics:
         """As Authorizer's."""
-        return EveryTopic() if context.principal in self._super_users else _PrincipalView(self._decisions, context)
+        return EveryTopic() if caller.principal in self._super_users else _PrincipalView(self._decisions, caller)
 
-    def _ensure(self, context: RequestContext, api: Api[Any, Any], need: Need, asked: Any) -> None:
+    def _ensure(self, caller: Caller, api: Api[Any, Any], need: Need, asked: Any) -> None:
         """Raises the refusal if the caller may not do this, nor what is sufficient instead."""
         if need.scope.by_handler or need.variant:
             return
         if need.or_else is not None:
-            if not self._allows(context, need.operation, need.scope.resource_type, self._name(need, asked)):
-                self._ensure_alternative(context, api, need, need.or_else, asked)
+            if not self._allows(caller, need.operation, need.scope.resource_type, self._name(need, asked)):
+                self._ensure_alternative(caller, api, need, need.or_else, asked)
             return
         if need.names_of is not None:
             for each in need.names_of(asked):
-                self._ensure_named(context, api, need, each)
+                self._ensure_named(caller, api, need, each)
             return
         name = self._name(need, asked)
         by_id = need.scope is Scope.TOPIC and not name
-        self._ensure_named(context, api, need, self._topic_by_id(asked) if by_id else name, by_id=by_id)
+        self._ensure_named(caller, api, need, self._topic_by_id(asked) if by_id else name, by_id=by_id)
 
-    def _ensure_named(
-        self, context: RequestContext, api: Api[Any, Any], need: Need, name: str, *, by_id: bool = False
-    ) -> None:
-        refusal = self._refusal(context, api, need.operation, need.scope.resource_type, name, by_id=by_id)
+    def _ensure_named(self, caller: Caller, api: Api[Any, Any], need: Need, name: str, *, by_id: bool = False) -> None:
+        refusal = self._refusal(caller, api, need.operation, need.scope.resource_type, name, by_id=by_id)
         if refusal is not None:
             raise refusal
 
-    def _ensure_alternative(
-        self, context: RequestContext, api: Api[Any, Any], need: Need, otherwise: Need, asked: Any
-    ) -> None:
+    def _ensure_alternative(self, caller: Caller, api: Api[Any, Any], need: Need, otherwise: Need, asked: Any) -> None:
         if otherwise.scope is not Scope.ANY_TOPIC:
-            self._ensure(context, api, otherwise, asked)
+            self._ensure(caller, api, otherwise, asked)
         elif self._image is None or not self._decisions.allows_any(
-            context.principal, context.host, otherwise.operation, ResourceType.TOPIC
+            caller.principal, caller.host, otherwise.operation, ResourceType.TOPIC
         ):
-            self._ensure(context, api, replace(need, or_else=None), asked)
+            self._ensure(caller, api, replace(need, or_else=None), asked)
 
     def _name(self, need: Need, asked: Any) -> str:
         assert (need.name_of is None) is (need.scope is Scope.CLUSTER), f"the table names the resource of {need}"
@@ -152,14 +148,14 @@ class AclAuthorizer(Authorizer):
             raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows")
         return topic.name
 
-    def _allows(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    def _allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         if self._image is None:
-            return context.principal in self._super_users
-        return self._decisions.decide(context.principal, context.host, operation, resource_type, name).allowed
+            return caller.principal in self._super_users
+        return self._decisions.decide(caller.principal, caller.host, operation, resource_type, name).allowed
 
     def _refusal(
         self,
-        context: RequestContext,
+        caller: Caller,
         api: Api[Any, Any],
         operation: AclOperation,
         resource_type: ResourceType,
@@ -169,25 +165,25 @@ class AclAuthorizer(Authorizer):
     ) -> TidelogError | None:
         """None if it is allowed."""
         if self._image is None:
-            if context.principal in self._super_users:
+            if caller.principal in self._super_users:
                 return None
             return NodeNotAvailable(
                 f"{api}: the node is starting and does not know the ACLs of the cluster yet; use another node, or try "
                 "again later"
             )
-        decision = self._decisions.decide(context.principal, context.host, operation, resource_type, name)
+        decision = self._decisions.decide(caller.principal, caller.host, operation, resource_type, name)
         if decision.allowed:
             return None
-        self._audit.denied(context, api, operation, resource_type, name, decision)
+        self._audit.denied(caller, api, operation, resource_type, name, decision)
         if resource_type in _BY_NAME:
             refusal, kind, option = _BY_NAME[resource_type]
-            return refusal(_text(context, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))
+            return refusal(_text(caller, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))
         if resource_type is ResourceType.TOPIC:
-            hidden = by_id and not self.allows_topic(context, AclOperation.DESCRIBE, name)
+            hidden = by_id and not self.allows_topic(caller, AclOperation.DESCRIBE, name)
             topic = "the topic with this id" if hidden else f"topic {shown(name)}"
             options = f"--topic {'NAME' if hidden else _argument(name, 'NAME')}"
-            return TopicAuthorizationFailed(_text(context, operation, topic, options))
-        return ClusterAuthorizationFailed(_text(context, operation, "the cluster", "--cluster"))
+            return TopicAuthorizationFailed(_text(caller, operation, topic, options))
+        return ClusterAuthorizationFailed(_text(caller, operation, "the cluster", "--cluster"))
 
 
 class _PrincipalView:
@@ -195,8 +191,8 @@ class _PrincipalView:
 
     __slots__ = ("_decisions", "_host", "_principal")
 
-    def __init__(self, decisions: AclDecisions, context: RequestContext) -> None:
-        self._decisions, self._principal, self._host = decisions, context.principal, context.host
+    def __init__(self, decisions: AclDecisions, caller: Caller) -> None:
+        self._decisions, self._principal, self._host = decisions, caller.principal, caller.host
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _PrincipalView) and self._key == other._key
@@ -222,13 +218,13 @@ _IMPLYING: Final = {
 """By the option for the resource: which permission includes DESCRIBE."""
 
 
-def _text(context: RequestContext, operation: AclOperation, what: str, options: str) -> str:
+def _text(caller: Caller, operation: AclOperation, what: str, options: str) -> str:
     """options: of `tidelog acl add`, for the resource."""
     word = operation.name.lower().replace("_", "-")
-    command = f"tidelog acl add --allow {_argument(context.principal, 'User:NAME')} -o {word} {options}"
+    command = f"tidelog acl add --allow {_argument(caller.principal, 'User:NAME')} -o {word} {options}"
     implied = _IMPLYING.get(options.partition(" ")[0], "") if operation is AclOperation.DESCRIBE else ""
     return (
-        f"{shown(context.principal)} has no permission to {operation.name} {what} from {context.host or 'its address'}"
+        f"{shown(caller.principal)} has no permission to {operation.name} {what} from {caller.host or 'its address'}"
         f": an operator can give it (`{command}`{implied}), or find out why (`tidelog acl test`)"
     )
 

@@ -24,10 +24,10 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions
-from node.requests.types.api import Api
-from node.requests.types.authorizer import AuditTrail
-from node.requests.types.context import RequestContext
+from node.api.admin_requests import ChangedPartition, ChangedPartitions
+from node.api.api import Api
+from node.api.caller import Caller
+from node.security.authorizer import AuditTrail
 from replication.coordination.group_requests import (
     CommittedPartition,
     DeletedGroup,
@@ -70,7 +70,7 @@ class AuditLog(AuditTrail):
 
     def denied(
         self,
-        context: RequestContext,
+        caller: Caller,
         api: Api[Any, Any],
         operation: AclOperation,
         resource_type: ResourceType,
@@ -78,16 +78,16 @@ class AuditLog(AuditTrail):
         decision: AclDecision,
     ) -> None:
         """A request, or one topic of it, was refused."""
-        self._denied(context, api.name, operation, resource_type, name, decision.reason)
+        self._denied(caller, api.name, operation, resource_type, name, decision.reason)
 
-    def not_a_node(self, context: RequestContext, request: str) -> None:
+    def not_a_node(self, caller: Caller, request: str) -> None:
         """As AuditTrail's."""
         reason = "the request is for nodes only, and the caller is none"
-        self._denied(context, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, reason)
+        self._denied(caller, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, reason)
 
     def _denied(
         self,
-        context: RequestContext,
+        caller: Caller,
         request: str,
         operation: AclOperation,
         resource_type: ResourceType,
@@ -95,13 +95,13 @@ class AuditLog(AuditTrail):
         reason: str,
     ) -> None:
         denial = {
-            "principal": _short(context.principal),
+            "principal": _short(caller.principal),
             "operation": operation.name,
             "resource_type": resource_type.name,
             "resource": _short(name),
         }
         if self._admits(self._denials, "denied", denial):
-            self._event("denied", {**_origin(context), **denial, "request": request, "reason": _short(reason)})
+            self._event("denied", {**_origin(caller), **denial, "request": request, "reason": _short(reason)})
 
     def authentication_failed(
         self, *, listener: str, address: str, mechanism: str, reason: str, claimed_user: str = ""
@@ -115,10 +115,10 @@ class AuditLog(AuditTrail):
                 "authentication_failed", {**failure, "address": _short(address), **who, "reason": _short(reason)}
             )
 
-    def changed(self, context: RequestContext, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
+    def changed(self, caller: Caller, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
         """As AuditTrail's."""
         self.counts["change"] += 1
-        what = {"principal": _short(context.principal), **_origin(context), "request": api.name}
+        what = {"principal": _short(caller.principal), **_origin(caller), "request": api.name}
         result = _outcome(outcome)
         for items in ITEMS_MAX:
             line = self._line("change", {**what, "outcome": result, "asked": _plain(asked, items)})
@@ -184,11 +184,11 @@ class _EventLimit:
         return left_out, others
 
 
-def _origin(context: RequestContext) -> dict[str, str]:
+def _origin(caller: Caller) -> dict[str, str]:
     return {
-        "address": _short(context.connection),
-        "listener": _short(context.listener),
-        "client_id": _short(context.client_id),
+        "address": _short(caller.connection),
+        "listener": _short(caller.listener),
+        "client_id": _short(caller.client_id),
     }
 
 

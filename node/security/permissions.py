@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from node.requests.types import admin_requests as admin
-from node.requests.types import controller_requests as controller
-from node.requests.types import coordinator_requests as coordinator
-from node.requests.types import marker_requests as markers
-from node.requests.types import quorum_requests as quorum
-from node.requests.types.api import Api
-from node.requests.types.fetch import DATA_FETCH, DATA_FETCH_STREAM
-from node.requests.types.metadata import ADMIN_GET_METADATA
-from node.requests.types.offsets import DATA_GET_REPLICA_LOG_INFO, DATA_LIST_OFFSETS, DATA_OFFSET_FOR_LEADER_EPOCH
-from node.requests.types.produce import DATA_PRODUCE, DATA_PRODUCE_STREAM
-from node.requests.types.producers import DATA_INIT_PRODUCER_ID
-from node.requests.types.sasl_requests import SASL_AUTHENTICATE
+from node.api import admin_requests as admin
+from node.api import controller_requests as controller
+from node.api import coordinator_requests as coordinator
+from node.api import marker_requests as markers
+from node.api import quorum_requests as quorum
+from node.api.api import Api
+from node.api.fetch import DATA_FETCH, DATA_FETCH_STREAM
+from node.api.metadata import ADMIN_GET_METADATA
+from node.api.offsets import DATA_GET_REPLICA_LOG_INFO, DATA_LIST_OFFSETS, DATA_OFFSET_FOR_LEADER_EPOCH
+from node.api.produce import DATA_PRODUCE, DATA_PRODUCE_STREAM
+from node.api.producers import DATA_INIT_PRODUCER_ID
+from node.api.sasl_requests import SASL_AUTHENTICATE
 from tidelog.security.acls import AclOperation, ResourceType
 
 

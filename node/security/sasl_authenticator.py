@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from node.requests.types.context import RequestContext
-from node.requests.types.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from node.api.caller import Caller
+from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from node.security.authorizer import AuditTrail
 from node.security.bearer_authenticator import BearerAuthenticator
 from node.security.bearer_tokens import BearerCredential
 from node.security.cluster_secret import NODE_MECHANISM, cluster_credentials
@@ -90,10 +91,12 @@ class SaslAuthenticator:
         rng: random.Random,
         cluster_secret: str = "",
         executors: Callable[[str], Executor] | None = None,
+        audit: AuditTrail | None = None,
     ) -> None:
         """listeners: the names of those whose callers must authenticate. rng: unpredictable. cluster_secret: with which
         other nodes authenticate; empty: they cannot. executors: makes the one on which keys for tokens are read; None:
-        there are no tokens."""
+        there are no tokens. audit: records the failures."""
+        self._audit = audit or AuditTrail()
         self._config, self._clock, self._rng = config, clock, rng
         self._listeners = frozenset(listeners)
         self._offered = {each.mechanism_name: each for each in config.mechanisms}
@@ -182,27 +185,27 @@ class SaslAuthenticator:
             ),
         )
 
-    async def authenticate(self, request: AuthenticateRequest, context: RequestContext) -> AuthenticateAnswer:
+    async def authenticate(self, request: AuthenticateRequest, caller: Caller) -> AuthenticateAnswer:
         """One message of a handshake. Raises IllegalSaslState, UnsupportedSaslMechanism, TooManyHandshakes,
         SaslSessionEnded, NodeNotAvailable, InvalidRequest, and after a delay SaslAuthenticationFailed."""
-        if not self.requires(context.listener):
+        if not self.requires(caller.listener):
             raise IllegalSaslState(
-                f"listener {context.listener!r} has no SASL: leave the user name and the password out, or use a "
+                f"listener {caller.listener!r} has no SASL: leave the user name and the password out, or use a "
                 "listener with SASL"
             )
         if len(request.renewed) > TOKEN_CHARACTERS_MAX:  # it is kept until the handshake ends
             raise InvalidRequest(f"a token has at most {TOKEN_CHARACTERS_MAX} characters, not {len(request.renewed)}")
         if not request.handshake:
             if self._tokens is not None and request.mechanism == TokenMechanism.OAUTHBEARER.mechanism_name:
-                return await self._check_token(self._tokens, request, context)
-            return self._begin(request, context)
+                return await self._check_token(self._tokens, request, caller)
+            return self._begin(request, caller)
         at = self._clock.monotonic_ms()
         self._drop_handshakes(at)
         handshake = self._handshakes.pop(request.handshake, None)
         if handshake is None:
             raise _unknown_handshake()
         place = handshake.listener, handshake.host
-        if handshake.listener != context.listener:
+        if handshake.listener != caller.listener:
             self._places.leave(*place)
             raise _unknown_handshake()
         if isinstance(handshake, _RefusedToken):
@@ -212,7 +215,7 @@ class SaslAuthenticator:
             answer = self._complete(handshake, request)
         except SaslAuthenticationFailed as error:
             mechanism = handshake.mechanism.mechanism_name
-            self._record_failure(error, mechanism, context, handshake.server.claim.username)
+            self._record_failure(error, mechanism, caller, handshake.server.claim.username)
             await self._delay_failure(place)
             raise
         except BaseException:
@@ -221,22 +224,22 @@ class SaslAuthenticator:
         self._places.leave(*place)
         return answer
 
-    def _begin(self, request: AuthenticateRequest, context: RequestContext) -> AuthenticateAnswer:
+    def _begin(self, request: AuthenticateRequest, caller: Caller) -> AuthenticateAnswer:
         mechanism = self._offered.get(request.mechanism)
         if mechanism is None and self._of_cluster and request.mechanism == NODE_MECHANISM.mechanism_name:
             mechanism = NODE_MECHANISM  # for nodes: `_claim` refuses others
         if not isinstance(mechanism, ScramMechanism):
             raise self._unsupported(request.mechanism)
         at = self._clock.monotonic_ms()
-        host = context.connection.rpartition(":")[0]
+        host = caller.connection.rpartition(":")[0]
         self._drop_handshakes(at)
-        self._places.ensure_room(context.listener, host, at)
+        self._places.ensure_room(caller.listener, host, at)
         nonce = base64.b64encode(self._rng.randbytes(NONCE_BYTES)).decode("ascii")
         server = ScramServer(mechanism, nonce, lambda name: self._claim(mechanism, name))
         answer = server.first(request.auth_bytes)
         handshake_id = self._rng.randbytes(HANDSHAKE_ID_BYTES)
-        self._handshakes[handshake_id] = _Handshake(server, mechanism, context.listener, host, request.renewed, at)
-        self._places.enter(context.listener, host)
+        self._handshakes[handshake_id] = _Handshake(server, mechanism, caller.listener, host, request.renewed, at)
+        self._places.enter(caller.listener, host)
         return AuthenticateAnswer(handshake_id, answer)
 
     def _complete(self, handshake: _Handshake, request: AuthenticateRequest) -> AuthenticateAnswer:
@@ -248,11 +251,11 @@ class SaslAuthenticator:
         return self._authenticated(handshake.listener, handshake.renewed, user, credential, answer=answer)
 
     async def _check_token(
-        self, tokens: BearerAuthenticator, request: AuthenticateRequest, context: RequestContext
+        self, tokens: BearerAuthenticator, request: AuthenticateRequest, caller: Caller
     ) -> AuthenticateAnswer:
         """A handshake of OAUTHBEARER: one message, and after a failure another one that changes nothing. The failure is
         recorded and delayed at once, whether or not the other message comes."""
-        place = context.listener, context.connection.rpartition(":")[0]
+        place = caller.listener, caller.connection.rpartition(":")[0]
         at = self._clock.monotonic_ms()
         self._drop_handshakes(at)
         self._places.ensure_room(*place, at)
@@ -261,11 +264,11 @@ class SaslAuthenticator:
         try:
             valid = await tokens.check(request.auth_bytes, named.append)
             answer = self._authenticated(
-                context.listener, request.renewed, valid.user, valid.credential, until_ms=tokens.end_of(valid)
+                caller.listener, request.renewed, valid.user, valid.credential, until_ms=tokens.end_of(valid)
             )
         except SaslAuthenticationFailed as error:
             reason = error.message
-            self._record_failure(error, request.mechanism, context, *named[-1:])
+            self._record_failure(error, request.mechanism, caller, *named[-1:])
             await self._delay_failure(place)
         except BaseException:
             self._places.leave(*place)
@@ -305,17 +308,15 @@ class SaslAuthenticator:
         self._places.leave_at(Millis(self._clock.monotonic_ms() + delay_ms), *place)
         await self._clock.sleep_ms(delay_ms)
 
-    def _record_failure(
-        self, error: SaslAuthenticationFailed, mechanism: str, context: RequestContext, user: str = ""
-    ) -> None:
+    def _record_failure(self, error: SaslAuthenticationFailed, mechanism: str, caller: Caller, user: str = "") -> None:
         """user: whom the caller claims to be, empty if that is not known."""
-        listener, peer, reason = context.listener, context.connection, error.message
+        listener, peer, reason = caller.listener, caller.connection, error.message
         who = {"user": user[:NAME_CHARACTERS_MAX]} if user else {}
         _log.info(
             "authentication failed",
             extra={**who, "mechanism": mechanism, "listener": listener, "peer": peer, "reason": reason},
         )
-        context.audit.authentication_failed(
+        self._audit.authentication_failed(
             listener=listener, address=peer, mechanism=mechanism, reason=reason, claimed_user=user
         )
 

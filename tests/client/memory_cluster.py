@@ -17,7 +17,7 @@ from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.requests.boundary import Boundary
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tests.client.memory_groups import MemoryGroups, MemoryGroupsService
 from tests.client.memory_transactions import MemoryTransactions, MemoryTransactionsService
 from tests.client.producer_states import ProducerStates

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tidelog.errors import (
     ConnectionFailed,
     FencedMemberEpoch,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from node.coordinators.re2_patterns import compile_pattern
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from node.api.api import Api
+from node.api.caller import Caller
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
-from node.observability.meters.request_meter import RequestMeters
 from node.requests.boundary import Boundary
-from node.requests.types.api import Api
-from node.requests.types.authorizer import Authorizer
-from node.requests.types.context import RequestContext
+from node.runtime.request_meter import RequestMeters
+from node.security.authorizer import Authorizer
 from tests.node.real_nodes import RealNode
 from tidelog.errors import ClusterAuthorizationFailed
 from tidelog.types import Endpoint
@@ -22,8 +22,8 @@ from tidelog.types import Endpoint
 class RefusesAll(Authorizer):
     """Refuses every request."""
 
-    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
-        raise ClusterAuthorizationFailed(f"{context.principal} may not call {api.name}")
+    def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
+        raise ClusterAuthorizationFailed(f"{caller.principal} may not call {api.name}")
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from uuid import UUID
 
 import pytest
 
+from node.api import admin_requests as admin
+from node.api import controller_requests as controller
+from node.api import coordinator_requests as coordinator
+from node.api import marker_requests as markers
+from node.api.api import Api
+from node.api.fetch import DATA_FETCH_STREAM, FetchingReplica, FetchRequest
+from node.api.offsets import DATA_LIST_OFFSETS
+from node.api.producers import DATA_INIT_PRODUCER_ID, InitProducerIdRequest
 from node.listeners.grpc.connections import host_of
-from node.requests.types import admin_requests as admin
-from node.requests.types import controller_requests as controller
-from node.requests.types import coordinator_requests as coordinator
-from node.requests.types import marker_requests as markers
-from node.requests.types.api import Api
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import DATA_FETCH_STREAM, FetchingReplica, FetchRequest
-from node.requests.types.offsets import DATA_LIST_OFFSETS
-from node.requests.types.producers import DATA_INIT_PRODUCER_ID, InitProducerIdRequest
+from node.requests.context import RequestContext
 from node.security import acl_authorizer
 from node.security.acl_authorizer import AclAuthorizer
 from node.security.audit_log import AuditLog

@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.listeners.grpc.codec import ApiCodec, GrpcService
-from node.listeners.grpc.codecs import codec_of, codecs_of
-from node.listeners.grpc.grpc_peers import GrpcPeers
-from node.requests.admin_handlers import AdminHandlers
-from node.requests.controller_handlers import ControllerHandlers
-from node.requests.gate import Gate
-from node.requests.types.admin_requests import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
-from node.requests.types.context import RequestContext
-from node.requests.types.controller_requests import AlterPartitionAnswer, ProposalOutcome
-from node.requests.types.metadata import (
+from node.api.admin_requests import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
+from node.api.metadata import (
     ADMIN_GET_METADATA,
     GetMetadataAnswer,
     PartitionMetadata,
     SharedPartitions,
     TopicMetadata,
 )
+from node.controller.controller_handlers import ControllerHandlers
+from node.listeners.grpc.codec import ApiCodec, GrpcService
+from node.listeners.grpc.codecs import codec_of, codecs_of
+from node.listeners.grpc.grpc_peers import GrpcPeers
+from node.requests.admin_handlers import AdminHandlers
+from node.requests.context import RequestContext
+from node.requests.gate import Gate
 from replication.controller.image import PartitionState
 from tidelog.errors import (
     InvalidRequest,

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.api import admin_requests as admin
+from node.api import coordinator_requests as coordinator
+from node.api import marker_requests as markers
+from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
+from node.api.api import Api
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.boundary import Boundary
-from node.requests.types import admin_requests as admin
-from node.requests.types import coordinator_requests as coordinator
-from node.requests.types import marker_requests as markers
-from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
-from node.requests.types.api import Api
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from node.security import audit_file
 from node.security.audit_file import AuditFile
 from node.security.audit_log import EVENTS_MAX, LINE_CHARACTERS_MAX, WINDOW_MS, AuditLog

@@ -15,14 +15,15 @@ from typing import Any
 import grpc
 import pytest
 
+from node.api.api import Api
+from node.api.caller import Caller
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import CLIENT_ID_MAX, GrpcServer
-from node.observability.meters.request_meter import RequestMeter, RequestMeters
-from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.requests.boundary import Boundary
-from node.requests.types.api import Api
-from node.requests.types.authorizer import Authorizer
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
+from node.runtime.request_meter import RequestMeter, RequestMeters
+from node.runtime.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
+from node.security.authorizer import Authorizer
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
 from tests.node.test_metrics import Nanoseconds
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
@@ -95,10 +96,10 @@ class NoProducing(Authorizer):
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
-        self.asked.append((context.principal, api.name))
+    def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
+        self.asked.append((caller.principal, api.name))
         if api.name.startswith("Data.Produce"):
-            raise TopicAuthorizationFailed(f"{context.principal} may not write")
+            raise TopicAuthorizationFailed(f"{caller.principal} may not write")
 
 
 def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_reason(tmp_path: Path) -> None:

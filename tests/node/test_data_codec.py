@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.api import fetch, offsets, produce, producers
+from node.api import marker_requests as markers
+from node.api.api import Api
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
-from node.requests.types import fetch, offsets, produce, producers
-from node.requests.types import marker_requests as markers
-from node.requests.types.api import Api
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (

@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from node.api.fetch import FetchedPartition, FetchRequest
 from node.replicas.fetch_state import MOVES, READING, FetchCause, FetchState
 from node.replicas.waiting_fetch import AT_ONCE, FetchOutbox, WaitingFetch
 from node.requests.fetch_session import FetchSession
-from node.requests.types.fetch import FetchedPartition, FetchRequest
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, MemoryBudget
 from storage.append_info import Origin
 from storage.files.disk_executor import InlineExecutor

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from node.api.api import APIS
+from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from node.process.node import SERVICES
+from node.requests.context import RequestContext
 from node.requests.gate import Gate
-from node.requests.types.api import APIS
-from node.requests.types.context import RequestContext
-from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from tidelog.errors import NodeNotAvailable
 from tidelog.protocol import methods
 from tidelog.types import NodeId

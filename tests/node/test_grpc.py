@@ -16,7 +16,7 @@ from node.listeners.grpc import server
 from node.listeners.grpc.connections import shut_down_connections
 from node.listeners.grpc.server import GrpcServer
 from node.requests.boundary import Boundary
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,

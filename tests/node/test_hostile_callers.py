@@ -16,6 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from node.api.fetch import DATA_FETCH, FetchAnswer
 from node.config import parse
 from node.listeners.grpc import connections as connections_module
 from node.listeners.grpc import server, unread_answer
@@ -26,8 +27,7 @@ from node.listeners.grpc.server import GrpcServer
 from node.process.process import connections_of
 from node.quotas.open_calls import OpenCalls
 from node.requests.boundary import Boundary
-from node.requests.types.context import RequestContext
-from node.requests.types.fetch import DATA_FETCH, FetchAnswer
+from node.requests.context import RequestContext
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.client.memory_cluster import start, until
 from tests.node.incomplete import PREFACE, frame, headers_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from node.api.fetch import FetchedPartition
 from node.replicas.follower_log import append_answer
-from node.requests.types.fetch import FetchedPartition
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped

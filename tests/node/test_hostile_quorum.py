@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from node.api.quorum_requests import QUORUM_BEGIN_QUORUM_EPOCH
 from node.process.metadata_node import MetadataNode
 from node.quorum.state import QuorumView, read_state
-from node.requests.types.quorum_requests import QUORUM_BEGIN_QUORUM_EPOCH
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum_events import BeginEpochRequested

@@ -12,15 +12,15 @@ from uuid import UUID
 
 import pytest
 
-from node.coordinators.transactions import marker_sender
-from node.coordinators.transactions.marker_sender import REQUESTS_MAX, MarkerSender
-from node.coordinators.transactions.transaction_location import TransactionLocation
-from node.requests.types.marker_requests import (
+from node.api.marker_requests import (
     MarkedPartition,
     WriteTxnMarkersAnswer,
     WriteTxnMarkersRequest,
     WrittenMarker,
 )
+from node.coordinators.transactions import marker_sender
+from node.coordinators.transactions.marker_sender import REQUESTS_MAX, MarkerSender
+from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState, TopicState
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import MarkersRefused, MarkersWritten, WriteMarkers

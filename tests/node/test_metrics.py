@@ -18,8 +18,6 @@ from node.coordinators.group_lag import GroupFigures, GroupsCollected
 from node.coordinators.transactions.transaction_coordinators import TransactionFigures
 from node.observability.coordinator_metrics import CoordinationFigures
 from node.observability.directory_metrics import DirectoryFigures
-from node.observability.meters.request_meter import RequestMeters
-from node.observability.meters.topic_meter import TopicMeters
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
@@ -28,8 +26,10 @@ from node.observability.security_metrics import SecurityCollector
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from node.runtime.memory_budget import Kind, MemoryFigures
+from node.runtime.request_meter import RequestMeters
+from node.runtime.topic_meter import TopicMeters
 from node.security.certificate_expiry import CertificateExpiry
 from replication.controller.image import EMPTY
 from replication.coordination.group_requests import FetchedOffset, ListedGroup

@@ -22,8 +22,8 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from node.requests.types.api import APIS
-from node.requests.types.context import ANONYMOUS
+from node.api.api import APIS
+from node.api.caller import ANONYMOUS
 from node.security.permissions import CHANGES, PERMISSIONS, Permission
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority

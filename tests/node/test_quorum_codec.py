@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from node.api import quorum_requests as values
+from node.api.quorum_requests import UncheckedReplicaKey
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
-from node.requests.types import quorum_requests as values
-from node.requests.types.quorum_requests import UncheckedReplicaKey
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import NotLeaderOrFollower, TidelogError

@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+from node.api.fetch import DATA_FETCH_STREAM
+from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from node.config import CLIENT_LISTENER
 from node.controller.process_watch import ProcessWatch
 from node.listeners.grpc.grpc_peers import GrpcPeers
-from node.requests.types.fetch import DATA_FETCH_STREAM
-from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from tests.node.metadata_world import MetadataWorld, endpoint_of
 from tests.node.wires import Wires
 from tidelog.clock import MachineClock

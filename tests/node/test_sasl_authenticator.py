@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from node.requests.types.authorizer import AuditTrail
-from node.requests.types.context import RequestContext
-from node.requests.types.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from node.requests.context import RequestContext
 from node.security import sasl_sessions
+from node.security.authorizer import AuditTrail
 from node.security.handshake_places import OF_ADDRESS_MAX, OF_LISTENER_MAX
 from node.security.sasl_authenticator import HANDSHAKE_MS, SaslAuthenticator
 from node.security.sasl_settings import SaslConfig
@@ -106,9 +106,10 @@ def caller(listener: str = "outside", host: str = "10.0.0.1", port: int = 40_000
 class World:
     """A node with the user alice, and callers."""
 
-    def __init__(self, config: SaslConfig = CONFIG) -> None:
+    def __init__(self, config: SaslConfig = CONFIG, audit: AuditTrail | None = None) -> None:
         self.clock = SetTime()
-        self.sasl = SaslAuthenticator(config, ("outside", "other"), clock=self.clock, rng=random.Random(7))
+        rng = random.Random(7)
+        self.sasl = SaslAuthenticator(config, ("outside", "other"), clock=self.clock, rng=rng, audit=audit)
         self.sasl.follow(image_of(user("alice", "tulip"), user("bob", "rose")))
 
     async def begin(
@@ -255,8 +256,8 @@ def test_a_caller_that_does_not_wait_for_its_refusal_gains_nothing_by_it() -> No
     still takes a place for as long as the answer is delayed, and is recorded."""
 
     async def story() -> None:
-        world, trail = World(), Trail()
-        at = replace(caller(), audit=trail)
+        trail, at = Trail(), caller()
+        world = World(audit=trail)
         for _ in range(OF_ADDRESS_MAX):
             guess = asyncio.get_running_loop().create_task(world.log_in(password="wrong", at=at))
             await world.clock.move(0)

@@ -25,7 +25,7 @@ from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import CallerIdentity, ServerTls
 from node.requests.boundary import Boundary
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from node.security.principals import parse_rules
 from tests.certificates import Authority
 from tidelog.clock import Clock, MachineClock

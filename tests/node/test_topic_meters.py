@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.observability.meters.topic_meter import TopicMeters
+from node.runtime.topic_meter import TopicMeters
 from tests.node.test_seed_append import led, of
 from tests.node.wires import Cluster, batch
 from tidelog.errors import NotLeaderOrFollower, OffsetOutOfRange, RecordTooLarge, UnsupportedForMessageFormat

@@ -13,7 +13,7 @@ from node.coordinators.transactions.transaction_coordinators import TransactionC
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.transaction_handlers import TransactionHandlers
-from node.requests.types.authorizer import Authorizer
+from node.security.authorizer import Authorizer
 from replication.controller.image import EMPTY, TopicState
 from replication.coordination.group_requests import ListedCoordinator, NamedPartition
 from replication.coordination.transaction_requests import (

@@ -21,7 +21,7 @@ from node.replicas.replica_config import ReplicaConfig
 from node.requests.data_handlers import DataHandlers
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
-from node.requests.types.authorizer import Authorizer
+from node.security.authorizer import Authorizer
 from replication.controller.image import TopicState
 from replication.coordination.group_requests import CommittedPartition
 from replication.coordination.partitioning import partition_of

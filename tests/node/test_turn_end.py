@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from node.api.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
 from node.replicas.follower_replica import SMALL_BYTES
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import FollowerIdentity
-from node.requests.types.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
 from replication.common_events import ClockTicked
 from replication.partition.leader import PartitionLeader
 from replication.partition.leader_events import Appended, LeaderEvent, Session

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
+from node.api.fetch import DATA_FETCH, FetchRequest
 from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
+from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
-from node.requests.types.context import RequestContext
-from node.requests.types.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
-from node.requests.types.fetch import DATA_FETCH, FetchRequest
 from replication.controller.events import AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.controller.metadata_records import DirectoryState

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError

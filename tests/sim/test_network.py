@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from node.requests.types.context import RequestContext
+from node.requests.context import RequestContext
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
+from node.api.peers import Peers
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.completing import CompletingTransactions
@@ -23,8 +25,6 @@ from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.types.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
-from node.runtime.peers import Peers
 from replication.coordination.formats.transaction_formats import decode_transaction, encode_transaction
 from replication.coordination.group_requests import CommittedPartition
 from replication.coordination.transaction_requests import (

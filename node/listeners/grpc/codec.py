@@ -1,4 +1,4 @@
-"""Codecs: the conversion between gRPC messages and the values of `node/requests/types`.
+"""Codecs: the conversion between gRPC messages and the values of `node/api`.
 
 An `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
 `node/listeners/grpc/grpc_peers.py` sends values to other nodes; `node/listeners/grpc/codecs.py` has the codec of each
@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from node.api.api import Answered, Api, Asked
+from node.requests.context import RequestContext
 from node.requests.gate import Gate
-from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.context import RequestContext
-from node.security.recorded_changes import audited
+from node.requests.recorded_changes import audited
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.network import MessageStream

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from node.api.api import APIS
 from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.derived_codec import derived
 from node.requests.gate import Gate
-from node.requests.types.api import APIS
 from tidelog.protocol import methods
 
 _WRITTEN: Final = {codec.api.name: codec for codec in DATA_CODECS}

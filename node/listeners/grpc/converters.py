@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from node.api.controller_requests import AcceptedIsr, ProposalOutcome
+from node.api.fetch import isolation_of
+from node.api.metadata import PartitionMetadata, SharedPartitions
 from node.metadata.message_mapping import Converter, MessageMapping
-from node.requests.types.controller_requests import AcceptedIsr, ProposalOutcome
-from node.requests.types.fetch import isolation_of
-from node.requests.types.metadata import PartitionMetadata, SharedPartitions
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError

@@ -6,9 +6,8 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from node.listeners.grpc.codec import ApiCodec
-from node.requests.types import fetch, produce
-from node.requests.types.fetch import (
+from node.api import fetch, produce
+from node.api.fetch import (
     AbortedStart,
     DurablePosition,
     FetchAnswer,
@@ -17,7 +16,8 @@ from node.requests.types.fetch import (
     FetchRequest,
     PartitionFetch,
 )
-from node.requests.types.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.listeners.grpc.codec import ApiCodec
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import common_pb2, data_pb2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from node.api.api import Answered, Api, Asked
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.converters import CONVERTERS
 from node.metadata.message_mapping import MessageMapping
-from node.requests.types.api import Answered, Api, Asked
 from tidelog.protocol.methods import Method
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from node.api.api import Answered, Api, Asked
+from node.api.peers import ValueStream
 from node.listeners.grpc.codec import ApiCodec, ConvertedStream
 from node.listeners.grpc.codecs import codec_of
-from node.requests.types.api import Answered, Api, Asked
-from node.runtime.peers import ValueStream
 from tidelog.errors import ConnectionFailed, UnknownServerError
 from tidelog.protocol.network import MessageStream, NodeTransport
 from tidelog.types import Endpoint

@@ -25,17 +25,18 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from node.api.caller import ANONYMOUS
+from node.api.sasl_requests import SASL_AUTHENTICATE
 from node.listeners.grpc.connections import ConnectionShutdown, host_of
 from node.listeners.grpc.incomplete_messages import INCOMPLETE_BYTES_MAX, IncompleteMessages
 from node.listeners.grpc.request_limits import ensure_few_fields, ensure_small
 from node.listeners.grpc.server_tls import UNPROVED, ServerTls
 from node.listeners.grpc.unread_answer import UnreadAnswer
-from node.observability.meters.request_meter import RequestMeter, name_of
 from node.quotas.open_calls import OpenCalls
 from node.requests.boundary import Boundary
-from node.requests.types.context import ANONYMOUS, RequestContext
-from node.requests.types.sasl_requests import SASL_AUTHENTICATE
+from node.requests.context import RequestContext
 from node.runtime.limits import SLOW_READER_MS
+from node.runtime.request_meter import RequestMeter, name_of
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_sessions import SaslSession
 from replication.controller.scram_users import CLUSTER_USER

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 import grpc
 
+from node.api.caller import ANONYMOUS
 from node.listener_settings import ListenerTls
-from node.requests.types.context import ANONYMOUS
 from node.security.certificate_expiry import CertificateExpiry
 from node.security.principals import USER, CertificatePrincipals
 from tidelog.clock import Clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.api.fetch import DATA_FETCH_STREAM
 from node.replicas import (
     fetch_answers,
     follower_log,
@@ -13,7 +14,6 @@ from node.replicas import (
     replica_manager,
 )
 from node.replicas import replica as node_replica
-from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.runtime.duplex import run_duplex
 from replication import epochs
 from replication.partition import follower

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from node.requests.types.api import Api
+from node.api.api import Api
+from node.api.caller import Caller
 from replication.coordination.group_requests import EveryTopic, VisibleTopics
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
-
-if TYPE_CHECKING:
-    from node.requests.types.context import RequestContext
 
 
 class Authorizer:
     """Allows every request: `authorizer.class.name = "none"`. AclAuthorizer decides by the ACLs of the cluster."""
 
-    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
+    def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises
         TopicAuthorizationFailed, GroupAuthorizationFailed, TransactionalIdAuthorizationFailed or
         ClusterAuthorizationFailed to reject it as a whole."""
 
     def topic_refusal(
         self,
-        context: RequestContext,  # noqa: ARG002
+        caller: Caller,  # noqa: ARG002
         api: Api[Any, Any],  # noqa: ARG002
         topic: str,  # noqa: ARG002
         *,
@@ -36,7 +34,7 @@ class Authorizer:
 
     def resource_refusal(
         self,
-        context: RequestContext,  # noqa: ARG002
+        caller: Caller,  # noqa: ARG002
         api: Api[Any, Any],  # noqa: ARG002
         operation: AclOperation,  # noqa: ARG002
         resource_type: ResourceType,  # noqa: ARG002
@@ -46,17 +44,17 @@ class Authorizer:
         request is about. Returns the error to answer with, None if the caller may do this with it."""
         return None
 
-    def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
+    def allows_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
         """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
         return True
 
-    def topic_view(self, context: RequestContext) -> VisibleTopics:  # noqa: ARG002
+    def topic_view(self, caller: Caller) -> VisibleTopics:  # noqa: ARG002
         """The topics that the caller may describe, now and later."""
         return EveryTopic()
 
     def allows(
         self,
-        context: RequestContext,  # noqa: ARG002
+        caller: Caller,  # noqa: ARG002
         operation: AclOperation,  # noqa: ARG002
         resource_type: ResourceType,  # noqa: ARG002
         name: str,  # noqa: ARG002
@@ -74,8 +72,8 @@ class AuditTrail:
         """Called by a listener when a caller did not prove who it is. address: IP address and port. reason: for people,
         without any secret. claimed_user: whom the caller claims to be; empty if it names nobody."""
 
-    def not_a_node(self, context: RequestContext, request: str) -> None:
+    def not_a_node(self, caller: Caller, request: str) -> None:
         """Called when a request that is for nodes only was refused to another caller."""
 
-    def changed(self, context: RequestContext, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
+    def changed(self, caller: Caller, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
         """Called when an administrative request has ended. outcome: its answer, or its error; None if it is unknown."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
+from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.controller.controller_driver import ControllerDriver
+from node.requests.context import RequestContext
 from node.requests.topic_settings import TopicSettings
-from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
-from node.requests.types.context import RequestContext
-from node.requests.types.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from replication.controller import features
 from replication.controller.events import (
     AclsCreated,

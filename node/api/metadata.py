@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from node.requests.types.api import Api
+from node.api.api import Api
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.types import NodeAddress, NodeId, Offset

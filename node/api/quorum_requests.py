@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from node.requests.types.api import Api
+from node.api.api import Api
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import TidelogError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from node.requests.types.api import Api
+from node.api.api import Api
 from replication.controller.events import (
     AclsCreated,
     AclsDeleted,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from node.requests.types.api import Api
-from node.requests.types.record_bytes import Records
+from node.api.api import Api
+from node.api.record_bytes import Records
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
     EpochEnd,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from node.observability.meters.slow_requests import SlowRequestLog
+from node.runtime.slow_requests import SlowRequestLog
 from tidelog.errors import TidelogError
 
 Result = TypeVar("Result")

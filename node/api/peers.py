@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from node.requests.types.api import Answered, Api, Asked
+from node.api.api import Answered, Api, Asked
 from tidelog.types import Endpoint
 
 Sent_contra = TypeVar("Sent_contra", contravariant=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.requests.types.api import Api
+from node.api.api import Api
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
 

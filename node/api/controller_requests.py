@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from node.requests.types.admin_requests import ChangedPartitions
-from node.requests.types.api import Api
+from node.api.admin_requests import ChangedPartitions
+from node.api.api import Api
 from replication.controller.events import (
     AclsCreated,
     AclsDeleted,

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
+from node.api.api import Answered, Api, Asked
+from node.api.peers import Peers
 from node.quorum.state import QuorumView
-from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.authorizer import AuditTrail
-from node.requests.types.context import RequestContext
-from node.runtime.peers import Peers
-from node.security.recorded_changes import audited
+from node.requests.context import RequestContext
+from node.requests.recorded_changes import audited
+from node.security.authorizer import AuditTrail
 from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId

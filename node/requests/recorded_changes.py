@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from node.requests.types.api import Api
-from node.requests.types.context import RequestContext
+from node.api.api import Api
+from node.requests.context import RequestContext
 from node.security.permissions import CHANGES
 from tidelog.errors import TidelogError
 

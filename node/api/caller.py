@@ -1,0 +1,30 @@
+"""The caller of a request, as its listener describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a connection that was not authenticated. Kafka's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The other side of a call or of a stream."""
+
+    listener: str
+    """The name of the listener on which the request arrived; answers name the addresses of that listener."""
+    connection: str
+    """The address of the other side, as the listener describes it."""
+    principal: str = ANONYMOUS
+    """The authenticated identity, `User:NAME`."""
+    for_nodes: bool = True
+    """True if the caller may call the APIs of nodes: by the listener, and by the certificate if one is required; where
+    SASL is required, only the user of the nodes may."""
+    client_id: str = ""
+    """The name that the client chose; empty if its protocol has none."""
+    deadline_ms: int | None = None
+    """How long the caller waits for the answer, from the arrival; None if the listener does not know."""
+    host: str = ""
+    """The IP address of the other side, without a port; empty if there is none."""
