@@ -79,7 +79,9 @@ def judge(seeds: range) -> None:
         outcome = random_world.run(plan)
         if outcome.failure is not None:
             dropped = ",".join(map(str, sorted(shrink(plan, outcome.failure, runs_max=20))))
-            pytest.fail(f"replay with: python -m tests.sim --seed {seed} --without '{dropped}'\n{outcome.failure}")
+            print(outcome.failure)  # with its last events, which would fill the summary of the run
+            what = outcome.failure.splitlines()[0]
+            pytest.fail(f"{what}; replay with: python -m tests.sim --seed {seed} --without '{dropped}'")
         assert outcome.acknowledged > 0, f"seed {seed}"
         assert outcome.read > 0, f"seed {seed}"
 

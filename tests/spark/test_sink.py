@@ -323,10 +323,12 @@ def test_a_stream_continues_after_restarts_and_its_groups_say_where(
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(600)
 def test_the_leader_and_the_coordinators_may_die_in_mid_query(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Each node is killed once while batches are written, and comes back before the next one."""
+    """Each node is killed once while batches are written, and comes back before the next one: three sessions of two
+    seconds that run out, and thirteen batches of a Spark query; 50 s on idle cores, much more on a busy machine."""
     cluster.create_topic("faults", 3, min_insync_replicas="2")
     query = a_stream(spark, cluster, tmp_path, "faults", batches=1)
     for node in range(3):
