@@ -141,7 +141,7 @@ unit: env  ## The quick tests only: no processes, no containers, no Spark
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER) and not integration and not spark and not slow' $(TESTS)
 
 .PHONY: check
-check: env proto-check  ## Format, lint, types, import arrows, generated code, tidiness
+check: env proto-check schemas-check  ## Format, lint, types, import arrows, generated code, tidiness
 	@$(BIN)/ruff format --check --quiet . || { echo "make: not formatted: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -266,6 +266,23 @@ define generate
 		--python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS)
 	@echo '"""Generated from proto/tidelog/protocol/v1 by `make proto`; never edited."""' > $(1)/tidelog/protocol/v1/__init__.py
 endef
+
+# As above: the codecs of Kafka's messages are committed, and `make check` refuses them when they are stale.
+define generate-messages
+	@mkdir -p $(1)
+	@$(PY) -m tidelog.protocol.kafka.schemas.generate $(1)
+	@$(BIN)/ruff format --quiet --isolated --line-length 120 $(1)
+endef
+
+.PHONY: schemas schemas-check
+schemas: env  ## Generate tidelog/protocol/kafka/messages from Kafka's schemas
+	@rm -f tidelog/protocol/kafka/messages/*.py
+	$(call generate-messages,tidelog/protocol/kafka/messages)
+
+schemas-check: env
+	@rm -rf build/schemas
+	$(call generate-messages,build/schemas)
+	@diff -r --exclude=__pycache__ build/schemas tidelog/protocol/kafka/messages >&2 || { echo "make: tidelog/protocol/kafka/messages is not what the schemas say: make schemas" >&2; exit 1; }
 
 .PHONY: proto proto-check
 proto: env  ## Generate tidelog/protocol/v1 from proto/tidelog/protocol/v1

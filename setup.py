@@ -18,9 +18,13 @@ SERVER_HOME = "tidelog._server"
 
 
 def found(root: str) -> list[str]:
-    """Names of `root` and all packages below it, with or without an `__init__.py`."""
+    """Names of `root` and all packages below it, with or without an `__init__.py`.
+
+    Kafka's schemas are left out: an installation has the code that is generated from them.
+    """
     return find_namespace_packages(
-        include=[root, f"{root}.*"], exclude=["*.__pycache__", "*.__pycache__.*", f"{SERVER_HOME}*"]
+        include=[root, f"{root}.*"],
+        exclude=["*.__pycache__", "*.__pycache__.*", f"{SERVER_HOME}*", "tidelog.protocol.kafka.schemas"],
     )
 
 

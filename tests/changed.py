@@ -23,7 +23,7 @@ from typing import Final, TypeGuard
 ROOT: Final = Path(__file__).resolve().parent.parent
 EVERYTHING: Final = "tests"
 KNOWN_KINDS: Final = frozenset({".py", ".pyx", ".pxd", ".pyi", ".md", ".svg"})
-HARMLESS: Final = frozenset({"LICENSE", ".gitignore", "tests/durations.json"})
+HARMLESS: Final = frozenset({"LICENSE", "NOTICE", ".gitignore", "tests/durations.json"})
 """Files of other kinds that no test reads but those that list the repository."""
 LISTS_SOURCES: Final = re.compile(r'ls-files|rglob\("[\w*]*\.(py|pyx|md)"\)')
 """A test with it reads files of the repository that it does not name."""

@@ -35,7 +35,7 @@ from tests.durations import Durations
 from tidelog.clock import MachineClock
 
 PRODUCT: Final = ("tidelog/", "pyspark_tidelog/", "storage/", "replication/", "node/")
-GENERATED: Final = "tidelog/protocol/v1/"
+GENERATED: Final = ("tidelog/protocol/v1/", "tidelog/protocol/kafka/messages/")
 FIRST_TIER: Final = "not deep and not containers and not interop and not k8s"
 AREAS: Final = {"tidelog/cli": "client", "pyspark_tidelog": "spark"}
 """The folder of tests of a folder of the product, where it has another name."""

@@ -58,7 +58,9 @@ def test_wheel_carries_types_licence_and_generated_code(wheel: Path) -> None:
     assert "tidelog/py.typed" in names
     assert "tidelog/protocol/v1/data_pb2.py" in names
     assert "tidelog/protocol/v1/data_pb2.pyi" in names
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert "tidelog/protocol/kafka/messages/offset_commit_value.py" in names
+    assert not any(name.startswith("tidelog/protocol/kafka/schemas/") for name in names)
+    assert {"LICENSE", "NOTICE"} <= {name.rpartition("licenses/")[2] for name in names}
     assert not any(name.startswith(("tests/", "bench/", "examples/", "proto/")) for name in names)
 
 

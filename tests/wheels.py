@@ -42,7 +42,7 @@ def build_wheel(directory: Path, **environment: str) -> Path:
     """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel."""
     source = directory / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source / name)
     for name in SOURCES:
         if (ROOT / name).exists():

@@ -1,0 +1,1 @@
+"""Generated from Kafka's schemas by `make schemas`; never edited."""
