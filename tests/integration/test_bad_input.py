@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster
+from tests.integration.small_disk import SETTINGS, give_small_disk, make_room, needs_small_disks
 from tidelog.errors import (
     CorruptRecord,
     DiskFull,
@@ -164,25 +163,11 @@ def test_a_minimum_above_the_replicas_counts_as_their_number(single: LocalCluste
     with_client(single, topic_id, story)
 
 
-MOUNT = 'mount -t tmpfs -o size=24m tmpfs "$0" && head -c 4194304 /dev/zero > "$0/ballast" && exec "$@"'
-
-
-def namespaces_work() -> bool:
-    command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return (
-        shutil.which("unshare") is not None
-        and subprocess.run(command, capture_output=True, check=False).returncode == 0
-    )
-
-
-@pytest.mark.skipif(not namespaces_work(), reason="this machine does not allow users to mount a small file system")
+@needs_small_disks
 def test_a_full_disk_refuses_whole_batches_and_serves_again_once_there_is_room(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path, nodes=1, settings={"log.index.size.max.bytes": 16384})
+    cluster = LocalCluster(tmp_path, nodes=1, settings=SETTINGS)
     (node,) = cluster.nodes
-    node.data.mkdir()
-    node.wrapper = ("unshare", "-rm", "sh", "-c", MOUNT, str(node.data.parent / "data"))
-    disk = node.data
-    node.config.write_text(node.config.read_text().replace(str(disk), str(disk / "directory")))
+    give_small_disk(node)
     try:
         cluster.start()
         cluster.wait_healthy()
@@ -198,7 +183,7 @@ def test_a_full_disk_refuses_whole_batches_and_serves_again_once_there_is_room(t
             assert "is full" in refused.value.message
             assert 5 < written < 100
             assert await client.end() == written, "the refused batch left nothing"
-            (Path(f"/proc/{node.pid}/root") / str(disk / "ballast").lstrip("/")).unlink()
+            make_room(node)
             before = await client.end()
             assert await client.produce(batch(b"x" * 900_000)) == before
 
