@@ -66,7 +66,7 @@ class LogMaintenance:
         self._producers.resize(count * PRODUCER_BYTES)
         self.producers_forgotten += forgotten
         if forgotten:
-            _log.warning("%d idle producers were removed early, at the producer limit; %d remain", forgotten, count)
+            _log.warning("%d producers were removed early, at the producer limit; %d remain", forgotten, count)
 
     def failed(self, error: TidelogError) -> None:
         """Log a failure."""

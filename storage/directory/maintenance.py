@@ -30,6 +30,7 @@ from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding
 from storage.log.log import Log
+from storage.producers.producer_state import ExpirableProducer
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
 
@@ -37,6 +38,8 @@ _LOGS_AT_ONCE: Final = 64
 """Logs that one tick examines for one kind of work: each may open an index, some 50 µs."""
 _PRODUCERS_SLACK: Final = 16
 """A sixteenth of the limit more is removed than necessary, so that the next check need not repeat it."""
+SENT_AGAIN_MS: Final = 15 * 60_000
+"""A client gives a batch up at its delivery timeout, 2 minutes by default (Tidelog, Kafka) or 5 (librdkafka)."""
 _ROUND_MS_MAX: Final = 10
 """A tick starts with the next log only within this many milliseconds: moving a log start is an fsync."""
 
@@ -178,22 +181,29 @@ class Maintenance:
 
 
 def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
-    """Above `most` producers in all logs, remove some as if they had expired: those whose last append is the oldest, of
-    the topics that have the most; none with an open transaction. Returns the number of known and of removed producers.
+    """Above `most` producers in all logs, remove some as if they had expired, of the topics that have the most, in the
+    order of `_removal_rank`; none with an open transaction. Returns the number of known and of removed producers.
 
     Idempotent producers are cheap to create, and each is kept for `producer.id.expiration.ms` in every partition that
     it has written to. Kafka has no such limit. Each replica applies it by itself, as it does with expiry.
     """
-    known: dict[str, list[Log]] = {}
+    known: dict[str, list[tuple[Log, Millis]]] = {}
     counts: Counter[str] = Counter()
-    for _, log in logs.logs():
+    for directory, log in logs.logs():
         if count := len(log.active_producers()):
-            known.setdefault(log.topic_partition.topic, []).append(log)
+            known.setdefault(log.topic_partition.topic, []).append((log, directory.clock.wall_ms()))
             counts[log.topic_partition.topic] += count
     total = counts.total()
     if total <= most:
         return total, 0
-    idle = {topic: [(each, log) for log in known[topic] for each in log.producers.state.expirable()] for topic in known}
+    idle = {
+        topic: [
+            (_removal_rank(each, now), each.producer_id, log)
+            for log, now in of_topic
+            for each in reversed(log.producers.state.expirable())
+        ]
+        for topic, of_topic in known.items()
+    }
     share = _largest_share(
         counts, {topic: len(each) for topic, each in idle.items()}, total - most + most // _PRODUCERS_SLACK
     )
@@ -202,9 +212,18 @@ def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
         # Who floods one topic with producer ids must not make the node forget the producers of another topic.
         excess = nsmallest(max(counts[topic] - share, 0), candidates, key=itemgetter(0))
         forgotten += len(excess)
-        for (_, _, producer_id), log in excess:
+        for _, producer_id, log in excess:
             log.producers.state.forget((producer_id,))
     return total - forgotten, forgotten
+
+
+def _removal_rank(producer: ExpirableProducer, now: Millis) -> tuple[bool, int]:
+    """The order in which the producers of a topic are removed: first those that have nothing to send again, the longest
+    idle ones before others; then those that became known last."""
+    if now - producer.appended_at >= SENT_AGAIN_MS:
+        return False, producer.appended_at
+    # Producer ids are made up at no cost: the newest of them must not push out a producer that may send a batch again.
+    return True, -producer.known_since
 
 
 def _largest_share(counts: Mapping[str, int], idle: Mapping[str, int], excess: int) -> int:

@@ -32,8 +32,8 @@ class MaintenanceConfig:
     producer_check_ms: int = setting("producer.id.expiration.check.interval.ms", 600_000, millis(_CHECK_MS_MIN))
     """interval of looking for expired producers"""
     producers_max: int = 1 << 16
-    """The producers known in all logs together, each counted once for each log; beyond it the oldest of the topics with
-    the most are forgotten. The node derives it from `memory.max.bytes`."""
+    """The producers known in all logs together, each counted once for each log; beyond it some of the topics with the
+    most are forgotten (maintenance.py). The node derives it from `memory.max.bytes`."""
     cleaner: bool = setting("log.cleaner.enable", True, flag())
     """logs are compacted on this node"""
     cleaner_backoff_ms: int = setting("log.cleaner.backoff.ms", 15_000, millis(0))

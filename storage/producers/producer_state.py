@@ -9,7 +9,7 @@ Invariants:
      are removed, durably, before anything is appended.
   4. A producer without an open transaction expires `producer.id.expiration.ms` after its last batch was appended, by
      the clock of this node: the timestamps of its records may be far in the past. A snapshot does not contain the
-     append time, so the time counts from the loading of the state.
+     append times, so they count from the loading of the state.
 Not here: the effect of one batch (producer_entry.py), rebuilding from a log (producer_recovery.py), the transaction
 indexes (aborted_transactions.py).
 Source: Kafka's ProducerStateManager.
@@ -70,6 +70,16 @@ class ProducerChanges(NamedTuple):
     verified: dict[ProducerId, int]
 
 
+class ExpirableProducer(NamedTuple):
+    """A producer without an open transaction."""
+
+    producer_id: ProducerId
+    known_since: Millis
+    """Wall-clock time of its first append here, or of the loading of the state."""
+    appended_at: Millis
+    """The same of its last append."""
+
+
 class ProducerStateManager:
     """Producer state and snapshots of one log. Use on the owner's thread only."""
 
@@ -77,6 +87,7 @@ class ProducerStateManager:
         "_appended_at",
         "_directory",
         "_files",
+        "_known_since",
         "_producers",
         "_unreplicated",
         "expiration_ms",
@@ -92,6 +103,8 @@ class ProducerStateManager:
         self._producers: dict[ProducerId, ProducerState] = {}
         self._appended_at: dict[ProducerId, Millis] = {}
         """Wall-clock time at which a producer's last batch was appended, or its state loaded."""
+        self._known_since: dict[ProducerId, Millis] = {}
+        """The same of its first batch."""
         self.open_transactions: dict[Offset, ProducerId] = {}
         """Open transactions by first offset, oldest first. For reading."""
         self._unreplicated: dict[Offset, Offset] = {}
@@ -246,31 +259,33 @@ class ProducerStateManager:
     def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
         """Record the append time of batches whose effect has been applied."""
         for batch in batches:
-            self._appended_at[batch.header.producer_id] = now
+            producer_id = batch.header.producer_id
+            self._appended_at[producer_id] = now
+            self._known_since.setdefault(producer_id, now)
 
     def loaded(self, now: Millis) -> None:
         """Set the append times after loading to `now`: the files do not contain them."""
         self._appended_at = dict.fromkeys(self._producers, now)
+        self._known_since = dict(self._appended_at)
 
-    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """For each producer without an open transaction: time of its last append, that batch's timestamp, producer
-        id."""
+    def expirable(self) -> list[ExpirableProducer]:
+        """The producers without an open transaction, in the order in which they became known."""
         return [
-            (self._appended_at[state.producer_id], state.last_timestamp, state.producer_id)
-            for state in self._producers.values()
+            ExpirableProducer(producer_id, self._known_since[producer_id], self._appended_at[producer_id])
+            for producer_id, state in self._producers.items()
             if state.transaction_start < 0
         ]
 
     def expire(self, now: Millis) -> int:
         """Remove producers whose idle time has expired. Returns their number."""
-        expired = [producer_id for at, _, producer_id in self.expirable() if now - at >= self.expiration_ms]
+        expired = [each.producer_id for each in self.expirable() if now - each.appended_at >= self.expiration_ms]
         self.forget(expired)
         return len(expired)
 
     def forget(self, producer_ids: Iterable[ProducerId]) -> None:
         """Remove these producers; none may have an open transaction."""
         for producer_id in producer_ids:
-            del self._producers[producer_id], self._appended_at[producer_id]
+            del self._producers[producer_id], self._appended_at[producer_id], self._known_since[producer_id]
 
     def decided_below(self, offset: Offset) -> Offset:
         """An offset such that every transaction that began below it has ended below `offset`, according to the newest
@@ -340,6 +355,7 @@ class ProducerStateManager:
         """Reset the state; snapshot files stay."""
         self._producers = {}
         self._appended_at = {}
+        self._known_since = {}
         self.open_transactions = {}
         self._unreplicated = {}
         self.verifications = Verifications()
