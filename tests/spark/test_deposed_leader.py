@@ -82,6 +82,20 @@ def test_a_batch_starts_at_offsets_that_only_the_new_leader_has(start: dict[str,
     run(story())
 
 
+@pytest.mark.parametrize("selection", [{}, {"subscribe": "", "subscribePattern": "or.*"}], ids=["name", "pattern"])
+def test_a_batch_ends_where_the_new_leader_does(selection: dict[str, str]) -> None:
+    """At the latest offset, which nobody calls out of range. Before, the query ended well without the records that only
+    the new leader has."""
+
+    async def story() -> None:
+        async with deposed() as cluster:
+            options = {name: value for name, value in given(cluster, **selection).items() if value}
+            (task,) = await resolve(parse_batch_options(options))
+            assert [(one.start, one.end) for one in task.ranges] == [(0, END)]
+
+    run(story())
+
+
 def position(cluster: MemoryCluster, offset: int, epoch: int) -> StreamOffset:
     topic_id = TopicId(cluster.topics["orders"].topic_id)
     at = PartitionPosition(Offset(offset), LeaderEpoch(epoch))

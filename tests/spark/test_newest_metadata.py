@@ -1,6 +1,6 @@
-"""A stream asks all nodes for the newest metadata, also if its options name one of them, which lags.
+"""A query asks all nodes for the newest metadata, also if its options name one of them, which lags.
 
-Spark itself is not needed: the client of a stream runs against a cluster in memory.
+Spark itself is not needed: its client runs against a cluster in memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pytest
 from tests.client.memory_cluster import memory_cluster, run
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.spark.options.topic_selection import NamePattern, TopicSelection
-from tidelog.spark.streaming.stream_cluster import StreamAdmin
+from tidelog.spark.ranges.read_admin import ReadAdmin
 
 
 @asynccontextmanager
-async def lagging_bootstrap(*, other_runs: bool = True) -> AsyncIterator[StreamAdmin]:
-    """The client of a stream, which knows only the address of a node that has not heard of the topic `new` yet."""
+async def lagging_bootstrap(*, other_runs: bool = True) -> AsyncIterator[ReadAdmin]:
+    """The client of a query, which knows only the address of a node that has not heard of the topic `new` yet."""
     async with memory_cluster(2) as cluster:
         cluster.create("old")
         requests = [GetMetadataRequest(topics=["old", "new"]), GetMetadataRequest(all_topics=True)]
@@ -27,7 +27,7 @@ async def lagging_bootstrap(*, other_runs: bool = True) -> AsyncIterator[StreamA
         cluster.create("new")
         if not other_runs:
             await cluster.nodes[1].stop()
-        async with StreamAdmin(str(cluster.nodes[0].endpoint)) as admin:
+        async with ReadAdmin(str(cluster.nodes[0].endpoint)) as admin:
             yield admin
 
 

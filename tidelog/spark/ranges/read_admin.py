@@ -7,11 +7,28 @@ same leader in the same epoch, and never of a leader in an older epoch than that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tidelog.client.admin import Admin
-from tidelog.client.offset_lookup import ensure_current
-from tidelog.types import LeaderEpoch, NodeId, TopicId, TopicPartition
+from tidelog.client.cluster import QUERY_TIMEOUT_MS
+from tidelog.client.offset_lookup import LATEST, ensure_current, list_positions
+from tidelog.errors import TidelogError
+from tidelog.protocol import methods
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.spark.options.topic_selection import TopicSelection
+from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, metadata_request, snapshot_of
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Endpoint,
+    EpochEnd,
+    Isolation,
+    LeaderEpoch,
+    NodeId,
+    TopicId,
+    TopicPartition,
+)
 
 Leaders = dict[TopicPartition, tuple[TopicId, NodeId, LeaderEpoch]]
 """Who leads a partition of which topic, and in which epoch."""
@@ -19,6 +36,59 @@ Leaders = dict[TopicPartition, tuple[TopicId, NodeId, LeaderEpoch]]
 
 class ReadAdmin(Admin):
     """Asks the cluster for a query. Calls retry for `patience_ms` as those of Admin."""
+
+    async def snapshot(self, selection: TopicSelection, *, also: Iterable[str] = ()) -> ClusterSnapshot:
+        """The selected topics, and those named in `also`, as the node knows them that answers first."""
+        request = metadata_request(selection, also)
+        return snapshot_of(await self._query(methods.ADMIN_GET_METADATA, request), selection, also)
+
+    async def newest_snapshot(self, selection: TopicSelection, *, also: Iterable[str] = ()) -> ClusterSnapshot:
+        """The same, as the node knows it that has applied most of the metadata: of the nodes known before, and those
+        that the first answer names. That a topic is new, gone, or another one, is believed only of this one. A pattern
+        hides what the caller may not describe: topics in `also` that are not among its matches are asked for by name.
+        Raises ConnectionFailed if no node answers, and the error of a topic for any reason but that it does not
+        exist."""
+        newest = snapshot_of(await self._newest_answer(metadata_request(selection, also)), selection, also)
+        hidden = sorted(set(also) - newest.topics.keys())
+        if selection.pattern is None or not hidden:
+            return newest
+        named = snapshot_of(await self._newest_answer(admin_pb2.GetMetadataRequest(topics=hidden)), selection, also)
+        return replace(newest, topics={**newest.topics, **named.topics})
+
+    async def _newest_answer(self, request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
+        newest = await self._query(methods.ADMIN_GET_METADATA, request)  # retries until a node answers
+        named = (Endpoint(node.host, node.port) for node in newest.nodes)  # more than the bootstrap addresses at first
+        answers = await asyncio.gather(
+            *(
+                self._cluster.transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=QUERY_TIMEOUT_MS)
+                for endpoint in dict.fromkeys([*self._cluster.candidates(), *named])
+            ),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, TidelogError):
+                continue  # a node that is down knows nothing newer
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer.metadata_offset > newest.metadata_offset:
+                newest = answer
+        return newest
+
+    async def ends_of_newest(
+        self, snapshot: ClusterSnapshot, partitions: Iterable[TopicPartition], isolation: Isolation
+    ) -> dict[TopicPartition, EpochEnd]:
+        """As `end_positions`, but a leader is not asked that is older than in the snapshot, which is the newest one: it
+        may be deposed, and would report an end that records of its successor are behind."""
+
+        def known(key: TopicPartition) -> LeaderEpoch:
+            topic_id, epoch = snapshot.leadership(key)
+            topic = self._cluster.view.topics.get(key.topic)
+            return epoch if topic is not None and topic.topic_id == topic_id else NO_LEADER_EPOCH
+
+        wanted = dict.fromkeys(partitions, LATEST)
+        return await list_positions(
+            self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=isolation, known=known
+        )
 
     async def confirmed_leaders(self, doubtful: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]) -> Leaders:
         """The leaders of partitions in which records are missing, as another node than these leaders names them.

@@ -5,17 +5,16 @@ Runs once, on the driver, when the query is planned. Every task reads the topic 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.client.admin import Admin, TopicDescription
+from tidelog.client.admin import Admin
 from tidelog.client.offset_lookup import time_at
 from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
-from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
+from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot
 from tidelog.spark.ranges.planning import (
     PartitionBounds,
     TaskRanges,
@@ -25,7 +24,7 @@ from tidelog.spark.ranges.planning import (
     tasks_of,
 )
 from tidelog.spark.ranges.read_admin import Leaders, ReadAdmin
-from tidelog.types import INTERNAL_TOPICS, NO_LEADER_EPOCH, Isolation, Offset, TopicId, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
 
 OFFSETS_OF_ALL: Final = "-2 stands for the earliest offset, -1 for the latest"
 
@@ -37,18 +36,20 @@ async def resolve(options: BatchOptions) -> list[TaskRanges]:
     """
     query = options.query
     async with admin_of(query.connection) as admin:
-        topics = await selected_topics(admin, query.selection)
-        ids = {one: topics[one.topic].topic_id for one in selected_partitions(topics, query.selection)}
+        snapshot = await admin.newest_snapshot(query.selection)
+        partitions = snapshot.all_partitions(query.selection)
         confirmed: Leaders = {}
         while True:
             bounds, failure = list[PartitionBounds](), None
             try:
-                bounds = await _bounds(admin, options, ids)
+                bounds = await _bounds(admin, options, snapshot, partitions)
                 doubtful = [one.topic_partition for one in bounds if is_outside(one)]
             except OffsetOutOfRange as error:  # no record is as young as the starting time
-                failure, doubtful = error, list(ids)
+                failure, doubtful = error, partitions
             # A deposed leader lacks records: out of range is believed only of a leader that another node names too.
-            leaders = await admin.confirmed_leaders({one: (ids[one], NO_LEADER_EPOCH) for one in doubtful})
+            leaders = await admin.confirmed_leaders(
+                {one: (snapshot.leadership(one)[0], NO_LEADER_EPOCH) for one in doubtful}
+            )
             if not leaders or leaders == confirmed:
                 break
             confirmed = leaders
@@ -62,11 +63,11 @@ async def resolve(options: BatchOptions) -> list[TaskRanges]:
 
 
 async def _bounds(
-    admin: ReadAdmin, options: BatchOptions, ids: Mapping[TopicPartition, TopicId]
+    admin: ReadAdmin, options: BatchOptions, snapshot: ClusterSnapshot, partitions: list[TopicPartition]
 ) -> list[PartitionBounds]:
-    query, isolation, partitions = options.query, options.query.connection.isolation, list(ids)
+    query, isolation = options.query, options.query.connection.isolation
+    end_positions = await admin.ends_of_newest(snapshot, partitions, isolation)
     earliest = await admin.list_offsets(partitions, "earliest")
-    end_positions = await admin.end_positions(partitions, isolation=isolation)
     latest = {one: position.end_offset for one, position in end_positions.items()}
     lookup = OffsetLookup(admin, isolation, partitions, latest)
     starts = await bound_offsets(
@@ -76,7 +77,7 @@ async def _bounds(
     return [
         PartitionBounds(
             topic_partition=one,
-            topic_id=ids[one],
+            topic_id=snapshot.leadership(one)[0],
             last_epoch=end_positions[one].epoch,
             earliest=earliest[one],
             latest=latest[one],
@@ -90,28 +91,6 @@ async def _bounds(
 def admin_of(connection: ConnectionOptions) -> ReadAdmin:
     """The client that asks the cluster, for use inside `async with`."""
     return ReadAdmin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
-
-
-async def selected_topics(admin: Admin, selection: TopicSelection) -> dict[str, TopicDescription]:
-    """The topics of the selection, by name. Raises UnknownTopicOrPartition for a named topic that does not exist."""
-    if selection.pattern is not None:
-        # As in Spark's Kafka source, the pattern must match the whole name, and internal topics match none.
-        return {
-            topic.name: topic
-            for topic in await admin.list_topics()
-            if topic.name not in INTERNAL_TOPICS and selection.pattern.matches(topic.name)
-        }
-    names = selection.topics or tuple(dict.fromkeys(one.topic for one in selection.assigned or ()))
-    return {name: await admin.describe_topic(name) for name in names}
-
-
-def selected_partitions(topics: dict[str, TopicDescription], selection: TopicSelection) -> list[TopicPartition]:
-    """The partitions of the selection, by topic and number. Raises UnknownTopicOrPartition if an assigned one does not
-    exist."""
-    ensure_present(selection, {name: len(topic.partitions) for name, topic in topics.items()})
-    if selection.assigned is not None:
-        return list(selection.assigned)
-    return [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
 
 
 @dataclass(frozen=True, slots=True)

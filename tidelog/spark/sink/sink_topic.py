@@ -10,8 +10,8 @@ import asyncio
 from tidelog.errors import UnknownTopicOrPartition
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.topic_selection import TopicSelection
+from tidelog.spark.ranges.read_admin import ReadAdmin
 from tidelog.spark.sink.sink_options import TOPIC, SinkOptions
-from tidelog.spark.streaming.stream_cluster import StreamAdmin
 
 
 def ensure_topic_exists(options: SinkOptions) -> None:
@@ -23,7 +23,7 @@ def ensure_topic_exists(options: SinkOptions) -> None:
 
 async def _ensure_topic_exists(connection: ConnectionOptions, topic: str) -> None:
     selection = TopicSelection(topics=(topic,))
-    async with StreamAdmin(
+    async with ReadAdmin(
         connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id
     ) as admin:
         if topic in (await admin.snapshot(selection)).topics:

@@ -16,6 +16,7 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
+from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
 from tidelog.spark.ranges.planning import TaskRanges, tasks_of
 from tidelog.spark.ranges.read_admin import Leaders
 from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
@@ -23,7 +24,7 @@ from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, absent_l
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
 from tidelog.spark.streaming.rate_sharing import TriggerGate
-from tidelog.spark.streaming.stream_cluster import ClusterSnapshot, StreamAdmin, selects
+from tidelog.spark.streaming.stream_cluster import StreamAdmin
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.spark.streaming.stream_planner import (
     Backlog,
