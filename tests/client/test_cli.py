@@ -380,6 +380,8 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
     [
         (("topic", "create", "orders", "-c", "durability"), 1, "KEY=VALUE"),
         (("consume", "orders", "--offset", "3"), 2, "--partition"),
+        (("consume", "orders", "--offset", "3", "-p", "0", "--from", "latest"), 2, "leave out one of them"),
+        (("consume", "orders", "--offset", "3", "-p", "0", "--from", "earliest"), 2, "leave out one of them"),
         (("consume", "orders", "-p", "9"), 1, "partitions 0 to 0"),
         (("consume", "orders", "--from", "yesterday"), 2, "2026-01-31T12:00:00Z"),
         (("consume", "orders", "--offset", "3", "-p", "0"), 1, "above the end 0 of orders-0"),

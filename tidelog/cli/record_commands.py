@@ -158,8 +158,12 @@ def produce(
 
 def consume(
     topic: Topic,
-    start: Annotated[str, typer.Option("--from", help="earliest, latest, or an ISO 8601 time.")] = "earliest",
-    offset: Annotated[int | None, typer.Option("--offset", help="Start at this offset; needs one --partition.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="earliest, latest, or an ISO 8601 time.", show_default="earliest")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", help="Start at this offset, without --from; needs one --partition.")
+    ] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")] = None,
     most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
@@ -194,7 +198,7 @@ def consume(
                     topic,
                     bootstrap,
                     client_id,
-                    _reset(start),
+                    _reset(start or "earliest"),
                     most,
                     isolation=isolation,
                     follow=follow,
@@ -205,9 +209,7 @@ def consume(
         if not as_json:
             say(counted(count, "record"))
         return
-    if offset is not None and (partition is None or len(partition) != 1):
-        raise WrongUsage("--offset needs one partition: pass it with --partition")
-    place: Place = offset if offset is not None else _place(start)
+    place = _start(start, offset, partition)
 
     async def work() -> int:
         await _reach(bootstrap, topic, client_id)
@@ -383,6 +385,17 @@ def _reset(text: str) -> str | timedelta:
         back_ms = MachineClock().wall_ms() - since_1970_ms(place)
         return timedelta(milliseconds=max(0, back_ms))
     return str(place)
+
+
+def _start(place: str | None, offset: int | None, partitions: list[int] | None) -> Place:
+    """Return where to begin to read without a group."""
+    if offset is None:
+        return _place(place or "earliest")
+    if place is not None:
+        raise WrongUsage("--from and --offset are two places to start at: leave out one of them")
+    if partitions is None or len(partitions) != 1:
+        raise WrongUsage("--offset needs one partition: pass it with --partition")
+    return offset
 
 
 def _place(text: str) -> Place:
