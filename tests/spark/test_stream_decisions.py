@@ -421,3 +421,13 @@ def test_the_progress_of_a_query_says_how_far_it_is_behind() -> None:
     recreated = read_to(at(9), topic_id=NEW)
     assert offsets_behind_latest(progress(end=recreated, latest=latest)) == {str(KEY): 9, str(OTHER): 4}
     assert offsets_behind_latest(progress(end=end, latest=None)) == {}
+
+
+def test_a_partition_that_is_new_to_a_query_is_behind_by_what_the_query_reads_of_it() -> None:
+    """Retention has removed its first 60 offsets before the query saw it: they were counted."""
+    start = read_to(at(5))
+    latest = find_backlog(start, {KEY: log(0, 9), OTHER: log(60, 64)}).take(None)
+    progress = {"endOffset": json.dumps(start.to_json()), "latestOffset": json.dumps(latest.to_json())}
+    assert offsets_behind_latest(progress) == {str(KEY): 4, str(OTHER): 4}
+    again = find_backlog(start, {KEY: log(20, 29, topic_id=NEW)}).take(None)
+    assert offsets_behind_latest({**progress, "latestOffset": json.dumps(again.to_json())}) == {str(KEY): 9}
