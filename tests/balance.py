@@ -1,4 +1,4 @@
-"""Which worker runs which test: both are busy until the end.
+"""Which worker runs which test: all are busy until the end.
 
 The first worker begins with the tests of Spark and those marked `alone`, one after the other, then the other files that
 start processes; the others begin with the pure tests, which need the processor while processes wait. A worker that has
