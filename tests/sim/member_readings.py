@@ -9,14 +9,13 @@ Not here: who owns the partition (owners.py), what may be committed (group_log.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.sim.commit_attempts import Place
 from tests.sim.ledger import Ledger, Violation
 from tests.sim.readings import Reading
 from tidelog.records.v2.record import Record
-from tidelog.types import TopicPartition
 
 
 @dataclass(slots=True)
@@ -63,13 +62,13 @@ class MemberReadings:
             if found is not None:
                 self._former[place] = found
 
-    def returned_again(self, places: Iterable[TopicPartition]) -> None:
-        """A commit told of a loss: what was returned since the member joined again is discarded and returned once more,
-        from the committed offset on."""
-        for each in places:
-            found = self._assigned.get((str(each.topic), int(each.partition)))
-            if found is not None:
-                found.reading = None
+    def continues(self, place: Place, position: int) -> None:
+        """A commit has failed, and the member continues at this position. If it lies before what it was given, the
+        commit has told of a loss: what was returned since the member joined again is returned once more, from the
+        committed offset on."""
+        found = self._assigned.get(place)
+        if found is not None and found.reading is not None and position < found.reading.position:
+            found.reading = None
 
     def got(self, place: Place, record: Record) -> None:
         """The member was given a record."""

@@ -197,7 +197,9 @@ class SimMember:
         except CORRUPT:
             await self._ask_again()
         except CommitFailed:
-            self.readings.returned_again(self.consumer.assigned_cursors().keys())
+            for key, cursor in self.consumer.assigned_cursors().items():
+                if cursor.position is not None:
+                    self.readings.continues((str(key.topic), int(key.partition)), int(cursor.position))
             return []
         except TidelogError as error:
             if error.retry is Retry.NEVER:

@@ -11,7 +11,7 @@ from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
 from tests.sim.test_ledger import Book
 from tidelog.records.v2.record import Record
-from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import Millis, Offset
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
 
@@ -114,7 +114,9 @@ def test_a_member_that_was_removed_may_begin_below_what_its_successor_has_commit
 def test_a_member_whose_commit_told_of_a_loss_reads_again_from_the_committed_offset() -> None:
     member = Member(1)
     member.got(1, 2, 3)
-    member.readings.returned_again([TopicPartition("orders", PartitionIndex(0))])
+    member.readings.continues(FIRST, 4)
+    assert member.readings.may_commit(FIRST, 4) == 4, "the member does not know of a loss, and was given all before"
+    member.readings.continues(FIRST, 1)
     assert member.readings.may_commit(FIRST, 4) == 1, "what it has discarded it may not commit"
     with pytest.raises(Violation, match="without being given offset 1"):
         member.got(2)
