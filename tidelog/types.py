@@ -133,6 +133,27 @@ class Acks(IntEnum):
     LEADER = 1
 
 
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """Some partitions of a topic, by its id."""
+
+    topic_id: UUID
+    partitions: tuple[PartitionIndex, ...]
+
+
+class TransactionState(IntEnum):
+    """The state of a transactional id, by Kafka's numbers."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
 class Isolation(IntEnum):
     """Records that a reader may see (Kafka's `isolation.level`, KIP-98)."""
 

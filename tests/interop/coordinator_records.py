@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,7 +19,8 @@ from replication.coordination.group_records import (
     OffsetCommitValue,
 )
 from replication.coordination.transaction_records import NO_PRODUCER_EPOCH, TransactionLogValue
-from tidelog.types import NO_PRODUCER_ID
+from tidelog.protocol.kafka.message_codec import Structure
+from tidelog.types import NO_PRODUCER_ID, TopicPartitions
 
 SINCE = {
     (OffsetCommitValue, "leader_epoch"): 3,
@@ -68,12 +68,11 @@ def dumped(line: str) -> Printed | None:
 
 
 def _plain(value: Any, version: int) -> Any:
-    if is_dataclass(value):
-        kind = type(value)
+    if isinstance(value, Structure | TopicPartitions):
         return {
-            _camel(field.name): _plain(getattr(value, field.name), version)
-            for field in fields(value)
-            if _is_written(kind, field.name, getattr(value, field.name), version)
+            _camel(name): _plain(getattr(value, name), version)
+            for name in value.__slots__
+            if _is_written(type(value), name, getattr(value, name), version)
         }
     match value:
         case IntEnum():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tidelog.protocol.kafka.message_codec import MessageCodec
 from tidelog.protocol.kafka.schemas.generate import Field, generate, versions_of
+from tidelog.types import TransactionState
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = sorted((ROOT / "tidelog/protocol/kafka/schemas").glob("*.json"))
@@ -67,6 +68,8 @@ class Message:
         element = (
             self._structure(field.kind, inner, common, version, tame)
             if field.is_structure
+            else st.sampled_from(TransactionState)
+            if field.element_type == "TransactionState"
             else _primitives(field.kind, tame)
         )
         values = st.lists(element, max_size=2).map(tuple) if field.is_array else element

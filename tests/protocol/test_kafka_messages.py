@@ -27,7 +27,7 @@ from tidelog.protocol.kafka.messages.group_metadata_value import (
 )
 from tidelog.protocol.kafka.messages.transaction_log_value import TRANSACTION_LOG_VALUE, TransactionLogValue
 from tidelog.protocol.kafka.schemas.generate import generate, snake
-from tidelog.types import Millis, ProducerId
+from tidelog.types import Millis, ProducerId, TransactionState
 
 each_message = pytest.mark.parametrize("path", [*PRODUCT, *WIRE], ids=lambda path: path.stem)
 
@@ -150,7 +150,9 @@ def test_unknown_versions_are_refused() -> None:
 
 
 def test_a_value_that_a_version_would_lose_is_refused_unless_the_schema_allows_it() -> None:
-    value = TransactionLogValue(ProducerId(1), 0, 0, 0, None, Millis(0), Millis(0), next_producer_id=ProducerId(2))
+    value = TransactionLogValue(
+        ProducerId(1), 0, 0, TransactionState.EMPTY, None, Millis(0), Millis(0), next_producer_id=ProducerId(2)
+    )
     with pytest.raises(UnencodableMessage, match=r"TransactionLogValue\.next_producer_id has a value"):
         TRANSACTION_LOG_VALUE.encode(value, 0)
     group = GroupMetadataValue("", 0, None, None, (), current_state_timestamp=Millis(7))  # ignorable
@@ -198,7 +200,7 @@ def test_lengths_are_not_trusted(members: str, complaint: str) -> None:
     ],
 )
 def test_tagged_fields_are_as_long_as_they_say(tags: str, complaint: str) -> None:
-    value = TransactionLogValue(ProducerId(1), 0, 0, 0, None, Millis(0), Millis(0))
+    value = TransactionLogValue(ProducerId(1), 0, 0, TransactionState.EMPTY, None, Millis(0), Millis(0))
     encoded = TRANSACTION_LOG_VALUE.encode(value, 1)
     assert encoded[-1:] == b"\0"
     with pytest.raises(MalformedMessage, match=complaint):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from struct import pack
 from typing import Any, get_args
 from uuid import UUID
@@ -40,8 +39,8 @@ from replication.coordination.group_records import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    PartitionRacks,
-    SubscribedTopic,
+    PartitionMetadata,
+    TopicMetadata,
     TopicPartitions,
 )
 from replication.coordination.partitioning import java_hash_code, partition_of
@@ -67,7 +66,7 @@ AT_HEX = "0000018bcfe56800"
 OFFSET_KEY = OffsetCommitKey("g", "orders", P(3))
 OFFSET = OffsetCommitValue(Offset(42), "märk", AT, LeaderEpoch(7), topic_id=ID)
 UNKNOWN_EPOCH = OffsetCommitValue(Offset(42), "märk", AT)
-CLASSIC_MEMBER = MemberMetadata("m-1", "c", "/127.0.0.1", 300_000, 45_000, b"\x01\x02", b"", "i-1")
+CLASSIC_MEMBER = MemberMetadata("m-1", "c", "/127.0.0.1", 45_000, b"\x01\x02", b"", "i-1", 300_000)
 CLASSIC_GROUP = GroupMetadataValue("consumer", 5, "range", "m-1", (CLASSIC_MEMBER,), AT)
 MEMBER = ConsumerGroupMemberMetadataValue("i", None, "c", "/::1", ("orders",), None, 45_000, "uniform")
 TXN = TransactionLogValue(
@@ -83,7 +82,7 @@ TXN = TransactionLogValue(
 
 def _classic(**changes: Any) -> GroupMetadataValue:
     member = {name: changes.pop(name) for name in ("rebalance_timeout", "group_instance_id") if name in changes}
-    return replace(CLASSIC_GROUP, members=(replace(CLASSIC_MEMBER, **member),), **changes)
+    return CLASSIC_GROUP.replace(members=(CLASSIC_MEMBER.replace(**member),), **changes)
 
 
 GOLDEN: list[tuple[Any, Any, int, str, str]] = [
@@ -91,7 +90,7 @@ GOLDEN: list[tuple[Any, Any, int, str, str]] = [
     (OFFSET_KEY, UNKNOWN_EPOCH, 0, "000100016700066f726465727300000003", f"0000000000000000002a00056dc3a4726b{AT_HEX}"),
     (
         OFFSET_KEY,
-        replace(UNKNOWN_EPOCH, expire_timestamp=Millis(AT + 99_000)),
+        UNKNOWN_EPOCH.replace(expire_timestamp=Millis(AT + 99_000)),
         1,
         "000100016700066f726465727300000003",
         f"0001000000000000002a00056dc3a4726b{AT_HEX}0000018bcfe6eab8",
@@ -99,7 +98,7 @@ GOLDEN: list[tuple[Any, Any, int, str, str]] = [
     (OFFSET_KEY, UNKNOWN_EPOCH, 2, "000100016700066f726465727300000003", f"0002000000000000002a00056dc3a4726b{AT_HEX}"),
     (
         OFFSET_KEY,
-        replace(OFFSET, topic_id=NO_TOPIC_ID),
+        OFFSET.replace(topic_id=NO_TOPIC_ID),
         3,
         "000100016700066f726465727300000003",
         f"0003000000000000002a0000000700056dc3a4726b{AT_HEX}",
@@ -179,7 +178,7 @@ GOLDEN: list[tuple[Any, Any, int, str, str]] = [
     (
         ConsumerGroupPartitionMetadataKey("g"),
         ConsumerGroupPartitionMetadataValue(
-            (SubscribedTopic(ID, "orders", 2, (PartitionRacks(P(1), ("a", "b")),)),),
+            (TopicMetadata(ID, "orders", 2, (PartitionMetadata(P(1), ("a", "b")),)),),
         ),
         0,
         "0004000167",
@@ -194,7 +193,7 @@ GOLDEN: list[tuple[Any, Any, int, str, str]] = [
     ),
     (
         ConsumerGroupMemberMetadataKey("g", "m"),
-        replace(MEMBER, classic_member_metadata=ClassicMemberMetadata(10_000, (ClassicProtocol("range", b"\t"),))),
+        MEMBER.replace(classic_member_metadata=ClassicMemberMetadata(10_000, (ClassicProtocol("range", b"\t"),))),
         0,
         "000500016700016d",
         "00000269000263052f3a3a3102076f7264657273000000afc808756e69666f726d0100100100002710020672616e676502090000",
@@ -303,12 +302,12 @@ def test_every_kind_of_key_has_a_golden_record() -> None:
     ("key", "value", "version"),
     [
         (OFFSET_KEY, OFFSET, 4),
-        (OFFSET_KEY, replace(OFFSET, topic_id=NO_TOPIC_ID), 4),
-        (OFFSET_KEY, replace(OFFSET, expire_timestamp=AT), 1),
+        (OFFSET_KEY, OFFSET.replace(topic_id=NO_TOPIC_ID), 4),
+        (OFFSET_KEY, OFFSET.replace(expire_timestamp=AT), 1),
         (GroupMetadataKey("classic"), CLASSIC_GROUP, 3),
         (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(9), 0),
         (TransactionLogKey("tx"), TXN, 1),
-        (TransactionLogKey("tx"), replace(TXN, client_transaction_version=2), 1),
+        (TransactionLogKey("tx"), TXN.replace(client_transaction_version=2), 1),
     ],
     ids=str,
 )
@@ -426,7 +425,9 @@ def test_a_record_without_a_key_is_refused() -> None:
 def test_an_unknown_state_of_a_transaction_is_refused() -> None:
     value = bytearray(bytes.fromhex(GOLDEN[-3][4]))
     value[16] = 8
-    with pytest.raises(UnreadableCoordinatorRecord, match=r"TransactionLog in version 0 .* 8 is no state"):
+    with pytest.raises(
+        UnreadableCoordinatorRecord, match=r"TransactionLogValue in version 0: 8 is not a valid TransactionState"
+    ):
         decode_transaction(bytes.fromhex("000000027478"), bytes(value))
 
 
@@ -477,7 +478,7 @@ def tuples_of(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, 
 
 assigned = tuples_of(st.builds(TopicPartitions, ids, tuples_of(int32s)))
 classic_members = st.builds(
-    MemberMetadata, texts, texts, texts, int32s, int32s, st.binary(max_size=9), st.binary(max_size=9), nullable
+    MemberMetadata, texts, texts, texts, int32s, st.binary(max_size=9), st.binary(max_size=9), nullable, int32s
 )
 pairs: list[tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = [
     (
@@ -495,7 +496,7 @@ pairs: list[tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = [
             ConsumerGroupPartitionMetadataValue,
             tuples_of(
                 st.builds(
-                    SubscribedTopic, ids, texts, int32s, tuples_of(st.builds(PartitionRacks, int32s, tuples_of(texts)))
+                    TopicMetadata, ids, texts, int32s, tuples_of(st.builds(PartitionMetadata, int32s, tuples_of(texts)))
                 )
             ),
         ),
@@ -554,7 +555,7 @@ def test_names_that_do_not_fit_are_rejected() -> None:
         encode_group(CoordinatorRecord(GroupMetadataKey("g" * 32_768), None))
     with pytest.raises(InvalidRequest, match="not valid Unicode"):
         encode_group(CoordinatorRecord(GroupMetadataKey("\ud800"), None))
-    long = replace(OFFSET, metadata="x" * 40_000)
+    long = OFFSET.replace(metadata="x" * 40_000)
     assert decode_group(*encode_group(CoordinatorRecord(OFFSET_KEY, long))).value == long
 
 

@@ -41,7 +41,7 @@ from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, 
 from tidelog.errors import FencedMemberEpoch, IllegalGeneration, NonEmptyGroup, UnknownMemberId
 from tidelog.types import Millis, Offset, PartitionIndex
 
-MEMBER = MemberMetadata("c1", "client", "/10.0.0.1", 60_000, 10_000, b"\0\1", b"\0\2")
+MEMBER = MemberMetadata("c1", "client", "/10.0.0.1", 10_000, b"\0\1", b"\0\2", rebalance_timeout=60_000)
 
 
 def loaded(*records: GroupRecord, config: GroupConfig | None = None) -> Coordinator:
@@ -83,7 +83,7 @@ def test_offsets_of_topics_that_this_cluster_does_not_know_are_served() -> None:
 
 
 def test_members_of_a_classic_group_are_kept_until_their_sessions_time_out() -> None:
-    other = MemberMetadata("c2", "client", "/10.0.0.2", 60_000, 20_000, b"", b"", "instance")
+    other = MemberMetadata("c2", "client", "/10.0.0.2", 20_000, b"", b"", "instance", 60_000)
     coordinator = loaded(classic(MEMBER, other), committed(7))
     coordinator.pass_time(9_999)
     assert len(coordinator.group().members) == 2

@@ -4,7 +4,7 @@ a log of Kafka contains stay until their sessions time out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
@@ -30,8 +30,7 @@ class ClassicGroup:
         """The record of the group without these members, in the next generation."""
         members = tuple(member for member in self.value.members if member.member_id not in member_ids)
         leaders = {member.member_id for member in members}
-        value = replace(
-            self.value,
+        value = self.value.replace(
             generation=self.value.generation + 1,
             protocol=self.value.protocol if members else None,
             leader=self.value.leader if self.value.leader in leaders else None,

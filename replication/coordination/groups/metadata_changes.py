@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from replication.coordination.coordinator_machine import Decision
@@ -107,4 +106,4 @@ class MetadataChanges:
         topics = tuple(sorted(name for name in {*known.topics, *matching} if name in ids))
         if topics == known.topics:
             return None
-        return replace(known, topics=topics, version=self._state.catalog.image.offset, timestamp=wall_ms)
+        return known.replace(topics=topics, version=self._state.catalog.image.offset, timestamp=wall_ms)

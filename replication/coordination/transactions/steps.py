@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from replication.coordination.coordinator_machine import Instant, TransactionalProducer
@@ -34,8 +33,7 @@ def recorded_version(transaction_version: int) -> int:
 def moved(value: TransactionLogValue, cause: TransactionCause, now: Instant, **changes: Any) -> TransactionLogValue:
     """The value after a transition of the table. changes: fields that get another value; `previous_producer_id` is
     the former producer id if the producer id changes."""
-    after: TransactionLogValue = replace(
-        value,
+    after = value.replace(
         transaction_status=TRANSITIONS[value.transaction_status, cause],
         transaction_last_update_timestamp_ms=now.wall_ms,
         previous_producer_id=NO_PRODUCER_ID,
@@ -43,7 +41,7 @@ def moved(value: TransactionLogValue, cause: TransactionCause, now: Instant, **c
     )
     if after.producer_id == value.producer_id:
         return after
-    return replace(after, previous_producer_id=value.producer_id)
+    return after.replace(previous_producer_id=value.producer_id)
 
 
 def initialized(
@@ -68,7 +66,7 @@ def initialized(
         transaction_start_timestamp_ms=NO_TIMESTAMP,
     )
     if producer == identities.current(value):
-        return replace(after, previous_producer_id=value.previous_producer_id)
+        return after.replace(previous_producer_id=value.previous_producer_id)
     return after
 
 

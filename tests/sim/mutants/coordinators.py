@@ -137,7 +137,7 @@ def a_new_instance_gets_the_same_epoch(patch: Patch) -> None:
     aborted = steps.aborted_by_coordinator
 
     def without_epoch(value: Any, cause: Any, now: Any) -> Any:
-        return replace(aborted(value, cause, now), producer_epoch=value.producer_epoch, client_transaction_version=0)
+        return aborted(value, cause, now).replace(producer_epoch=value.producer_epoch, client_transaction_version=0)
 
     patch.setattr(initializing, "_next", same)
     patch.setattr(steps, "aborted_by_coordinator", without_epoch)
@@ -151,7 +151,7 @@ def a_new_instance_continues_the_open_transaction(patch: Patch) -> None:
         if value is None or value.transaction_status.name != "ONGOING":
             return initialize(value, request, fresh, coordinator_epoch, now)
         producer = TransactionalProducer(value.producer_id, value.producer_epoch + 1)
-        after = replace(value, producer_epoch=producer.producer_epoch)
+        after = value.replace(producer_epoch=producer.producer_epoch)
         return Decision(InitTransactionalProducerAnswer(*producer), (steps.record(request.transactional_id, after),))
 
     patch.setattr(initializing, "initialize", without_abort)
@@ -174,7 +174,7 @@ def a_transaction_keeps_the_epoch_of_the_last(patch: Patch) -> None:
     end = steps.ended
 
     def without_epoch(value: Any, now: Any, **how: Any) -> Any:
-        return replace(end(value, now, **how), producer_epoch=value.producer_epoch, client_transaction_version=0)
+        return end(value, now, **how).replace(producer_epoch=value.producer_epoch, client_transaction_version=0)
 
     patch.setattr(steps, "ended", without_epoch)
 
@@ -184,7 +184,7 @@ def a_timeout_raises_no_epoch(patch: Patch) -> None:
     aborted = steps.aborted_by_coordinator
 
     def without_epoch(value: Any, cause: Any, now: Any) -> Any:
-        return replace(aborted(value, cause, now), producer_epoch=value.producer_epoch, client_transaction_version=0)
+        return aborted(value, cause, now).replace(producer_epoch=value.producer_epoch, client_transaction_version=0)
 
     patch.setattr(steps, "aborted_by_coordinator", without_epoch)
 

@@ -132,13 +132,19 @@ class MessageCodec(Generic[S]):
             raise self._malformed(version, f"the data end within a field, after {len(data)} bytes") from error
         except UnicodeDecodeError as error:
             raise self._malformed(version, "a string is not UTF-8") from error
+        except ValueError as error:  # of an enumeration
+            raise self._malformed(version, error) from error
 
     def encode(self, value: S, version: int) -> bytes:
         """Return the bytes of a message. Raises UnencodableMessage if this version cannot express it."""
-        return b"".join(self.encode_parts(value, version))
+        out = self._encoded(value, version)
+        return b"".join(out.parts()) if out.records else bytes(out)
 
     def encode_parts(self, value: S, version: int) -> list[Data]:
         """As `encode`, but record batches are not copied: each is a part of its own."""
+        return self._encoded(value, version).parts()
+
+    def _encoded(self, value: S, version: int) -> Output:
         write = self._writers.get(version)
         if write is None:
             raise UnencodableMessage(self._unknown(version, self._writers))
@@ -149,7 +155,7 @@ class MessageCodec(Generic[S]):
             raise UnencodableMessage(f"{self._name} has a number out of range in version {version}: {error}") from error
         except UnicodeEncodeError as error:
             raise UnencodableMessage(f"{error.object[:40]!a} is not valid Unicode text: send valid UTF-8") from error
-        return out.parts()
+        return out
 
     @property
     def _name(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import Final
-from uuid import UUID
 
 from tidelog.protocol.kafka.message_codec import (
     Data,
@@ -20,29 +19,12 @@ from tidelog.protocol.kafka.message_codec import (
     write_compact_length,
     write_numbers,
 )
-from tidelog.types import PartitionIndex
+from tidelog.types import TopicPartitions
 
 _r_u = Struct(">16s").unpack_from
 _w_u = Struct(">16s").pack
 _r_iib = Struct(">iib").unpack_from
 _w_iib = Struct(">iib").pack
-
-
-class TopicPartitions(Structure):
-    """A structure of ConsumerGroupCurrentMemberAssignmentValue."""
-
-    __slots__ = ("topic_id", "partitions")
-    __match_args__ = ("topic_id", "partitions")
-
-    def __init__(
-        self,
-        topic_id: UUID,
-        partitions: tuple[PartitionIndex, ...],
-    ) -> None:
-        # The topic Id.
-        self.topic_id: Final = topic_id
-        # The partition Ids.
-        self.partitions: Final = partitions
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Structure):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from tidelog.protocol.kafka.messages.consumer_group_current_member_assignment_value import TopicPartitions
 from tidelog.protocol.kafka.message_codec import (
     Data,
     MessageCodec,
@@ -20,6 +19,7 @@ from tidelog.protocol.kafka.message_codec import (
     write_compact_length,
     write_numbers,
 )
+from tidelog.types import TopicPartitions
 
 _r_u = Struct(">16s").unpack_from
 _w_u = Struct(">16s").pack

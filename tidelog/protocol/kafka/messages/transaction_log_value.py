@@ -29,7 +29,7 @@ from tidelog.protocol.kafka.message_codec import (
     write_string,
     write_tags,
 )
-from tidelog.types import Millis, PartitionIndex, ProducerId
+from tidelog.types import Millis, PartitionIndex, ProducerId, TransactionState
 
 _r_h = Struct(">h").unpack_from
 _w_h = Struct(">h").pack
@@ -93,7 +93,7 @@ class TransactionLogValue(Structure):
         producer_id: ProducerId,
         producer_epoch: int,
         transaction_timeout_ms: int,
-        transaction_status: int,
+        transaction_status: TransactionState,
         transaction_partitions: tuple[PartitionsSchema, ...] | None,
         transaction_last_update_timestamp_ms: Millis,
         transaction_start_timestamp_ms: Millis,
@@ -135,6 +135,7 @@ def _read_partitions_schema_0(data: Data, at: int) -> tuple[PartitionsSchema, in
 def _read_transaction_log_value_0(data: Data, at: int) -> tuple[TransactionLogValue, int]:
     producer_id, producer_epoch, transaction_timeout_ms, transaction_status = _r_qhib(data, at)
     at += 15
+    transaction_status = TransactionState(transaction_status)
     transaction_partitions, at = read_nullable_array(data, at, read_length, _read_partitions_schema_0)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _r_qq(data, at)
     at += 16
@@ -159,6 +160,7 @@ def _read_partitions_schema_1(data: Data, at: int) -> tuple[PartitionsSchema, in
 def _read_transaction_log_value_1(data: Data, at: int) -> tuple[TransactionLogValue, int]:
     producer_id, producer_epoch, transaction_timeout_ms, transaction_status = _r_qhib(data, at)
     at += 15
+    transaction_status = TransactionState(transaction_status)
     transaction_partitions, at = read_nullable_array(data, at, read_compact_length, _read_partitions_schema_1)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _r_qq(data, at)
     at += 16

@@ -52,13 +52,14 @@ _NAMED: Final = {
 }
 """Integers that have a name in tidelog.types, by the name of the field."""
 
+_ENUMERATIONS: Final = {"transaction_status": "TransactionState"}
+"""Integers whose numbers have names, by the name of the field."""
+
 _SHARED: Final = {
-    ("ConsumerGroupTargetAssignmentMemberValue", "TopicPartition"): (
-        "ConsumerGroupCurrentMemberAssignmentValue",
-        "TopicPartitions",
-    )
+    ("ConsumerGroupCurrentMemberAssignmentValue", "TopicPartitions"): "TopicPartitions",
+    ("ConsumerGroupTargetAssignmentMemberValue", "TopicPartition"): "TopicPartitions",
 }
-"""Structures that are another message's: an assignment moves from the target to the member without being converted."""
+"""Structures that are values of tidelog.types: requests have them too, so that an assignment is never converted."""
 
 _CODEC_NAMES: Final = frozenset(
     re.findall(
@@ -137,7 +138,7 @@ class Field:
             return self.kind
         if self.kind == "records":
             return "Data"
-        return _TYPES.get(self.kind) or _NAMED.get(self.name, "int")
+        return _TYPES.get(self.kind) or _ENUMERATIONS.get(self.name) or _NAMED.get(self.name, "int")
 
     @property
     def type(self) -> str:
@@ -203,12 +204,12 @@ class Module:
             if field.is_structure:
                 self._add_class(field.kind)
         text = self._class(name)
-        if text not in self._classes:
+        if text and text not in self._classes:
             self._classes.append(text)
 
     def _class(self, name: str) -> str:
         if shared := _SHARED.get((self._message, name)):
-            return f"{name} = {shared[1]}"
+            return f"{name} = {shared}" if shared != name else ""
         fields = sorted(self._structures[name], key=lambda field: self._is_optional(name, field))
         about = "The message." if name == self._message else f"A structure of {self._message}."
         slots = ", ".join(f'"{field.name}"' for field in fields) + ("," if len(fields) == 1 else "")
@@ -298,8 +299,9 @@ class Module:
             self._layouts.add(layout)
             names = ", ".join(each.name for each in run) + ("," if len(run) == 1 else "")
             names = f"({names})" if len(run) == 1 else names
-            uuids = [f"{each.name} = uuid_of({each.name})" for each in run if each.kind == "uuid"]
-            return [f"{names} = _r_{_layout_name(layout)}(data, at)", f"at += {calcsize(f'>{layout}')}", *uuids]
+            made = [(each.name, "uuid_of" if each.kind == "uuid" else _ENUMERATIONS.get(each.name)) for each in run]
+            objects = [f"{name} = {function}({name})" for name, function in made if function is not None]
+            return [f"{names} = _r_{_layout_name(layout)}(data, at)", f"at += {calcsize(f'>{layout}')}", *objects]
         return [f"{field.name}, at = {self._call('r', field, version, 'data, at')}"]
 
     def _writer(self, name: str, version: int) -> list[str]:
@@ -370,15 +372,14 @@ class Module:
         """The import statements for the names that the text uses."""
         words = set(re.findall(r"\w+", text))
         codec = sorted(words & _CODEC_NAMES)
-        types = sorted(words & set(_NAMED.values()))
+        shared = {name for (message, _), name in _SHARED.items() if message == self._message}
+        types = sorted(words & {*_NAMED.values(), *_ENUMERATIONS.values(), *shared})
         lines = [
             *(["from struct import Struct"] if self._layouts else []),
             "from typing import Final",
             *(["from uuid import UUID"] if "UUID" in words else []),
             "",
         ]
-        shared = [path for (message, _), path in _SHARED.items() if message == self._message]
-        lines += [f"from tidelog.protocol.kafka.messages.{snake(module)} import {name}" for module, name in shared]
         lines += ["from tidelog.protocol.kafka.message_codec import (", *(f"    {name}," for name in codec), ")"]
         return [*lines, f"from tidelog.types import {', '.join(types)}"] if types else lines
 
