@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidelog.protocol.kafka.message_codec import MessageCodec
-from tidelog.protocol.kafka.schemas.generate import Field, generate, versions_of
+from tidelog.protocol.kafka.schemas.generate import Field, generate, snake, versions_of
 from tidelog.types import TransactionState
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,18 +92,23 @@ def _primitives(kind: str, tame: bool) -> st.SearchStrategy[Any]:
     return strategies[kind]
 
 
-def parsed(path: Path) -> dict[str, Any]:
-    """The schema in a file."""
-    schema: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
-    return schema
-
-
 @cache
 def message(path: Path) -> Message:
     """The checked-in module of a schema of the product; of another one, a module for both directions."""
-    name, source = generate(path.read_text(encoding="utf-8"), "rw")
-    if path in PRODUCT:
-        return Message(parsed(path), importlib.import_module(f"tidelog.protocol.kafka.messages.{name}"))
+    schema = path.read_text(encoding="utf-8")
+    if path not in PRODUCT:
+        return generated(schema)
+    return Message(_parsed(schema), importlib.import_module(f"tidelog.protocol.kafka.messages.{snake(path.stem)}"))
+
+
+def generated(schema: str) -> Message:
+    """A module that is generated now, for both directions."""
+    name, source = generate(schema, "rw")
     module = ModuleType(name)
     exec(compile(source, f"{name}.py", "exec"), vars(module))
-    return Message(parsed(path), module)
+    return Message(_parsed(schema), module)
+
+
+def _parsed(schema: str) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", schema, flags=re.MULTILINE))
+    return fields
