@@ -321,6 +321,8 @@ def check_tag(tag: int, at: int, end: int) -> None:
 
 def skip_tags(data: Data, at: int) -> int:
     """The position behind tagged fields that are all unknown: a later version may add some (KIP-482)."""
+    if data[at] == 0:  # nearly always
+        return at + 1
     count, at = read_varint(data, at)
     for _ in range(count):
         _, _, at = read_tag(data, at)

@@ -203,9 +203,18 @@ class Module:
         for field in self._structures[name]:
             if field.is_structure:
                 self._add_class(field.kind)
-        text = self._class(name)
+                if not field.is_array and field.default is not None:
+                    self._add(self._default_structure(field))
+        self._add(self._class(name))
+
+    def _add(self, text: str) -> None:
         if text and text not in self._classes:
             self._classes.append(text)
+
+    def _default_structure(self, field: Field) -> str:
+        """The constant for the default of a structure: one object, since writers compare with it."""
+        required = [each for each in self._structures[field.kind] if not self._is_optional(field.kind, each)]
+        return f"{self._default(field)} = {field.kind}({', '.join(map(self._default, required))})"
 
     def _class(self, name: str) -> str:
         if shared := _SHARED.get((self._message, name)):
@@ -233,8 +242,7 @@ class Module:
         if field.is_array:
             return "()"
         if field.is_structure:
-            required = [each for each in self._structures[field.kind] if not self._is_optional(field.kind, each)]
-            return f"{field.kind}({', '.join(self._default(each) for each in required)})"
+            return f"_{snake(field.kind).upper()}"
         if field.kind in _IMPLICIT:
             if field.default is ... or field.kind in ("uuid", "bytes"):
                 return _IMPLICIT[field.kind]
@@ -318,7 +326,10 @@ class Module:
             for field in tagged:
                 assert field.kind != "records", "records in a tagged field would be copied"
                 default = self._default(field)
-                lines.append(f"if value.{field.name} {'is not' if default == 'None' else '!='} {default}:")
+                differs = f"value.{field.name} {'is not' if default == 'None' else '!='} {default}"
+                if field.is_structure and default not in ("None", "()"):
+                    differs = f"value.{field.name} is not {default} and {differs}"
+                lines.append(f"if {differs}:")
                 lines += ["    tagged = Output()"]
                 lines += [f"    {line}" for line in self._write(name, [field], version, "tagged")]
                 lines += [f"    tags.append(({field.tag}, tagged))"]
@@ -373,7 +384,10 @@ class Module:
         words = set(re.findall(r"\w+", text))
         codec = sorted(words & _CODEC_NAMES)
         shared = {name for (message, _), name in _SHARED.items() if message == self._message}
-        types = sorted(words & {*_NAMED.values(), *_ENUMERATIONS.values(), *shared})
+        named = {*_NAMED.values(), *_ENUMERATIONS.values()} - set(
+            self._structures
+        )  # a structure may have the same name
+        types = sorted(words & named | shared)
         lines = [
             *(["from struct import Struct"] if self._layouts else []),
             "from typing import Final",
