@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from bench.figure import Better, Figure, Run
-from node.api.fetch import DATA_FETCH
+from node.api.table import DATA_FETCH
 from node.requests.context import RequestContext
 from node.security.acl_authorizer import AclAuthorizer
 from node.security.acl_decisions import AclDecisions

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from node.api.api import Api
 from replication.controller.events import (
-    AclsCreated,
-    AclsDeleted,
-    AlterClientQuotas,
-    AlterConfigs,
-    AlterScramCredentials,
-    ClientQuotasAltered,
-    CreateAcls,
-    CreatePartitions,
-    CreateTopic,
-    DeleteAcls,
-    DeleteTopic,
     ElectionType,
-    FeaturesUpdated,
-    RemoveVoter,
-    ScramCredentialsAltered,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
-    UpdateFeatures,
-    VoterRemoved,
 )
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
-from tidelog.security.acls import AclBinding, AclDecision, AclFilter, AclOperation, ResourceType
+from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -336,35 +315,3 @@ class DescribeClientQuotasAnswer:
 
 
 # --- the requests -----------------------------------------------------------------------------------------------------
-
-ADMIN_CREATE_TOPIC: Final = Api("Admin.CreateTopic", CreateTopic, TopicCreated)
-ADMIN_DELETE_TOPIC: Final = Api("Admin.DeleteTopic", DeleteTopic, TopicDeleted)
-ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, DescribeClusterAnswer)
-ADMIN_ELECT_LEADERS: Final = Api("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions)
-ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Api(
-    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions
-)
-ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
-    "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer
-)
-ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Api("Admin.IncrementalAlterConfigs", AlterConfigs, TopicAltered)
-ADMIN_CREATE_PARTITIONS: Final = Api("Admin.CreatePartitions", CreatePartitions, TopicAltered)
-ADMIN_UPDATE_FEATURES: Final = Api("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated)
-ADMIN_EXPLAIN_PARTITIONS: Final = Api("Admin.ExplainPartitions", ExplainPartitionsRequest, ExplainPartitionsAnswer)
-ADMIN_DESCRIBE_LOG_DIRS: Final = Api("Admin.DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsAnswer)
-ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer)
-ADMIN_REMOVE_VOTER: Final = Api("Admin.RemoveVoter", RemoveVoter, VoterRemoved)
-ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
-    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered
-)
-ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
-    "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer
-)
-ADMIN_CREATE_ACLS: Final = Api("Admin.CreateAcls", CreateAcls, AclsCreated)
-ADMIN_DELETE_ACLS: Final = Api("Admin.DeleteAcls", DeleteAcls, AclsDeleted)
-ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer)
-ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision)
-ADMIN_ALTER_CLIENT_QUOTAS: Final = Api("Admin.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered)
-ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
-    "Admin.DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasAnswer
-)

@@ -1,44 +1,63 @@
-"""The name of one kind of request, with the types of its values."""
+"""One kind of request: its name, the types of its values, and the rules that its requests obey."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from node.api.permissions import Permission
+from tidelog.types import QuotaType
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
 
 
+class Audience(Enum):
+    """The callers that may send requests of an API."""
+
+    ANYONE = "all callers, also before they have authenticated"
+    CLIENTS = "all callers"
+    NODES = "nodes of the cluster"
+
+
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Asked, Answered]):
-    """One kind of request. Metrics, the slow-request log, authorization and quotas know a request by this name.
-
-    name: the service and the operation, `Data.Fetch`. asked, answered: the types of the values.
-    is_stream: requests and answers flow independently of each other on one open stream.
-    """
+    """One kind of request. Metrics, the slow-request log, authorization and quotas know a request by its name."""
 
     name: str
+    """The service and the operation, `Data.Fetch`."""
     asked: type[Asked] = field(repr=False)
     answered: type[Answered] = field(repr=False)
+    permission: Permission = field(repr=False)
+    audience: Audience = Audience.CLIENTS
+    audited: bool = False
+    """True for an administrative change: each request is recorded in the audit log."""
+    quota: QuotaType | None = None
+    """The client quota that its bytes or partitions use, besides the quota for time on the event loop."""
     is_stream: bool = False
+    """True if requests and answers flow independently of each other on one open stream."""
 
-    def __post_init__(self) -> None:
-        assert self.name not in APIS, f"{self.name} is declared twice"
-        APIS[self.name] = self
+    @property
+    def service(self) -> str:
+        """The first part of the name: `Data`."""
+        return self.name.partition(".")[0]
 
     @property
     def handler(self) -> str:
         """The name of the method that serves it: `offset_for_leader_epoch`."""
         return _with_underscores(self.name.partition(".")[2])
 
+    @property
+    def is_throttled(self) -> bool:
+        """False if no quota delays its requests. A delay of nodes would slow replication, and with it every client.
+        Before authentication all callers are one user, one of which could keep the others from logging in."""
+        return self.audience is Audience.CLIENTS
+
     def __str__(self) -> str:
         return self.name
-
-
-APIS: Final[dict[str, Api[Any, Any]]] = {}
-"""Every API that was declared, by name. A module that declares APIs is imported by their handlers."""
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from node.api.api import Api
 from node.api.record_bytes import Records
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
@@ -137,7 +136,3 @@ def isolation_of(level: int) -> Isolation:
     if found is None:
         raise InvalidRequest(f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)")
     return found
-
-
-DATA_FETCH: Final = Api("Data.Fetch", FetchRequest, FetchAnswer)
-DATA_FETCH_STREAM: Final = Api("Data.FetchStream", FetchRequest, FetchAnswer, is_stream=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from node.api.api import Api
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset, ProducerId
 
@@ -114,8 +112,3 @@ class AbortTransactionRequest:
 @dataclass(frozen=True, slots=True)
 class AbortTransactionAnswer:
     """The marker is committed."""
-
-
-DATA_WRITE_TXN_MARKERS: Final = Api("Data.WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersAnswer)
-DATA_DESCRIBE_PRODUCERS: Final = Api("Data.DescribeProducers", DescribeProducersRequest, DescribeProducersAnswer)
-DATA_ABORT_TRANSACTION: Final = Api("Data.AbortTransaction", AbortTransactionRequest, AbortTransactionAnswer)

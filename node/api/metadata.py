@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from node.api.api import Api
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.types import NodeAddress, NodeId, Offset
@@ -57,6 +56,3 @@ class GetMetadataAnswer:
     nodes: tuple[NodeAddress, ...]
     topics: tuple[TopicMetadata, ...]
     metadata_offset: Offset
-
-
-ADMIN_GET_METADATA: Final = Api("Admin.GetMetadata", GetMetadataRequest, GetMetadataAnswer)

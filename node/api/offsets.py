@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from node.api.api import Api
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, DirectoryId, EpochEnd, Isolation, LeaderEpoch, Millis, Offset
 
@@ -105,10 +103,3 @@ class ReplicaLogInfo:
     log_end_offset: Offset
     directory_id: DirectoryId | None = None
     lost: str = ""
-
-
-DATA_LIST_OFFSETS: Final = Api("Data.ListOffsets", ListOffsetsRequest, ListOffsetsAnswer)
-DATA_OFFSET_FOR_LEADER_EPOCH: Final = Api(
-    "Data.OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochAnswer
-)
-DATA_GET_REPLICA_LOG_INFO: Final = Api("Data.GetReplicaLogInfo", ReplicaLogInfoRequest, ReplicaLogInfo)

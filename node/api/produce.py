@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from node.api.api import Api
 from node.api.record_bytes import Records
 from tidelog.errors import TidelogError
 from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
@@ -64,7 +63,3 @@ class ProduceAnswer(NamedTuple):
     """Outcomes of batches; on a stream those that are known, in any order."""
 
     partitions: Sequence[ProducedBatch]
-
-
-DATA_PRODUCE: Final = Api("Data.Produce", ProduceRequest, ProduceAnswer)
-DATA_PRODUCE_STREAM: Final = Api("Data.ProduceStream", ProduceRequest, ProduceAnswer, is_stream=True)

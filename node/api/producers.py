@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from node.api.api import Api
 from tidelog.types import ProducerId
 
 
@@ -23,6 +21,3 @@ class InitProducerIdAnswer:
 
     producer_id: ProducerId
     producer_epoch: int
-
-
-DATA_INIT_PRODUCER_ID: Final = Api("Data.InitProducerId", InitProducerIdRequest, InitProducerIdAnswer)

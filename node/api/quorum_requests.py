@@ -7,11 +7,8 @@ request that is meant for another cluster or replica. The checks are in `node/qu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from node.api.api import Api
 from replication.raft.log_view import SnapshotId
-from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, NodeId, Offset
 
@@ -160,11 +157,3 @@ class FetchSnapshotAnswer:
     error: TidelogError | None = None
     size: int = 0
     data: bytes = b""
-
-
-QUORUM_INTRODUCE: Final = Api("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
-QUORUM_VOTE: Final = Api("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
-QUORUM_BEGIN_QUORUM_EPOCH: Final = Api("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
-QUORUM_END_QUORUM_EPOCH: Final = Api("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)
-QUORUM_FETCH_METADATA: Final = Api("Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer)
-QUORUM_FETCH_SNAPSHOT: Final = Api("Quorum.FetchSnapshot", FetchSnapshotRequest, FetchSnapshotAnswer)

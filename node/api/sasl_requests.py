@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
-from node.api.api import Api
 from tidelog.types import Millis
 
 
@@ -30,6 +28,3 @@ class AuthenticateAnswer:
     token: str = field(default="", repr=False)
     session_lifetime_ms: Millis = Millis(0)
     principal: str = ""
-
-
-SASL_AUTHENTICATE: Final = Api("Sasl.Authenticate", AuthenticateRequest, AuthenticateAnswer)

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Sequence
 
 from node.api.peers import Peers
-from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
+from node.api.quorum_requests import IntroduceAnswer, IntroduceRequest
+from node.api.table import QUORUM_INTRODUCE
 from node.quorum.checks import directory_id_of, key_of
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.clock import Clock

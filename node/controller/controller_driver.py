@@ -21,9 +21,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from node.api.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
+from node.api.offsets import ReplicaLogInfoRequest
 from node.api.peers import Peers
-from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
+from node.api.quorum_requests import IntroduceRequest
+from node.api.table import DATA_GET_REPLICA_LOG_INFO, QUORUM_INTRODUCE
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from replication.common_events import ClockTicked, Report

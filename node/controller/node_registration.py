@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from node.api.controller_requests import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
+from node.api.table import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
 from node.config import ReplicationConfig
 from node.controller.controller_lease import ControllerLease
 from node.metadata.metadata_log import MetadataLog

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from node.api.offsets import DATA_LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest
+from node.api.offsets import ListOffsetsPartition, ListOffsetsRequest
 from node.api.peers import Peers
+from node.api.table import DATA_LIST_OFFSETS
 from node.coordinators.runtime import CoordinatorRuntime
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import ClusterImage

@@ -15,13 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from node.api.controller_requests import (
-    CONTROLLER_ALLOCATE_PRODUCER_IDS,
-    CONTROLLER_ALTER_PARTITION,
-    CONTROLLER_CREATE_TOPIC,
-    AlterPartitionAnswer,
-)
+from node.api.controller_requests import AlterPartitionAnswer
 from node.api.peers import Peers
+from node.api.table import CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION, CONTROLLER_CREATE_TOPIC
 from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_driver import ControllerDriver
@@ -36,6 +32,7 @@ from node.quorum.handlers import QuorumHandlers
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_client import ControllerClient
+from node.requests.gate import Gate
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
 from node.runtime.work import run_in
@@ -129,8 +126,9 @@ class MetadataNode:
         between = config.inter_listener, config.controller_listener
         self.watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
         handlers = ControllerHandlers(self._controller, settings, self._lease_ms)
+        gate = Gate("Controller", handlers)
         self.client = ControllerClient(
-            self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers, audit=audit
+            self.view, gate, self._addresses.of_voters, clock=clock, peers=self._peers, audit=audit
         )
         self.registration = Registration(
             identity,

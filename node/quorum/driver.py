@@ -27,16 +27,13 @@ from typing import Any, Final, TypeVar, assert_never
 from node.api.api import Answered, Api, Asked
 from node.api.peers import Peers
 from node.api.quorum_requests import (
-    QUORUM_BEGIN_QUORUM_EPOCH,
-    QUORUM_END_QUORUM_EPOCH,
-    QUORUM_INTRODUCE,
-    QUORUM_VOTE,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     IntroduceAnswer,
     IntroduceRequest,
     QuorumVoteRequest,
 )
+from node.api.table import QUORUM_BEGIN_QUORUM_EPOCH, QUORUM_END_QUORUM_EPOCH, QUORUM_INTRODUCE, QUORUM_VOTE
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.checks import key_of, unchecked

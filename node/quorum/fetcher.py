@@ -23,13 +23,8 @@ from functools import partial
 from typing import Final
 
 from node.api.peers import Peers
-from node.api.quorum_requests import (
-    QUORUM_FETCH_METADATA,
-    QUORUM_FETCH_SNAPSHOT,
-    FetchMetadataAnswer,
-    FetchMetadataRequest,
-    FetchSnapshotRequest,
-)
+from node.api.quorum_requests import FetchMetadataAnswer, FetchMetadataRequest, FetchSnapshotRequest
+from node.api.table import QUORUM_FETCH_METADATA, QUORUM_FETCH_SNAPSHOT
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.checks import epoch_of, offset_of, unchecked

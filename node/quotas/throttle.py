@@ -3,8 +3,7 @@
 A stream waits before its next message is read or its next records are sent, so that a client that floods it is slowed
 by the flow control of its connection. A call waits before it is handled. Neither keeps answers while it waits.
 
-Requests between nodes are exempt: they would delay replication, and with it every client. So is SASL: before it, all
-callers are one user, ANONYMOUS, and one of them could keep the others from logging in. It has bounds of its own.
+The table of APIs says what has quotas (`Api.is_throttled`). SASL, which has none, has bounds of its own.
 Not here: limits and rates (client_quotas.py), bytes and messages (node/listeners/), who a client is (its listener).
 """
 
@@ -14,9 +13,9 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Final
 
+from node.api.table import APIS, DATA_FETCH_STREAM
 from node.quotas.client_quotas import ENTITIES_MAX, ClientQuotas, QuotaKey, QuotaSession
 from node.quotas.throttle_log import ThrottleLog
 from replication.controller.image import ClusterImage
@@ -29,11 +28,7 @@ delayed. A call beyond it is refused. Streams do not count: they wait before the
 waiting as then remain free, so that one user alone leaves half of them to others, and two a quarter (the dynamic
 thresholds of Choudhury and Hahne for shared buffers)."""
 
-_FETCH_STREAM: Final = "Data.FetchStream"
-_RECEIVED: Final = dict.fromkeys(("Data.Produce", "Data.ProduceStream"), QuotaType.PRODUCER_BYTE_RATE)
-_SENT: Final = dict.fromkeys(("Data.Fetch", _FETCH_STREAM), QuotaType.CONSUMER_BYTE_RATE)
-_EXEMPT_SERVICES: Final = ("Controller", "Quorum", "Sasl")
-_EXEMPT_APIS: Final = ("Data.GetReplicaLogInfo", "Data.WriteTxnMarkers", "Transactions.AddOrVerifyPartitions")
+_BYTE_RATES: Final = (QuotaType.PRODUCER_BYTE_RATE, QuotaType.CONSUMER_BYTE_RATE)
 _PERCENT_SECONDS: Final = 1e-7
 """One nanosecond of a second, in percent."""
 _SMOOTHING: Final = 8
@@ -131,14 +126,6 @@ class Quotas:
             self.waiting -= 1
 
 
-@cache
-def _rules(api: str) -> tuple[QuotaType | None, QuotaType | None, bool, bool]:
-    """What is charged with the bytes of requests and of answers; whether it is known who sends the requests, and
-    whether they are exempt."""
-    is_exempt = api.partition(".")[0] in _EXEMPT_SERVICES or api in _EXEMPT_APIS
-    return _RECEIVED.get(api), _SENT.get(api), api != _FETCH_STREAM, is_exempt
-
-
 class Throttle:
     """The quotas of one call or stream."""
 
@@ -147,9 +134,8 @@ class Throttle:
         "_api",
         "_client_id",
         "_known",
+        "_quota",
         "_quotas",
-        "_received",
-        "_sent",
         "_session_or_none",
         "_user",
         "exempt",
@@ -157,10 +143,13 @@ class Throttle:
 
     def __init__(self, quotas: Quotas, api: str, user: str, client_id: str) -> None:
         self._quotas, self._api, self._user, self._client_id = quotas, api, user, client_id
-        self._received, self._sent, self._known, self.exempt = _rules(api)
+        declared = APIS.get(api)  # None: this process itself asks
+        self._quota = None if declared is None else declared.quota
+        self._known = declared is not DATA_FETCH_STREAM
+        """Whether it is known who sends the requests: another node may fetch on a stream."""
+        self.exempt = declared is not None and not declared.is_throttled
         self._session_or_none: QuotaSession | None = None
         self._advance_ns = 0.0
-        """Whether another node sends the requests."""
 
     @property
     def applies(self) -> bool:
@@ -170,15 +159,15 @@ class Throttle:
     def received(self, size: int) -> None:
         """Charge a request (bytes)."""
         self._known = True
-        if self._received is not None and self.applies:
-            self._charge(self._received, size)
+        if self._quota is QuotaType.PRODUCER_BYTE_RATE and self.applies:
+            self._charge(self._quota, size)
 
     def sent(self, size: int) -> int:
         """Charge an answer (bytes). Returns how long this client must wait now (milliseconds)."""
         if not self.applies:
             return 0
-        if self._sent is not None:
-            self._charge(self._sent, size)
+        if self._quota is QuotaType.CONSUMER_BYTE_RATE:
+            self._charge(self._quota, size)
         return self.delay_ms()
 
     def worked(self, spent_ns: int) -> None:
@@ -196,7 +185,7 @@ class Throttle:
         """Charge partitions that the request creates or deletes; a request that certainly fails is not charged. Raises
         ThrottlingQuotaExceeded (KIP-599)."""
         quota = QuotaType.CONTROLLER_MUTATION_RATE
-        if partitions <= 0 or not self.applies or self._session.limit(quota) is None:
+        if partitions <= 0 or self._quota is not quota or not self.applies or self._session.limit(quota) is None:
             yield
             return
         if delay := self._session.delay_ms(quota):
@@ -220,9 +209,8 @@ class Throttle:
             return 0
         session = self._session
         delay = session.delay_ms(QuotaType.REQUEST_PERCENTAGE)
-        for quota in (self._received, self._sent):
-            if quota is not None:
-                delay = max(delay, session.delay_ms(quota))
+        if self._quota in _BYTE_RATES:
+            delay = max(delay, session.delay_ms(self._quota))
         return delay
 
     async def wait(self) -> None:
@@ -268,8 +256,8 @@ class Throttle:
                 turn = min(turn, quotas.limits.now_ms() + self.delay_ms())
 
     def _reserve(self, size: int) -> None:
-        if self._received is not None:
-            self._charge(self._received, size)
+        if self._quota is QuotaType.PRODUCER_BYTE_RATE:
+            self._charge(self._quota, size)
         quota = QuotaType.REQUEST_PERCENTAGE
         key, limit = self._session.key(quota), self._session.limit(quota)
         if key is None or limit is None:
@@ -281,8 +269,8 @@ class Throttle:
             self._charge(quota, amount)
 
     def _take_back(self, size: int) -> None:
-        if self._received is not None:
-            self._session.charge(self._received, -size)
+        if self._quota is QuotaType.PRODUCER_BYTE_RATE:
+            self._session.charge(self._quota, -size)
         self._session.charge(QuotaType.REQUEST_PERCENTAGE, -self._advance_ns * _PERCENT_SECONDS)
         self._advance_ns = 0.0
 

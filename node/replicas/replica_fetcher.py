@@ -23,15 +23,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from node.api.fetch import (
-    DATA_FETCH_STREAM,
-    DurablePosition,
-    FetchAnswer,
-    FetchingReplica,
-    FetchRequest,
-    PartitionFetch,
-)
+from node.api.fetch import DurablePosition, FetchAnswer, FetchingReplica, FetchRequest, PartitionFetch
 from node.api.peers import Peers, ValueStream
+from node.api.table import DATA_FETCH_STREAM
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.replica_config import ReplicaConfig
 from node.runtime.duplex import run_duplex

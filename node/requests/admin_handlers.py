@@ -13,9 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from node.api import controller_requests as controller_apis
 from node.api.admin_requests import (
-    ADMIN_EXPLAIN_PARTITIONS,
     AclQuestion,
     AlterReassignmentsRequest,
     ChangedPartition,
@@ -45,13 +43,22 @@ from node.api.admin_requests import (
     TopicPartitionId,
 )
 from node.api.api import Answered, Api, Asked
-from node.api.metadata import (
+from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
+from node.api.table import (
+    ADMIN_EXPLAIN_PARTITIONS,
     ADMIN_GET_METADATA,
-    GetMetadataAnswer,
-    GetMetadataRequest,
-    PartitionMetadata,
-    SharedPartitions,
-    TopicMetadata,
+    CONTROLLER_ALTER_CLIENT_QUOTAS,
+    CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
+    CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS,
+    CONTROLLER_CREATE_ACLS,
+    CONTROLLER_CREATE_PARTITIONS,
+    CONTROLLER_CREATE_TOPIC,
+    CONTROLLER_DELETE_ACLS,
+    CONTROLLER_DELETE_TOPIC,
+    CONTROLLER_ELECT_LEADERS,
+    CONTROLLER_INCREMENTAL_ALTER_CONFIGS,
+    CONTROLLER_REMOVE_VOTER,
+    CONTROLLER_UPDATE_FEATURES,
 )
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
@@ -245,7 +252,7 @@ class AdminHandlers:
         """Forward; respond when this node has applied the topic."""
         ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
         with context.throttle.mutation(0 if request.validate_only else request.partitions):
-            answer = await self._forward(controller_apis.CONTROLLER_CREATE_TOPIC, request)
+            answer = await self._forward(CONTROLLER_CREATE_TOPIC, request)
         topic_id = answer.topic_id
         if topic_id is not None:
             await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
@@ -259,7 +266,7 @@ class AdminHandlers:
         for name in (request.name, "" if topic is None else topic.name):
             ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
         with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
-            answer = await self._forward(controller_apis.CONTROLLER_DELETE_TOPIC, request)
+            answer = await self._forward(CONTROLLER_DELETE_TOPIC, request)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
@@ -268,7 +275,7 @@ class AdminHandlers:
         ensure_few(request.partitions, "partitions")
         keys = tuple(self._key_of(each) for each in request.partitions)
         wanted = ElectLeaders(request.type, keys, request.validate_only)
-        return self._named(await self._forward(controller_apis.CONTROLLER_ELECT_LEADERS, wanted))
+        return self._named(await self._forward(CONTROLLER_ELECT_LEADERS, wanted))
 
     async def alter_partition_reassignments(
         self, request: AlterReassignmentsRequest, _context: RequestContext
@@ -278,7 +285,7 @@ class AdminHandlers:
         wanted = tuple(
             Reassignment(self._key_of(each.partition), each.replicas, each.cancel) for each in request.partitions
         )
-        api = controller_apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
+        api = CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
         return self._named(await self._forward(api, AlterReassignments(wanted)))
 
     async def list_partition_reassignments(
@@ -299,7 +306,7 @@ class AdminHandlers:
         for change in request.changes:
             if change.key in KEPT_SETTINGS:
                 ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
-        return await self._alter(controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
+        return await self._alter(CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
 
     async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
@@ -307,24 +314,24 @@ class AdminHandlers:
         topic = self._metadata.image.topic(request.topic)
         added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
         with context.throttle.mutation(added):
-            return await self._alter(controller_apis.CONTROLLER_CREATE_PARTITIONS, request)
+            return await self._alter(CONTROLLER_CREATE_PARTITIONS, request)
 
     async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
-        answer = await self._forward(controller_apis.CONTROLLER_UPDATE_FEATURES, request)
+        answer = await self._forward(CONTROLLER_UPDATE_FEATURES, request)
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
         return answer
 
     async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
         """Forward."""
-        return await self._forward(controller_apis.CONTROLLER_REMOVE_VOTER, request)
+        return await self._forward(CONTROLLER_REMOVE_VOTER, request)
 
     async def alter_user_scram_credentials(
         self, request: AlterScramCredentials, _context: RequestContext
     ) -> ScramCredentialsAltered:
         """Forward; respond when this node has applied the credentials."""
-        answer = await self._forward(controller_apis.CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, request)
+        answer = await self._forward(CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, request)
         await self._applied(lambda image: image.offset >= answer.metadata_offset, "the credentials were changed")
         return answer
 
@@ -344,19 +351,19 @@ class AdminHandlers:
 
     async def create_acls(self, request: CreateAcls, _context: RequestContext) -> AclsCreated:
         """Forward; respond when this node has applied the rules."""
-        answer = await self._forward(controller_apis.CONTROLLER_CREATE_ACLS, request)
+        answer = await self._forward(CONTROLLER_CREATE_ACLS, request)
         await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were created")
         return answer
 
     async def delete_acls(self, request: DeleteAcls, _context: RequestContext) -> AclsDeleted:
         """Forward; respond when this node has applied the removal."""
-        answer = await self._forward(controller_apis.CONTROLLER_DELETE_ACLS, request)
+        answer = await self._forward(CONTROLLER_DELETE_ACLS, request)
         await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were removed")
         return answer
 
     async def alter_client_quotas(self, request: AlterClientQuotas, _context: RequestContext) -> ClientQuotasAltered:
         """Forward; respond when this node has applied the quotas."""
-        answer = await self._forward(controller_apis.CONTROLLER_ALTER_CLIENT_QUOTAS, request)
+        answer = await self._forward(CONTROLLER_ALTER_CLIENT_QUOTAS, request)
         reached = answer.metadata_offset
         await self._applied(lambda image: image.offset >= reached, "the quotas were changed")
         return answer

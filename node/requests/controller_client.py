@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final
 
 from node.api.api import Answered, Api, Asked
 from node.api.peers import Peers
 from node.quorum.state import QuorumView
 from node.requests.context import RequestContext
+from node.requests.gate import Gate
 from node.requests.recorded_changes import audited
 from node.security.authorizer import AuditTrail
 from tidelog.clock import Clock
@@ -31,14 +32,14 @@ class ControllerClient:
     def __init__(
         self,
         view: QuorumView,
-        local: object,
+        local: Gate,
         voters: Callable[[], Mapping[NodeId, Endpoint | None]],
         *,
         clock: Clock,
         peers: Peers,
         audit: AuditTrail | None = None,
     ) -> None:
-        """local: the handlers of this process's controller. voters: returns their addresses, None: this process. audit:
+        """local: the gate of this process's controller. voters: returns their addresses, None: this process. audit:
         records the changes that this node asks of its own controller; the controllers of others record theirs."""
         self._view, self._local, self._voters = view, local, voters
         self._clock, self._peers = clock, peers
@@ -93,10 +94,11 @@ class ControllerClient:
         return await self._peers.call(endpoint, api, asked, timeout_ms=timeout_ms)
 
     async def _serve(self, api: Api[Asked, Answered], asked: Asked, timeout_ms: int) -> Answered:
-        handle = audited(api, getattr(self._local, api.handler))
+        handle = audited(api, self._local.handler(api))
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                return cast("Answered", await handle(asked, self._context))
+                answered: Answered = await handle(asked, self._context)
+                return answered
         except TimeoutError:
             raise RequestTimedOut(
                 f"{api}: this node's own controller did not commit within {timeout_ms} ms; try again"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from node.api.coordinator_requests import COORDINATORS_FIND_COORDINATOR
+from node.api.table import COORDINATORS_FIND_COORDINATOR
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
 from node.requests.context import RequestContext
 from node.requests.group_checks import ensure_group_id, ensure_transactional_id

@@ -16,8 +16,6 @@ from typing import Final
 
 from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest
 from node.api.offsets import (
-    DATA_LIST_OFFSETS,
-    DATA_OFFSET_FOR_LEADER_EPOCH,
     EpochAnswer,
     EpochQuestion,
     ListedOffset,
@@ -32,6 +30,7 @@ from node.api.offsets import (
 from node.api.peers import ValueStream
 from node.api.produce import ProduceAnswer, ProducedBatch, ProduceRequest
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.api.table import DATA_LIST_OFFSETS, DATA_OFFSET_FOR_LEADER_EPOCH
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.quotas.throttle import Throttle
 from node.replicas.own_log_check import look_at_damage

@@ -18,7 +18,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.api.fetch import DATA_FETCH, FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
+from node.api.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
+from node.api.table import DATA_FETCH
 from node.replicas.fetch_state import READ, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica

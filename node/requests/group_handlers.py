@@ -14,9 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from node.api import coordinator_requests as apis
 from node.api.api import Api
 from node.api.peers import ValueStream
+from node.api.table import (
+    GROUPS_DELETE_GROUPS,
+    GROUPS_DESCRIBE_GROUPS,
+    GROUPS_OFFSET_COMMIT,
+    GROUPS_OFFSET_DELETE,
+    GROUPS_OFFSET_FETCH,
+    GROUPS_TXN_OFFSET_COMMIT,
+)
 from node.coordinators.internal_topics import InternalTopics
 from node.coordinators.member_streams import MemberStream, MemberStreams
 from node.coordinators.node_listing import list_coordinators
@@ -216,7 +223,7 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = self._not_committed(request.partitions, apis.GROUPS_OFFSET_COMMIT, context)
+        refused = self._not_committed(request.partitions, GROUPS_OFFSET_COMMIT, context)
 
         async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
             wanted = replace(request, partitions=partitions)
@@ -233,7 +240,7 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = self._not_committed(request.partitions, apis.GROUPS_TXN_OFFSET_COMMIT, context)
+        refused = self._not_committed(request.partitions, GROUPS_TXN_OFFSET_COMMIT, context)
 
         async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
             check = await self._verified(request)
@@ -284,7 +291,7 @@ class GroupHandlers:
             visible = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
             return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in visible))
         ensure_few(request.partitions, "partitions")
-        refused = _refusals(request.partitions, apis.GROUPS_OFFSET_FETCH, context)
+        refused = _refusals(request.partitions, GROUPS_OFFSET_FETCH, context)
 
         async def fetch(partitions: tuple[NamedPartition, ...]) -> Sequence[FetchedOffset]:
             wanted = replace(request, partitions=partitions)
@@ -298,7 +305,7 @@ class GroupHandlers:
         ensure_group_id(request.group_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = _refusals(request.partitions, apis.GROUPS_OFFSET_DELETE, context)
+        refused = _refusals(request.partitions, GROUPS_OFFSET_DELETE, context)
 
         async def delete(partitions: tuple[NamedPartition, ...]) -> Sequence[CommittedPartition]:
             wanted = replace(request, partitions=partitions)
@@ -338,7 +345,7 @@ class GroupHandlers:
             describe,
             DESCRIBED_AT_ONCE,
             DescribedGroup,
-            lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, apis.GROUPS_DESCRIBE_GROUPS, context),
+            lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, GROUPS_DESCRIBE_GROUPS, context),
         )
         image = self._image()
         return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
@@ -355,7 +362,7 @@ class GroupHandlers:
             delete,
             DELETED_AT_ONCE,
             DeletedGroup,
-            lambda group_id: _group_refusal(group_id, AclOperation.DELETE, apis.GROUPS_DELETE_GROUPS, context),
+            lambda group_id: _group_refusal(group_id, AclOperation.DELETE, GROUPS_DELETE_GROUPS, context),
         )
         return DeleteGroupsAnswer(tuple(found))
 

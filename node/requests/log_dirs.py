@@ -14,13 +14,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from node.api.admin_requests import (
-    ADMIN_DESCRIBE_LOG_DIRS,
-    DamagedLog,
-    DescribeLogDirsRequest,
-    LogDirState,
-)
+from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
 from node.api.peers import Peers
+from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory

@@ -15,8 +15,6 @@ import asyncio
 from typing import Final
 
 from node.api.marker_requests import (
-    DATA_DESCRIBE_PRODUCERS,
-    DATA_WRITE_TXN_MARKERS,
     AbortTransactionAnswer,
     AbortTransactionRequest,
     ActiveProducer,
@@ -30,6 +28,7 @@ from node.api.marker_requests import (
     WriteTxnMarkersRequest,
     WrittenMarker,
 )
+from node.api.table import DATA_DESCRIBE_PRODUCERS, DATA_WRITE_TXN_MARKERS
 from node.replicas.leader_replica import ProduceDone
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager

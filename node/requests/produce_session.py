@@ -19,7 +19,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from node.api.produce import DATA_PRODUCE, ProduceBatch, ProducedBatch, ProduceRequest
+from node.api.produce import ProduceBatch, ProducedBatch, ProduceRequest
+from node.api.table import DATA_PRODUCE
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.context import RequestContext

@@ -1,7 +1,7 @@
-"""Recording of administrative changes: every request of `CHANGES` passes through here, with its outcome.
+"""Recording of administrative changes: every request of an audited API passes through here, with its outcome.
 
 The listener records what others ask of this node; the client of the controller what this node asks of its own.
-Not here: which requests are changes (permissions.py), how a line looks (audit_log.py).
+Not here: which APIs are audited (node/api/table.py), how a line looks (node/security/audit_log.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from node.api.api import Api
 from node.requests.context import RequestContext
-from node.security.permissions import CHANGES
 from tidelog.errors import TidelogError
 
 Handle: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
@@ -19,7 +18,7 @@ Handle: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 
 def audited(api: Api[Any, Any], handle: Handle) -> Handle:
     """The handler of this API, which also tells the audit trail of the request's context about each change."""
-    if api.name not in CHANGES:
+    if not api.audited:
         return handle
 
     async def recorded(asked: Any, context: RequestContext) -> Any:

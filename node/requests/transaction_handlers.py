@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from node.api import coordinator_requests as apis
+from node.api.table import (
+    TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS,
+    TRANSACTIONS_ADD_PARTITIONS_TO_TXN,
+    TRANSACTIONS_DESCRIBE_TRANSACTIONS,
+)
 from node.coordinators.node_listing import list_coordinators
 from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
@@ -135,7 +139,7 @@ class TransactionHandlers:
             ensure_transactional_id(transactional_id)
             refusal = context.authorizer.resource_refusal(
                 context,
-                apis.TRANSACTIONS_DESCRIBE_TRANSACTIONS,
+                TRANSACTIONS_DESCRIBE_TRANSACTIONS,
                 AclOperation.DESCRIBE,
                 ResourceType.TRANSACTIONAL_ID,
                 transactional_id,
@@ -159,7 +163,7 @@ class TransactionHandlers:
     ) -> AddOrVerifyPartitionsAnswer:
         """Add partitions to transactions before their first batch, or confirm that they were added. Every error is that
         of a partition."""
-        context.ensure_for_nodes(apis.TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
+        context.ensure_for_nodes(TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
         ensure_few([each for entry in request.transactions for each in entry.partitions], "partitions")
         return await self._coordinators.add_or_verify(request)
 
@@ -180,7 +184,7 @@ class TransactionHandlers:
 def _refused_topics(partitions: Iterable[NamedPartition], context: RequestContext) -> dict[str, TidelogError]:
     """The topics that the caller may not write to."""
     topics = dict.fromkeys(each.topic for each in partitions)
-    api = apis.TRANSACTIONS_ADD_PARTITIONS_TO_TXN
+    api = TRANSACTIONS_ADD_PARTITIONS_TO_TXN
     refusals = {topic: context.authorizer.topic_refusal(context, api, topic) for topic in topics}
     return {topic: refusal for topic, refusal in refusals.items() if refusal is not None}
 

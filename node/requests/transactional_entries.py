@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from node.api.produce import DATA_PRODUCE, ProduceBatch, ProduceRequest
+from node.api.produce import ProduceBatch, ProduceRequest
+from node.api.table import DATA_PRODUCE
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica import Replica
 from node.requests.context import RequestContext

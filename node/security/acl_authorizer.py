@@ -1,9 +1,8 @@
 """The authorizer that decides by the ACLs of the cluster.
 
 Invariants:
-  1. A request is allowed only if `PERMISSIONS` has an entry for it and the present ACLs allow its principal what the
-     entry says, or the principal is a super user, or the request is one of nodes and the listener takes its caller for
-     a node.
+  1. A request is allowed only if the present ACLs allow its principal what the permission of its API says, or the
+     principal is a super user, or the request is one of nodes and the listener takes its caller for a node.
   2. Until the node knows the metadata of the cluster, only requests of super users and of nodes are allowed.
   3. Every refusal of something that the caller named is given to the audit log.
   4. The text of a refusal does not contain the name of a topic that the caller named by its id and may not describe.
@@ -21,10 +20,11 @@ from typing import Any, Final
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.fetch import FetchRequest
+from node.api.permissions import Need, Scope
+from node.api.table import APIS
 from node.security.acl_decisions import AclDecisions
 from node.security.audit_log import AuditLog
 from node.security.authorizer import Authorizer
-from node.security.permissions import PERMISSIONS, TOPIC_OPERATIONS, Need, Scope
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import EveryTopic, VisibleTopics
@@ -38,6 +38,14 @@ from tidelog.errors import (
     UnknownTopicId,
 )
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
+
+_TOPIC_OPERATIONS: Final = {
+    name: need.operation
+    for name, api in APIS.items()
+    for need in api.permission.needs
+    if need.scope is Scope.EACH_TOPIC
+}
+"""What the caller must be allowed to do with each topic of a request, by the name of its API."""
 
 _FOLLOWER: Final = Need(AclOperation.CLUSTER_ACTION)
 """What a fetch as a follower needs of a caller that is no node."""
@@ -65,9 +73,7 @@ class AclAuthorizer(Authorizer):
 
     def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
         """As Authorizer's."""
-        needed = PERMISSIONS.get(api.name)
-        if needed is None:
-            raise ClusterAuthorizationFailed(f"{api} has no entry in the table of permissions: it is refused")
+        needed = api.permission
         if needed.asked_by_nodes and caller.for_nodes:
             return
         if isinstance(asked, FetchRequest) and asked.replica is not None and not caller.for_nodes:
@@ -79,7 +85,7 @@ class AclAuthorizer(Authorizer):
         self, caller: Caller, api: Api[Any, Any], topic: str, *, by_id: bool = False
     ) -> TidelogError | None:
         """As Authorizer's."""
-        return self._refusal(caller, api, TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
+        return self._refusal(caller, api, _TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
 
     def resource_refusal(
         self,

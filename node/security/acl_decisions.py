@@ -11,7 +11,7 @@ Invariants:
 Permission to READ, WRITE, DELETE or ALTER implies DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. A denial implies
 nothing: who may not READ may still DESCRIBE.
 Cost: a cached decision takes some 0.5 us; the first one two dictionary lookups and one for each length of a prefix.
-Not here: what a request needs (permissions.py), which bindings exist (replication/controller/access_control.py).
+Not here: what a request needs (node/api/table.py), which bindings exist (replication/controller/access_control.py).
 Source: Kafka's StandardAuthorizerData; KIP-290.
 """
 

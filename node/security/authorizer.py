@@ -28,7 +28,7 @@ class Authorizer:
         by_id: bool = False,  # noqa: ARG002
     ) -> TidelogError | None:
         """Called by the handlers of requests whose topics are answered one by one, for each topic: the operation is the
-        one that the table of permissions has for the topics of this API. by_id: the request names the topic by its id,
+        one that the table of APIs has for the topics of this API. by_id: the request names the topic by its id,
         and may not learn its name. Returns the error to answer with, None if the request is allowed for this topic."""
         return None
 

@@ -14,15 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.api.admin_requests import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from node.api.admin_requests import DescribeLogDirsRequest
 from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
-from node.api.metadata import (
-    ADMIN_GET_METADATA,
-    GetMetadataAnswer,
-    PartitionMetadata,
-    SharedPartitions,
-    TopicMetadata,
-)
+from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
+from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_GET_METADATA
 from node.controller.controller_handlers import ControllerHandlers
 from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.api import admin_requests as admin
-from node.api import coordinator_requests as coordinator
 from node.api import marker_requests as markers
 from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
 from node.api.api import Api
+from node.api.table import ADMIN_CREATE_TOPIC, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.requests.admin_handlers import AdminHandlers
@@ -80,9 +79,9 @@ class World:
         self.log = AuditLog(self.lines.append, clock=self.clock, node_id=3)
 
     def deny(self, topic: str = "orders", context: RequestContext = ALICE) -> None:
-        self.log.denied(context, admin.ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
+        self.log.denied(context, ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
 
-    def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = admin.ADMIN_CREATE_TOPIC) -> dict[str, Any]:
+    def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = ADMIN_CREATE_TOPIC) -> dict[str, Any]:
         self.log.changed(ALICE, api, asked, outcome)
         event: dict[str, Any] = json.loads(self.lines[-1])
         return event
@@ -136,18 +135,18 @@ def test_deleted_groups_and_offsets_and_aborted_transactions_are_recorded() -> N
     deleted = groups.DeleteGroupsAnswer(
         (groups.DeletedGroup("readers"), groups.DeletedGroup("others", NonEmptyGroup("it has members")))
     )
-    event = world.change(delete, deleted, coordinator.GROUPS_DELETE_GROUPS)
+    event = world.change(delete, deleted, GROUPS_DELETE_GROUPS)
     assert event["outcome"] == {"ok": 1, "NON_EMPTY_GROUP": 1}
     assert event["asked"] == {"group_ids": ["readers", "others"]}
 
     forget = groups.OffsetDelete("readers", (groups.NamedPartition("orders", PartitionIndex(3)),))
     forgotten = groups.OffsetDeleteAnswer((groups.CommittedPartition("orders", PartitionIndex(3)),))
-    event = world.change(forget, forgotten, coordinator.GROUPS_OFFSET_DELETE)
+    event = world.change(forget, forgotten, GROUPS_OFFSET_DELETE)
     assert event["outcome"] == {"ok": 1}
     assert event["asked"] == {"group_id": "readers", "partitions": [{"topic": "orders", "partition": 3}]}
 
     abort = markers.AbortTransactionRequest(bytes(15) + b"\x07", 3, ProducerId(1000), 5, Offset(42))
-    event = world.change(abort, InvalidTxnState("no such transaction"), markers.DATA_ABORT_TRANSACTION)
+    event = world.change(abort, InvalidTxnState("no such transaction"), DATA_ABORT_TRANSACTION)
     assert event["outcome"] == "INVALID_TXN_STATE"
     assert event["asked"]["producer_id"] == 1000
     assert event["asked"]["transaction_start"] == 42
@@ -181,8 +180,8 @@ def test_any_name_makes_one_short_line_of_json(principal: str, topic: str, clien
     world = World()
     context = replace(ALICE, principal=principal, client_id=client_id, connection=principal, listener=topic)
     decision = replace(DENIED, reason=f"denied by the ACL: {topic}")
-    world.log.denied(context, admin.ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, decision)
-    world.log.changed(context, admin.ADMIN_CREATE_TOPIC, CreateTopic(topic, 1, 1, {topic: principal}), None)
+    world.log.denied(context, ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, decision)
+    world.log.changed(context, ADMIN_CREATE_TOPIC, CreateTopic(topic, 1, 1, {topic: principal}), None)
     for line in world.lines:
         assert line.isascii()
         assert line.isprintable()
@@ -205,7 +204,7 @@ def test_a_number_that_json_does_not_have_is_a_text(value: float) -> None:
 )
 def test_any_request_can_be_recorded(asked: Any) -> None:
     world = World()
-    world.log.changed(ALICE, admin.ADMIN_CREATE_TOPIC, asked, UUID(int=1))
+    world.log.changed(ALICE, ADMIN_CREATE_TOPIC, asked, UUID(int=1))
     assert len(world.lines[0]) <= LINE_CHARACTERS_MAX
     json.loads(world.lines[0])
 

@@ -15,6 +15,19 @@ from hypothesis import strategies as st
 from node.api import fetch, offsets, produce, producers
 from node.api import marker_requests as markers
 from node.api.api import Api
+from node.api.table import (
+    DATA_ABORT_TRANSACTION,
+    DATA_DESCRIBE_PRODUCERS,
+    DATA_FETCH,
+    DATA_FETCH_STREAM,
+    DATA_GET_REPLICA_LOG_INFO,
+    DATA_INIT_PRODUCER_ID,
+    DATA_LIST_OFFSETS,
+    DATA_OFFSET_FOR_LEADER_EPOCH,
+    DATA_PRODUCE,
+    DATA_PRODUCE_STREAM,
+    DATA_WRITE_TXN_MARKERS,
+)
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
@@ -145,11 +158,11 @@ fetch_answers = st.builds(
 partition_ids = st.builds(markers.PartitionId, topic_ids, int32)
 active_producers = st.builds(markers.ActiveProducer, int64, int32, int32, int64, int32, int64)
 VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
-    produce.DATA_PRODUCE: (produce_requests, produce_answers),
-    produce.DATA_PRODUCE_STREAM: (produce_requests, produce_answers),
-    fetch.DATA_FETCH: (consumers_fetches | followers_fetches, fetch_answers),
-    fetch.DATA_FETCH_STREAM: (consumers_fetches | followers_fetches, fetch_answers),
-    offsets.DATA_LIST_OFFSETS: (
+    DATA_PRODUCE: (produce_requests, produce_answers),
+    DATA_PRODUCE_STREAM: (produce_requests, produce_answers),
+    DATA_FETCH: (consumers_fetches | followers_fetches, fetch_answers),
+    DATA_FETCH_STREAM: (consumers_fetches | followers_fetches, fetch_answers),
+    DATA_LIST_OFFSETS: (
         st.builds(
             offsets.ListOffsetsRequest,
             isolation,
@@ -160,7 +173,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
             tuples(st.builds(offsets.ListedOffset, topic_ids, int32, st.none() | errors, int64, int64, int32)),
         ),
     ),
-    offsets.DATA_OFFSET_FOR_LEADER_EPOCH: (
+    DATA_OFFSET_FOR_LEADER_EPOCH: (
         st.builds(
             offsets.OffsetForLeaderEpochRequest,
             tuples(st.builds(offsets.EpochQuestion, topic_ids, int32, int32, int32)),
@@ -170,15 +183,15 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
             tuples(st.builds(offsets.EpochAnswer, topic_ids, int32, st.none() | errors, st.none() | epoch_ends)),
         ),
     ),
-    offsets.DATA_GET_REPLICA_LOG_INFO: (
+    DATA_GET_REPLICA_LOG_INFO: (
         st.builds(offsets.ReplicaLogInfoRequest, topic_ids, int32, int32),
         st.builds(offsets.ReplicaLogInfo, int32, int64, st.none() | uuids, text),
     ),
-    producers.DATA_INIT_PRODUCER_ID: (
+    DATA_INIT_PRODUCER_ID: (
         st.builds(producers.InitProducerIdRequest, int64, int32),
         st.builds(producers.InitProducerIdAnswer, int64, int32),
     ),
-    markers.DATA_WRITE_TXN_MARKERS: (
+    DATA_WRITE_TXN_MARKERS: (
         st.builds(
             markers.WriteTxnMarkersRequest,
             tuples(
@@ -195,7 +208,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
             ),
         ),
     ),
-    markers.DATA_DESCRIBE_PRODUCERS: (
+    DATA_DESCRIBE_PRODUCERS: (
         st.builds(markers.DescribeProducersRequest, tuples(partition_ids)),
         st.builds(
             markers.DescribeProducersAnswer,
@@ -211,7 +224,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
             ),
         ),
     ),
-    markers.DATA_ABORT_TRANSACTION: (
+    DATA_ABORT_TRANSACTION: (
         st.builds(markers.AbortTransactionRequest, topic_ids, int32, int64, int32, int64),
         st.builds(markers.AbortTransactionAnswer),
     ),
@@ -281,7 +294,7 @@ def test_an_answer_is_written_as_it_was_given(codec: ApiCodec[Any, Any], data: s
     assert type(expected := message_of(codec.method.answer, answered)).FromString(written) == expected
 
 
-@pytest.mark.parametrize("api", [fetch.DATA_FETCH_STREAM, offsets.DATA_GET_REPLICA_LOG_INFO], ids=str)
+@pytest.mark.parametrize("api", [DATA_FETCH_STREAM, DATA_GET_REPLICA_LOG_INFO], ids=str)
 @given(data=st.data())
 def test_requests_between_nodes_are_decoded_as_sent(api: Api[Any, Any], data: st.DataObject) -> None:
     codec = codec_of(api)
@@ -298,7 +311,7 @@ def test_records_are_passed_on_and_not_copied() -> None:
     large = bytes(100_000)
     request = wire.ProduceRequest(partitions=[wire.PartitionProduce(topic_id=TOPIC.bytes, records=large)])
     message = wire.ProduceRequest.FromString(request.SerializeToString())
-    [batch] = codec_of(produce.DATA_PRODUCE).request_from(message).partitions
+    [batch] = codec_of(DATA_PRODUCE).request_from(message).partitions
     assert batch.records is message.partitions[0].records
     assert isinstance(batch.records, memoryview)
 
@@ -306,7 +319,7 @@ def test_records_are_passed_on_and_not_copied() -> None:
 def test_the_records_of_an_answer_are_copied_once_into_the_encoded_message() -> None:
     large = bytes(1_000_000)
     fetched = fetch.FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(1), Offset(1), Offset(0), records=large)
-    write = codec_of(fetch.DATA_FETCH).write_answer
+    write = codec_of(DATA_FETCH).write_answer
     tracemalloc.start()
     try:
         written = write(fetch.FetchAnswer([fetched])).SerializeToString()
@@ -320,7 +333,7 @@ def test_the_memory_of_an_answer_is_charged_until_its_message_is_gone() -> None:
     budget = MemoryBudget(10_000)
     charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
     charge.add(100, budget.charge(Kind.CONSUMER_FETCH, 0))
-    message = codec_of(fetch.DATA_FETCH).write_answer(fetch.FetchAnswer([], charge))
+    message = codec_of(DATA_FETCH).write_answer(fetch.FetchAnswer([], charge))
     del charge
     assert budget.figures.used[Kind.CONSUMER_FETCH] == 300
     del message
@@ -330,7 +343,7 @@ def test_the_memory_of_an_answer_is_charged_until_its_message_is_gone() -> None:
 @given(incarnation=st.binary(max_size=40).filter(lambda raw: len(raw) != 16))
 def test_a_replica_without_a_whole_incarnation_is_refused(incarnation: bytes) -> None:
     message = data_pb2.FetchRequest(replica=data_pb2.Replica(node_id=2, incarnation=incarnation))
-    for api in (fetch.DATA_FETCH, fetch.DATA_FETCH_STREAM):
+    for api in (DATA_FETCH, DATA_FETCH_STREAM):
         with pytest.raises(InvalidRequest, match="node 2 fetches without an incarnation of 16 bytes"):
             codec_of(api).request_from(message)
 
@@ -352,8 +365,8 @@ def test_a_malformed_request_ends_its_stream_with_the_error_and_no_other() -> No
 
 def test_an_unknown_isolation_level_is_refused() -> None:
     for api, message in (
-        (fetch.DATA_FETCH, data_pb2.FetchRequest(isolation_level=7)),  # type: ignore[arg-type]
-        (offsets.DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(isolation_level=7)),  # type: ignore[arg-type]
+        (DATA_FETCH, data_pb2.FetchRequest(isolation_level=7)),  # type: ignore[arg-type]
+        (DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(isolation_level=7)),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidRequest, match=r"^isolation level 7: it must be 0") as refused:
             codec_of(api).request_from(message)
@@ -363,7 +376,7 @@ def test_an_unknown_isolation_level_is_refused() -> None:
 def test_the_isolation_level_of_a_follower_has_no_effect() -> None:
     replica = data_pb2.Replica(node_id=2, incarnation=bytes(16))
     message = data_pb2.FetchRequest(replica=replica, isolation_level=7)  # type: ignore[arg-type]
-    asked = codec_of(fetch.DATA_FETCH_STREAM).request_from(message)
+    asked = codec_of(DATA_FETCH_STREAM).request_from(message)
     assert asked.replica == (NodeId(2), UUID(int=0))
 
 
@@ -380,7 +393,7 @@ def test_a_malformed_topic_id_refuses_its_entry_and_no_other() -> None:
 
 
 def test_a_directory_id_of_another_length_is_no_answer() -> None:
-    read = codec_of(offsets.DATA_GET_REPLICA_LOG_INFO).read_answer
+    read = codec_of(DATA_GET_REPLICA_LOG_INFO).read_answer
     assert read is not None
     with pytest.raises(ValueError, match="16"):
         read(data_pb2.GetReplicaLogInfoResponse(directory_id=b"short"))

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from node.api.api import APIS
-from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
+from node.api.quorum_requests import IntroduceRequest
+from node.api.table import APIS, QUORUM_INTRODUCE
 from node.process.node import SERVICES
 from node.requests.context import RequestContext
 from node.requests.gate import Gate

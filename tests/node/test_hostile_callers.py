@@ -16,7 +16,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from node.api.fetch import DATA_FETCH, FetchAnswer
+from node.api.fetch import FetchAnswer
+from node.api.table import DATA_FETCH
 from node.config import parse
 from node.listeners.grpc import connections as connections_module
 from node.listeners.grpc import server, unread_answer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from node.api.quorum_requests import QUORUM_BEGIN_QUORUM_EPOCH
+from node.api.table import QUORUM_BEGIN_QUORUM_EPOCH
 from node.process.metadata_node import MetadataNode
 from node.quorum.state import QuorumView, read_state
 from replication.common_events import ClockTicked

@@ -22,9 +22,10 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from node.api.api import APIS
+from node.api.api import Audience
 from node.api.caller import ANONYMOUS
-from node.security.permissions import CHANGES, PERMISSIONS, Permission
+from node.api.permissions import Permission
+from node.api.table import APIS
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.node.real_coordinators import errors_in, make_group_and_transaction
@@ -80,7 +81,7 @@ NAMES: Final = {
 
 SCRAM: Final = ScramMechanism.SCRAM_SHA_256
 FOLLOWER: Final = "Data.FetchStream of a follower"
-"""The one row whose permission is not in the table of permissions: nodes need it too."""
+"""The one row whose permission is not in the table of APIs: nodes need it too."""
 
 OF_TRANSACTION: Final = "of a transaction"
 
@@ -488,15 +489,14 @@ def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_the_document_has_every_request_with_its_permission_and_every_caller() -> None:
-    """A new RPC without an entry in the table of permissions, or without a row, fails here."""
+    """A new RPC without an entry in the table of APIs, or without a row, fails here."""
     rpcs = {str(method) for method in methods.ALL}
-    assert set(PERMISSIONS) == rpcs, "node/security/permissions.py"
-    assert set(APIS) == rpcs
+    assert set(APIS) == rpcs, "node/api/table.py"
     rows = table()
     permissions = {
-        f"{name} {variant}".rstrip(): shown(needed, variant)
-        for name, needed in PERMISSIONS.items()
-        for variant in needed.variants
+        f"{name} {variant}".rstrip(): shown(api.permission, variant)
+        for name, api in APIS.items()
+        for variant in api.permission.variants
     }
     assert {row["request"]: row["permission"] for row in rows if row["request"] != FOLLOWER} == permissions
     assert {row["request"] for row in rows} == {*permissions, FOLLOWER}
@@ -506,17 +506,17 @@ def test_the_document_has_every_request_with_its_permission_and_every_caller() -
 def test_all_that_changes_the_cluster_for_an_operator_is_recorded() -> None:
     """What an Admin request forwards to the controller is a change, where it is asked and at the controller: a node may
     ask for it in its own name."""
-    controller = {name.removeprefix("Controller.") for name in PERMISSIONS if name.startswith("Controller.")}
-    forwarded = {name for name in controller if f"Admin.{name}" in PERMISSIONS}
+    controller = {name.removeprefix("Controller.") for name in APIS if name.startswith("Controller.")}
+    forwarded = {name for name in controller if f"Admin.{name}" in APIS}
     for service in ("Admin", "Controller"):
-        recorded = {name for name in CHANGES if name.startswith(f"{service}.")}
+        recorded = {name for name, api in APIS.items() if api.audited and api.service == service}
         assert recorded == {f"{service}.{name}" for name in forwarded}
 
 
 def test_what_only_nodes_ask_needs_cluster_action() -> None:
     found = {
         name
-        for name, needed in PERMISSIONS.items()
-        if any(need.operation is AclOperation.CLUSTER_ACTION for need in needed.needs)
+        for name, api in APIS.items()
+        if any(need.operation is AclOperation.CLUSTER_ACTION for need in api.permission.needs)
     }
-    assert found == {str(method) for method in methods.ALL if methods.is_for_nodes(method)}
+    assert found == {name for name, api in APIS.items() if api.audience is Audience.NODES}

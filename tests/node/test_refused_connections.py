@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from node.api.fetch import DATA_FETCH_STREAM
-from node.api.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
+from node.api.quorum_requests import IntroduceRequest
+from node.api.table import DATA_FETCH_STREAM, QUORUM_INTRODUCE
 from node.config import CLIENT_LISTENER
 from node.controller.process_watch import ProcessWatch
 from node.listeners.grpc.grpc_peers import GrpcPeers

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
-from node.api.fetch import DATA_FETCH, FetchRequest
+from node.api.fetch import FetchRequest
+from node.api.table import DATA_FETCH
 from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of
 from node.listeners.grpc.grpc_peers import GrpcPeers

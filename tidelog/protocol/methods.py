@@ -241,14 +241,3 @@ ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
 def of_service(service: str) -> tuple[Method[WireMessage, WireMessage], ...]:
     """Return the RPCs of one service, by its full name."""
     return tuple(method for method in ALL if method.service == service)
-
-
-_FOR_NODES: Final = frozenset(
-    method.path for method in (DATA_GET_REPLICA_LOG_INFO, DATA_WRITE_TXN_MARKERS, TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
-)
-
-
-def is_for_nodes(method: Method[Request, Answer]) -> bool:
-    """Whether only nodes may call the RPC. A listener for clients refuses it before it is parsed. A fetch is for nodes
-    if it names a replica (node/requests/fetch_session.py)."""
-    return method.service in (CONTROLLER, QUORUM) or method.path in _FOR_NODES

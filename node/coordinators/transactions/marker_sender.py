@@ -20,14 +20,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from node.api.marker_requests import (
-    DATA_WRITE_TXN_MARKERS,
-    PartitionId,
-    TransactionMarker,
-    WriteTxnMarkersAnswer,
-    WriteTxnMarkersRequest,
-)
+from node.api.marker_requests import PartitionId, TransactionMarker, WriteTxnMarkersAnswer, WriteTxnMarkersRequest
 from node.api.peers import Peers
+from node.api.table import DATA_WRITE_TXN_MARKERS
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import MarkersRefused, MarkersWritten, WriteMarkers

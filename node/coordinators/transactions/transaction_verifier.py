@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.api.coordinator_requests import TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS
 from node.api.peers import Peers
+from node.api.table import TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from node.api.api import APIS
+from node.api.table import APIS
 from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.derived_codec import derived

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from node.api import fetch, produce
+from node.api import fetch
 from node.api.fetch import (
     AbortedStart,
     DurablePosition,
@@ -17,6 +17,7 @@ from node.api.fetch import (
     PartitionFetch,
 )
 from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.api.table import DATA_FETCH, DATA_FETCH_STREAM, DATA_PRODUCE, DATA_PRODUCE_STREAM
 from node.listeners.grpc.codec import ApiCodec
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods, status, wire
@@ -243,11 +244,11 @@ def _read_partition(entry: Any) -> FetchedPartition:
 
 
 DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
-    ApiCodec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
-    ApiCodec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
-    ApiCodec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, FetchedMessage),
+    ApiCodec(DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
+    ApiCodec(DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
+    ApiCodec(DATA_FETCH, methods.DATA_FETCH, _read_fetch, FetchedMessage),
     ApiCodec(
-        fetch.DATA_FETCH_STREAM,
+        DATA_FETCH_STREAM,
         methods.DATA_FETCH_STREAM,
         _read_fetch,
         FetchedMessage,

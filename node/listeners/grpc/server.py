@@ -21,12 +21,14 @@ from typing import Any, Final, NoReturn
 
 import grpc
 from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from node.api.api import Api, Audience
 from node.api.caller import ANONYMOUS
-from node.api.sasl_requests import SASL_AUTHENTICATE
+from node.api.table import APIS
 from node.listeners.grpc.connections import ConnectionShutdown, host_of
 from node.listeners.grpc.incomplete_messages import INCOMPLETE_BYTES_MAX, IncompleteMessages
 from node.listeners.grpc.request_limits import ensure_few_fields, ensure_small
@@ -55,7 +57,6 @@ from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, KEEPALIVE_MS, MESSAGE_BYTES_MAX
 from tidelog.protocol.methods import CallKind, Method, WireMessage
 from tidelog.protocol.sasl_client import SESSION_KEY
-from tidelog.protocol.v1 import data_pb2, groups_pb2
 from tidelog.types import Endpoint
 
 _log = logging.getLogger("node.requests")
@@ -85,15 +86,6 @@ NAME_BYTES_MAX: Final = 4_096
 
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
-
-_THROTTLED: Final = (
-    wire.FetchResponse.__name__,
-    data_pb2.ProduceResponse.__name__,
-    groups_pb2.ConsumerGroupHeartbeatResponse.__name__,
-    groups_pb2.OffsetCommitResponse.__name__,
-    groups_pb2.OffsetFetchResponse.__name__,
-)
-"""Answers with `throttle_time_ms`."""
 
 
 class GrpcServer:
@@ -196,11 +188,11 @@ class GrpcServer:
         meter: RequestMeter,
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         """The handler of a unary RPC. It parses a request only after `_context` has let its caller in."""
-        read = _reader(method)
+        read, api = _reader(method), APIS[str(method)]
 
         async def handle(data: bytes, call: Any) -> tuple[WireMessage, RequestContext]:
             self._incomplete.delivered(call.peer(), len(data))
-            context, _ = await self._context(call, meter, method)
+            context, _ = await self._context(call, meter, api)
             message, size = read(data)
             del data  # the message has it
             request = context.begin(wait_ms=_wait_of(message))
@@ -235,11 +227,13 @@ class GrpcServer:
         serve: Callable[[Any, RequestContext], Coroutine[Any, Any, None]],
         meter: RequestMeter,
     ) -> Callable[[Any, Any], Awaitable[Any]]:
+        api = APIS[str(method)]
+
         async def handle(_requests: Any, call: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
             self._incomplete.delivered(call.peer(), 0)
-            context, session = await self._context(call, meter, method)
+            context, session = await self._context(call, meter, api)
             stream = ServerStream(call, task, context, self._shutdown, self._incomplete)
             self._streams.add(stream)
             if session is not None:
@@ -265,7 +259,7 @@ class GrpcServer:
         return handle
 
     async def _context(
-        self, call: Any, meter: RequestMeter, method: Method[WireMessage, WireMessage]
+        self, call: Any, meter: RequestMeter, api: Api[Any, Any]
     ) -> tuple[RequestContext, SaslSession | None]:
         """The origin of a call, and its session where the listener has SASL. Ends the call if its certificate belongs
         to no principal, if it has no valid session, or if only nodes may make it and the caller is none."""
@@ -275,7 +269,7 @@ class GrpcServer:
             if self._tls is not None:
                 identity = self._tls.identity(call, has_sasl=self._sasl is not None)
                 principal = identity.principal
-            if self._sasl is not None and str(method) != SASL_AUTHENTICATE.name:
+            if self._sasl is not None and api.audience is not Audience.ANYONE:
                 session = self._sasl.session_of(self.listener, _value_of(SESSION_KEY, metadata))
                 principal = session.principal
         except TidelogError as error:
@@ -301,9 +295,9 @@ class GrpcServer:
             audit=self._boundary.audit,
             throttle=self._boundary.quotas.throttle(meter.api, principal, client_id),
         )
-        if methods.is_for_nodes(method):
+        if api.audience is Audience.NODES:
             try:
-                context.ensure_for_nodes(method)
+                context.ensure_for_nodes(api)
             except TidelogError as error:
                 context.begin().fail(error)
                 await _abort(call, error)
@@ -504,8 +498,7 @@ async def _ensure_few_bytes(request: Message, context: Any) -> None:
 def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], tuple[WireMessage | InvalidRequest, int]]:
     """A function that parses a request and returns it with its size. It returns an InvalidRequest instead of raising
     it: gRPC only logs a traceback for an exception here."""
-
-    kind = descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{method.request.__name__}")
+    kind = _descriptor_of(method.request)
 
     def read(data: bytes) -> tuple[WireMessage | InvalidRequest, int]:
         size = len(data)
@@ -527,7 +520,7 @@ def _writer(
 ) -> Callable[[tuple[WireMessage, RequestContext]], bytes]:
     """A function that serializes answers, counts their bytes, charges the quotas, and adds how long the caller must
     wait."""
-    tells = method.answer.__name__ in _THROTTLED
+    tells = "throttle_time_ms" in _descriptor_of(method.answer).fields_by_name
 
     def write(answer: tuple[WireMessage, RequestContext]) -> bytes:
         message, context = answer
@@ -537,6 +530,10 @@ def _writer(
         return wire.with_throttle_time(data, throttle_ms) if throttle_ms and tells else data
 
     return write
+
+
+def _descriptor_of(message: type[WireMessage]) -> Descriptor:
+    return descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{message.__name__}")
 
 
 def _accepting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.api.fetch import DATA_FETCH_STREAM
+from node.api.table import DATA_FETCH_STREAM
 from node.replicas import (
     fetch_answers,
     follower_log,

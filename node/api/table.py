@@ -1,0 +1,433 @@
+"""The table of APIs: every kind of request that a node serves, each declared once.
+
+A listener, the authorizer, the audit log, quotas and metrics follow this table; docs/security.md shows its permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from node.api.admin_requests import (
+    AclQuestion,
+    AlterReassignmentsRequest,
+    ChangedPartitions,
+    DescribeAclsAnswer,
+    DescribeAclsRequest,
+    DescribeClientQuotasAnswer,
+    DescribeClientQuotasRequest,
+    DescribeClusterAnswer,
+    DescribeClusterRequest,
+    DescribeLogDirsAnswer,
+    DescribeLogDirsRequest,
+    DescribeScramCredentialsAnswer,
+    DescribeScramCredentialsRequest,
+    ElectLeadersRequest,
+    ExplainPartitionsAnswer,
+    ExplainPartitionsRequest,
+    ExplainRestartAnswer,
+    ExplainRestartRequest,
+    ListReassignmentsAnswer,
+    ListReassignmentsRequest,
+)
+from node.api.api import Answered, Api, Asked, Audience
+from node.api.controller_requests import AlterPartitionAnswer
+from node.api.fetch import FetchAnswer, FetchRequest
+from node.api.marker_requests import (
+    AbortTransactionAnswer,
+    AbortTransactionRequest,
+    DescribeProducersAnswer,
+    DescribeProducersRequest,
+    WriteTxnMarkersAnswer,
+    WriteTxnMarkersRequest,
+)
+from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
+from node.api.offsets import (
+    ListOffsetsAnswer,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochAnswer,
+    OffsetForLeaderEpochRequest,
+    ReplicaLogInfo,
+    ReplicaLogInfoRequest,
+)
+from node.api.permissions import Need, Permission, Scope
+from node.api.produce import ProduceAnswer, ProduceRequest
+from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.api.quorum_requests import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchMetadataAnswer,
+    FetchMetadataRequest,
+    FetchSnapshotAnswer,
+    FetchSnapshotRequest,
+    IntroduceAnswer,
+    IntroduceRequest,
+    QuorumVoteRequest,
+)
+from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
+    AllocateProducerIds,
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterPartition,
+    AlterReassignments,
+    AlterScramCredentials,
+    ClientQuotasAltered,
+    CreateAcls,
+    CreatePartitions,
+    CreateTopic,
+    DeleteAcls,
+    DeleteTopic,
+    ElectLeaders,
+    FeaturesUpdated,
+    Heartbeat,
+    HeartbeatAnswer,
+    ProducerIdBlock,
+    Registered,
+    RegisterNode,
+    RemoveVoter,
+    ScramCredentialsAltered,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    UpdateFeatures,
+    VoterRemoved,
+)
+from replication.coordination import group_requests as groups
+from replication.coordination import transaction_requests as transactions
+from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
+from tidelog.security.acls import AclDecision, AclOperation
+from tidelog.types import QuotaType
+
+
+def _name(asked: Any) -> str:
+    name: str = asked.name
+    return name
+
+
+def _topic(asked: Any) -> str:
+    topic: str = asked.topic
+    return topic
+
+
+def _group_id(asked: Any) -> str:
+    group_id: str = asked.group_id
+    return group_id
+
+
+def _transactional_id(asked: Any) -> str:
+    transactional_id: str = asked.transactional_id
+    return transactional_id
+
+
+def _subscribed_topics(asked: Any) -> Iterable[str]:
+    names: Iterable[str] = asked.subscribed_topic_names or ()
+    return names
+
+
+def _all_of(*needs: Need) -> Permission:
+    return Permission(needs)
+
+
+def _each_topic(operation: AclOperation) -> Need:
+    return Need(operation, Scope.EACH_TOPIC)
+
+
+def _topic_named(operation: AclOperation, name_of: Callable[[Any], str]) -> Need:
+    return Need(operation, Scope.TOPIC, name_of)
+
+
+def _group(operation: AclOperation) -> Need:
+    return Need(operation, Scope.GROUP, _group_id)
+
+
+_TRANSACTION: Final = Need(AclOperation.WRITE, Scope.TRANSACTIONAL_ID, _transactional_id)
+_PRODUCE: Final = _all_of(
+    replace(_TRANSACTION, variant="of a transaction"),
+    _each_topic(AclOperation.WRITE),
+)
+_HEARTBEAT: Final = _all_of(
+    _group(AclOperation.READ), Need(AclOperation.DESCRIBE, Scope.EVERY_TOPIC, names_of=_subscribed_topics)
+)
+_DESCRIBE: Final = _all_of(Need(AclOperation.DESCRIBE))
+_ALTER: Final = _all_of(Need(AclOperation.ALTER))
+_NODES: Final = Permission((Need(AclOperation.CLUSTER_ACTION),), asked_by_nodes=True)
+
+
+def _for_nodes(
+    name: str, asked: type[Asked], answered: type[Answered], *, audited: bool = False
+) -> Api[Asked, Answered]:
+    return Api(name, asked, answered, _NODES, audience=Audience.NODES, audited=audited)
+
+
+SASL_AUTHENTICATE: Final = Api(
+    "Sasl.Authenticate", AuthenticateRequest, AuthenticateAnswer, Permission(()), audience=Audience.ANYONE
+)
+
+DATA_PRODUCE: Final = Api("Data.Produce", ProduceRequest, ProduceAnswer, _PRODUCE, quota=QuotaType.PRODUCER_BYTE_RATE)
+DATA_PRODUCE_STREAM: Final = Api(
+    "Data.ProduceStream", ProduceRequest, ProduceAnswer, _PRODUCE, quota=QuotaType.PRODUCER_BYTE_RATE, is_stream=True
+)
+DATA_FETCH: Final = Api(
+    "Data.Fetch", FetchRequest, FetchAnswer, _all_of(_each_topic(AclOperation.READ)), quota=QuotaType.CONSUMER_BYTE_RATE
+)
+DATA_FETCH_STREAM: Final = Api(
+    "Data.FetchStream",
+    FetchRequest,
+    FetchAnswer,
+    _all_of(_each_topic(AclOperation.READ)),
+    quota=QuotaType.CONSUMER_BYTE_RATE,
+    is_stream=True,
+)
+DATA_LIST_OFFSETS: Final = Api(
+    "Data.ListOffsets", ListOffsetsRequest, ListOffsetsAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
+)
+DATA_OFFSET_FOR_LEADER_EPOCH: Final = Api(
+    "Data.OffsetForLeaderEpoch",
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochAnswer,
+    _all_of(_each_topic(AclOperation.DESCRIBE)),
+)
+DATA_INIT_PRODUCER_ID: Final = Api(
+    "Data.InitProducerId",
+    InitProducerIdRequest,
+    InitProducerIdAnswer,
+    _all_of(Need(AclOperation.IDEMPOTENT_WRITE, or_else=Need(AclOperation.WRITE, Scope.ANY_TOPIC))),
+)
+DATA_GET_REPLICA_LOG_INFO: Final = _for_nodes("Data.GetReplicaLogInfo", ReplicaLogInfoRequest, ReplicaLogInfo)
+DATA_WRITE_TXN_MARKERS: Final = _for_nodes("Data.WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersAnswer)
+DATA_DESCRIBE_PRODUCERS: Final = Api(
+    "Data.DescribeProducers", DescribeProducersRequest, DescribeProducersAnswer, _all_of(_each_topic(AclOperation.READ))
+)
+DATA_ABORT_TRANSACTION: Final = Api(
+    "Data.AbortTransaction", AbortTransactionRequest, AbortTransactionAnswer, _ALTER, audited=True
+)
+
+COORDINATORS_FIND_COORDINATOR: Final = Api(
+    "Coordinators.FindCoordinator",
+    groups.FindCoordinatorRequest,
+    groups.FindCoordinatorAnswer,
+    _all_of(
+        Need(AclOperation.DESCRIBE, Scope.EACH_GROUP, variant="of groups"),
+        Need(AclOperation.DESCRIBE, Scope.EACH_TRANSACTIONAL_ID, variant="of transactional ids"),
+    ),
+)
+
+GROUPS_CONSUMER_GROUP_HEARTBEAT: Final = Api(
+    "Groups.ConsumerGroupHeartbeat", groups.ConsumerGroupHeartbeat, groups.ConsumerGroupHeartbeatAnswer, _HEARTBEAT
+)
+GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = Api(
+    "Groups.ConsumerGroupHeartbeatStream",
+    groups.ConsumerGroupHeartbeat,
+    groups.ConsumerGroupHeartbeatAnswer,
+    _HEARTBEAT,
+    is_stream=True,
+)
+GROUPS_OFFSET_COMMIT: Final = Api(
+    "Groups.OffsetCommit",
+    groups.OffsetCommit,
+    groups.OffsetCommitAnswer,
+    _all_of(_group(AclOperation.READ), _each_topic(AclOperation.READ)),
+)
+GROUPS_TXN_OFFSET_COMMIT: Final = Api(
+    "Groups.TxnOffsetCommit",
+    groups.TxnOffsetCommit,
+    groups.TxnOffsetCommitAnswer,
+    _all_of(_TRANSACTION, _group(AclOperation.READ), _each_topic(AclOperation.READ)),
+)
+GROUPS_OFFSET_FETCH: Final = Api(
+    "Groups.OffsetFetch",
+    groups.OffsetFetch,
+    groups.OffsetFetchAnswer,
+    _all_of(_group(AclOperation.DESCRIBE), _each_topic(AclOperation.DESCRIBE)),
+)
+GROUPS_OFFSET_DELETE: Final = Api(
+    "Groups.OffsetDelete",
+    groups.OffsetDelete,
+    groups.OffsetDeleteAnswer,
+    _all_of(_group(AclOperation.DELETE), _each_topic(AclOperation.READ)),
+    audited=True,
+)
+GROUPS_LIST_GROUPS: Final = Api(
+    "Groups.ListGroups",
+    groups.ListGroups,
+    groups.ListGroupsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, or_else=Need(AclOperation.DESCRIBE, Scope.EACH_GROUP))),
+)
+GROUPS_DESCRIBE_GROUPS: Final = Api(
+    "Groups.DescribeGroups",
+    groups.DescribeGroups,
+    groups.DescribeGroupsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP)),
+)
+GROUPS_DELETE_GROUPS: Final = Api(
+    "Groups.DeleteGroups",
+    groups.DeleteGroups,
+    groups.DeleteGroupsAnswer,
+    _all_of(Need(AclOperation.DELETE, Scope.EACH_GROUP)),
+    audited=True,
+)
+
+TRANSACTIONS_INIT_PRODUCER_ID: Final = Api(
+    "Transactions.InitProducerId",
+    transactions.InitTransactionalProducer,
+    transactions.InitTransactionalProducerAnswer,
+    _all_of(_TRANSACTION),
+)
+TRANSACTIONS_ADD_PARTITIONS_TO_TXN: Final = Api(
+    "Transactions.AddPartitionsToTxn",
+    transactions.AddPartitionsToTxn,
+    transactions.AddPartitionsToTxnAnswer,
+    _all_of(_TRANSACTION, _each_topic(AclOperation.WRITE)),
+)
+TRANSACTIONS_ADD_OFFSETS_TO_TXN: Final = Api(
+    "Transactions.AddOffsetsToTxn",
+    transactions.AddOffsetsToTxn,
+    transactions.AddOffsetsToTxnAnswer,
+    _all_of(_TRANSACTION, _group(AclOperation.READ)),
+)
+TRANSACTIONS_END_TXN: Final = Api(
+    "Transactions.EndTxn", transactions.EndTxn, transactions.EndTxnAnswer, _all_of(_TRANSACTION)
+)
+TRANSACTIONS_LIST_TRANSACTIONS: Final = Api(
+    "Transactions.ListTransactions",
+    transactions.ListTransactions,
+    transactions.ListTransactionsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_TRANSACTIONAL_ID)),
+)
+TRANSACTIONS_DESCRIBE_TRANSACTIONS: Final = Api(
+    "Transactions.DescribeTransactions",
+    transactions.DescribeTransactions,
+    transactions.DescribeTransactionsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_TRANSACTIONAL_ID)),
+)
+TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
+    "Transactions.AddOrVerifyPartitions", transactions.AddOrVerifyPartitions, transactions.AddOrVerifyPartitionsAnswer
+)
+
+ADMIN_GET_METADATA: Final = Api(
+    "Admin.GetMetadata", GetMetadataRequest, GetMetadataAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
+)
+ADMIN_CREATE_TOPIC: Final = Api(
+    "Admin.CreateTopic",
+    CreateTopic,
+    TopicCreated,
+    _all_of(Need(AclOperation.CREATE, or_else=_topic_named(AclOperation.CREATE, _name))),
+    audited=True,
+    quota=QuotaType.CONTROLLER_MUTATION_RATE,
+)
+ADMIN_DELETE_TOPIC: Final = Api(
+    "Admin.DeleteTopic",
+    DeleteTopic,
+    TopicDeleted,
+    _all_of(_topic_named(AclOperation.DELETE, _name)),
+    audited=True,
+    quota=QuotaType.CONTROLLER_MUTATION_RATE,
+)
+ADMIN_CREATE_PARTITIONS: Final = Api(
+    "Admin.CreatePartitions",
+    CreatePartitions,
+    TopicAltered,
+    _all_of(_topic_named(AclOperation.ALTER, _topic)),
+    audited=True,
+    quota=QuotaType.CONTROLLER_MUTATION_RATE,
+)
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Api(
+    "Admin.IncrementalAlterConfigs",
+    AlterConfigs,
+    TopicAltered,
+    _all_of(_topic_named(AclOperation.ALTER_CONFIGS, _topic)),
+    audited=True,
+)
+ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, DescribeClusterAnswer, _DESCRIBE)
+ADMIN_ELECT_LEADERS: Final = Api("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER, audited=True)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Api(
+    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions, _ALTER, audited=True
+)
+ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
+    "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer, _DESCRIBE
+)
+ADMIN_UPDATE_FEATURES: Final = Api("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated, _ALTER, audited=True)
+ADMIN_EXPLAIN_PARTITIONS: Final = Api(
+    "Admin.ExplainPartitions",
+    ExplainPartitionsRequest,
+    ExplainPartitionsAnswer,
+    _all_of(_each_topic(AclOperation.DESCRIBE)),
+)
+ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
+    "Admin.DescribeLogDirs",
+    DescribeLogDirsRequest,
+    DescribeLogDirsAnswer,
+    Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
+)
+ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer, _DESCRIBE)
+ADMIN_REMOVE_VOTER: Final = Api("Admin.RemoveVoter", RemoveVoter, VoterRemoved, _ALTER, audited=True)
+ADMIN_CREATE_ACLS: Final = Api("Admin.CreateAcls", CreateAcls, AclsCreated, _ALTER, audited=True)
+ADMIN_DELETE_ACLS: Final = Api("Admin.DeleteAcls", DeleteAcls, AclsDeleted, _ALTER, audited=True)
+ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer, _DESCRIBE)
+ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision, _DESCRIBE)
+ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, _ALTER, audited=True
+)
+ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
+    "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer, _DESCRIBE
+)
+ADMIN_ALTER_CLIENT_QUOTAS: Final = Api(
+    "Admin.AlterClientQuotas",
+    AlterClientQuotas,
+    ClientQuotasAltered,
+    _all_of(Need(AclOperation.ALTER_CONFIGS)),
+    audited=True,
+)
+ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
+    "Admin.DescribeClientQuotas",
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasAnswer,
+    _all_of(Need(AclOperation.DESCRIBE_CONFIGS)),
+)
+
+CONTROLLER_REGISTER_NODE: Final = _for_nodes("Controller.RegisterNode", RegisterNode, Registered)
+CONTROLLER_HEARTBEAT: Final = _for_nodes("Controller.Heartbeat", Heartbeat, HeartbeatAnswer)
+CONTROLLER_ALTER_PARTITION: Final = _for_nodes("Controller.AlterPartition", AlterPartition, AlterPartitionAnswer)
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
+    "Controller.AllocateProducerIds", AllocateProducerIds, ProducerIdBlock
+)
+CONTROLLER_CREATE_TOPIC: Final = _for_nodes("Controller.CreateTopic", CreateTopic, TopicCreated, audited=True)
+CONTROLLER_DELETE_TOPIC: Final = _for_nodes("Controller.DeleteTopic", DeleteTopic, TopicDeleted, audited=True)
+CONTROLLER_ELECT_LEADERS: Final = _for_nodes("Controller.ElectLeaders", ElectLeaders, ChangedPartitions, audited=True)
+CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = _for_nodes(
+    "Controller.AlterPartitionReassignments", AlterReassignments, ChangedPartitions, audited=True
+)
+CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = _for_nodes(
+    "Controller.IncrementalAlterConfigs", AlterConfigs, TopicAltered, audited=True
+)
+CONTROLLER_CREATE_PARTITIONS: Final = _for_nodes(
+    "Controller.CreatePartitions", CreatePartitions, TopicAltered, audited=True
+)
+CONTROLLER_UPDATE_FEATURES: Final = _for_nodes(
+    "Controller.UpdateFeatures", UpdateFeatures, FeaturesUpdated, audited=True
+)
+CONTROLLER_REMOVE_VOTER: Final = _for_nodes("Controller.RemoveVoter", RemoveVoter, VoterRemoved, audited=True)
+CONTROLLER_CREATE_ACLS: Final = _for_nodes("Controller.CreateAcls", CreateAcls, AclsCreated, audited=True)
+CONTROLLER_DELETE_ACLS: Final = _for_nodes("Controller.DeleteAcls", DeleteAcls, AclsDeleted, audited=True)
+CONTROLLER_ALTER_CLIENT_QUOTAS: Final = _for_nodes(
+    "Controller.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered, audited=True
+)
+CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = _for_nodes(
+    "Controller.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, audited=True
+)
+
+QUORUM_INTRODUCE: Final = _for_nodes("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
+QUORUM_FETCH_METADATA: Final = _for_nodes("Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer)
+QUORUM_VOTE: Final = _for_nodes("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = _for_nodes("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_END_QUORUM_EPOCH: Final = _for_nodes("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_FETCH_SNAPSHOT: Final = _for_nodes("Quorum.FetchSnapshot", FetchSnapshotRequest, FetchSnapshotAnswer)
+
+APIS: Final[Mapping[str, Api[Any, Any]]] = {
+    each.name: each for each in tuple(globals().values()) if isinstance(each, Api)
+}
+"""Every API, by name."""
