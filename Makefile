@@ -270,6 +270,7 @@ define generate
 	@$(PY) -m grpc_tools.protoc -I proto --plugin=$(BIN)/protoc-gen-mypy \
 		--python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS)
 	@echo '"""Generated from proto/tidelog/protocol/v1 by `make proto`; never edited."""' > $(1)/tidelog/protocol/v1/__init__.py
+	@$(PY) -m tests.rpc_table > $(1)/tidelog/protocol/v1/rpcs.py
 endef
 
 # As above: the codecs of Kafka's messages are committed, and `make check` refuses them when they are stale.

@@ -16,9 +16,8 @@ from typing import TypeAlias
 
 from bench.figure import Better, Figure, Run
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
-from node.listeners.grpc.codecs import grpc_services
+from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
@@ -102,7 +101,7 @@ def _in_process(sasl: SaslAuthenticator) -> Ask:
 async def _over_grpc(sasl: SaslAuthenticator, mechanism: ScramMechanism, keys: PasswordKeys, count: int) -> float:
     server, transport = GrpcServer("outside", boundary=Boundary()), GrpcTransport()
     address = server.bind(Endpoint("127.0.0.1", 0))
-    server.serve(grpc_services({"Sasl": Gate("Sasl", sasl)}), sasl)
+    server.serve({"Sasl": Gate("Sasl", sasl)}, sasl)
     await server.start()
 
     async def ask(request: AuthenticateRequest) -> sasl_pb2.AuthenticateResponse:

@@ -73,6 +73,7 @@ FLOORS = (
     "observability",
     "controller",
     "listeners",
+    "boundary",
     "requests",
     "coordinators",
     "replicas",

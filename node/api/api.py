@@ -37,6 +37,8 @@ class Api(Generic[Asked, Answered]):
     """True for an administrative change: each request is recorded in the audit log."""
     quota: QuotaType | None = None
     """The client quota that its bytes or partitions use, besides the quota for time on the event loop."""
+    wait: str = ""
+    """The field of a request that says how long it may wait for records, or for a look at a damaged log (ms)."""
     is_stream: bool = False
     """True if requests and answers flow independently of each other on one open stream."""
 
@@ -49,6 +51,11 @@ class Api(Generic[Asked, Answered]):
     def handler(self) -> str:
         """The name of the method that serves it: `offset_for_leader_epoch`."""
         return _with_underscores(self.name.partition(".")[2])
+
+    def wait_of(self, asked: Asked) -> int:
+        """How long the request asks to wait (milliseconds)."""
+        wait_ms: int = getattr(asked, self.wait) if self.wait else 0
+        return wait_ms
 
     @property
     def is_throttled(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.errors import TidelogError
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that was not authenticated. Kafka's name."""
 
@@ -28,3 +30,8 @@ class Caller:
     """How long the caller waits for the answer, from the arrival; None if the listener does not know."""
     host: str = ""
     """The IP address of the other side, without a port; empty if there is none."""
+    mutes: bool = False
+    """True if the listener reads nothing of a throttled caller for the time in the answer (KIP-219). Requests of others
+    wait before they are handled."""
+    unauthenticated: TidelogError | None = None
+    """Why the caller is not known; None if it is, or need not be."""

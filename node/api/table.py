@@ -158,9 +158,9 @@ _NODES: Final = Permission((Need(AclOperation.CLUSTER_ACTION),), asked_by_nodes=
 
 
 def _for_nodes(
-    name: str, asked: type[Asked], answered: type[Answered], *, audited: bool = False
+    name: str, asked: type[Asked], answered: type[Answered], *, audited: bool = False, wait: str = ""
 ) -> Api[Asked, Answered]:
-    return Api(name, asked, answered, _NODES, audience=Audience.NODES, audited=audited)
+    return Api(name, asked, answered, _NODES, audience=Audience.NODES, audited=audited, wait=wait)
 
 
 SASL_AUTHENTICATE: Final = Api(
@@ -172,7 +172,12 @@ DATA_PRODUCE_STREAM: Final = Api(
     "Data.ProduceStream", ProduceRequest, ProduceAnswer, _PRODUCE, quota=QuotaType.PRODUCER_BYTE_RATE, is_stream=True
 )
 DATA_FETCH: Final = Api(
-    "Data.Fetch", FetchRequest, FetchAnswer, _all_of(_each_topic(AclOperation.READ)), quota=QuotaType.CONSUMER_BYTE_RATE
+    "Data.Fetch",
+    FetchRequest,
+    FetchAnswer,
+    _all_of(_each_topic(AclOperation.READ)),
+    quota=QuotaType.CONSUMER_BYTE_RATE,
+    wait="max_wait_ms",
 )
 DATA_FETCH_STREAM: Final = Api(
     "Data.FetchStream",
@@ -197,7 +202,9 @@ DATA_INIT_PRODUCER_ID: Final = Api(
     InitProducerIdAnswer,
     _all_of(Need(AclOperation.IDEMPOTENT_WRITE, or_else=Need(AclOperation.WRITE, Scope.ANY_TOPIC))),
 )
-DATA_GET_REPLICA_LOG_INFO: Final = _for_nodes("Data.GetReplicaLogInfo", ReplicaLogInfoRequest, ReplicaLogInfo)
+DATA_GET_REPLICA_LOG_INFO: Final = _for_nodes(
+    "Data.GetReplicaLogInfo", ReplicaLogInfoRequest, ReplicaLogInfo, wait="look_ms"
+)
 DATA_WRITE_TXN_MARKERS: Final = _for_nodes("Data.WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersAnswer)
 DATA_DESCRIBE_PRODUCERS: Final = Api(
     "Data.DescribeProducers", DescribeProducersRequest, DescribeProducersAnswer, _all_of(_each_topic(AclOperation.READ))
@@ -421,7 +428,9 @@ CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = _for_nodes(
 )
 
 QUORUM_INTRODUCE: Final = _for_nodes("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
-QUORUM_FETCH_METADATA: Final = _for_nodes("Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer)
+QUORUM_FETCH_METADATA: Final = _for_nodes(
+    "Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer, wait="max_wait_ms"
+)
 QUORUM_VOTE: Final = _for_nodes("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
 QUORUM_BEGIN_QUORUM_EPOCH: Final = _for_nodes("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
 QUORUM_END_QUORUM_EPOCH: Final = _for_nodes("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)

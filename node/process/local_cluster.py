@@ -33,6 +33,7 @@ from node.process.free_ports import free_ports
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status
 from tidelog.protocol.grpc_transport import blocking_channel
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint
@@ -363,7 +364,7 @@ class LocalCluster:
     def _running_node(self) -> LocalNode:
         return next(node for node in self.nodes if node.running)
 
-    def _call(self, node_id: int, method: methods.Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
+    def _call(self, node_id: int, method: Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
         address = self.nodes[node_id].address
         with blocking_channel(str(address), self._tls) as channel:
             call = channel.unary_unary(

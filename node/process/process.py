@@ -31,8 +31,8 @@ from uuid import UUID
 from prometheus_client import ProcessCollector
 
 from node import config as configuration
+from node.boundary.boundary import Boundary
 from node.config import NodeConfig
-from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
@@ -45,7 +45,6 @@ from node.process.node import Node
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
-from node.requests.boundary import Boundary
 from node.runtime.request_meter import RequestMeters
 from node.runtime.slow_requests import SlowRequestLog
 from node.runtime.thread_executor import ThreadExecutor
@@ -248,11 +247,10 @@ class NodeProcess:
         return replace(self._config, listeners=tuple(taken))
 
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
-        services = grpc_services(node.services())
-        health = Health(services)
+        health = Health(f"tidelog.v1.{service}" for service in node.services())
         health.alive()
         for server in self._servers:
-            server.serve(services, node.sasl)
+            server.serve(node.services(), node.sasl)
             server.serve_health(health.servicer)
             await server.start()
         if config.metrics_bind is not None:

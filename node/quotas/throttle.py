@@ -232,7 +232,7 @@ class Throttle:
         A call is charged before it waits, so each one that waits has a turn of its own, and none looks at the others.
         """
         if not (delay := self.delay_ms()):
-            self._reserve(size)
+            self.reserve(size)
             return
         quotas = self._quotas
         if deadline_ms is not None and delay >= deadline_ms:
@@ -240,7 +240,7 @@ class Throttle:
         if not quotas.has_room(self._user, size):
             waiting = f"its {size} bytes and those of calls that wait already, {quotas.delayed_bytes}, are too many"
             raise self._refusal(delay, waiting)
-        self._reserve(size)
+        self.reserve(size)
         try:
             with quotas.delayed(self._user, size):
                 await self._wait_turn(delay)
@@ -255,7 +255,8 @@ class Throttle:
             if await quotas.wait_changed(left):
                 turn = min(turn, quotas.limits.now_ms() + self.delay_ms())
 
-    def _reserve(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
+        """Charge a call (bytes), and its typical work in advance, without a wait."""
         if self._quota is QuotaType.PRODUCER_BYTE_RATE:
             self._charge(self._quota, size)
         quota = QuotaType.REQUEST_PERCENTAGE

@@ -135,6 +135,10 @@ class MeteredRequest:
         elif isinstance(error, TidelogError):
             self.fail(error)
 
+    def waits(self, wait_ms: int) -> None:
+        """How long the request asks to wait, once that is known."""
+        self._wait_ms = wait_ms
+
     def admitted(self) -> None:
         """The request may be handled now. What it has waited because of a quota does not count as its time."""
         self._arrived_ns = self._now_ns()

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from node.boundary.boundary import Boundary
 from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
 from tests.client.memory_groups import MemoryGroups, MemoryGroupsService
 from tests.client.memory_transactions import MemoryTransactions, MemoryTransactionsService
 from tests.client.producer_states import ProducerStates
+from tests.node.message_services import gates_of, messages_of
 from tidelog.client.machine import LoopThread
 from tidelog.clock import MachineClock
 from tidelog.errors import (
@@ -184,13 +185,16 @@ class MemoryNode:
         self.endpoint = self.server.bind(self.endpoint)
         groups = MemoryGroupsService(self)
         self.server.serve(
-            {
-                "tidelog.v1.Data": self,
-                "tidelog.v1.Admin": self,
-                methods.COORDINATORS: groups,
-                methods.GROUPS: groups,
-                methods.TRANSACTIONS: MemoryTransactionsService(self),
-            }
+            gates_of(
+                {
+                    methods.DATA: self,
+                    methods.ADMIN: self,
+                    methods.COORDINATORS: groups,
+                    methods.GROUPS: groups,
+                    methods.TRANSACTIONS: MemoryTransactionsService(self),
+                }
+            ),
+            codec_of=messages_of,
         )
         await self.server.start()
 

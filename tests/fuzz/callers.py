@@ -20,7 +20,7 @@ from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_no
 from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.protocol.grpc_transport import GrpcTransport
-from tidelog.protocol.methods import Method
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from tidelog.security.sasl_user import Sasl

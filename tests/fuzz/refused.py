@@ -9,9 +9,8 @@ from typing import Any
 
 from node.api.api import Api
 from node.api.caller import Caller
-from node.listeners.grpc.codecs import grpc_services
+from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
-from node.requests.boundary import Boundary
 from node.runtime.request_meter import RequestMeters
 from node.security.authorizer import Authorizer
 from tests.node.real_nodes import RealNode
@@ -51,7 +50,7 @@ async def refusing_listener(found: RealNode) -> AsyncIterator[RefusingListener]:
     boundary = Boundary(authorizer=RefusesAll())
     server = GrpcServer("outside", boundary=boundary)
     address = server.bind(Endpoint("127.0.0.1", 0))
-    server.serve(grpc_services(found.node.services()))
+    server.serve(found.node.services())
     await server.start()
     try:
         yield RefusingListener(address, boundary.meters)

@@ -41,7 +41,7 @@ from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.methods import CallKind, Method
+from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record

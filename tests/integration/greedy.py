@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from tidelog.protocol import methods, wire
+from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -62,8 +63,8 @@ class Greedy:
                 await self._call(channel, methods.DATA_PRODUCE)(self._request(number, LARGE))
 
     @staticmethod
-    def _call(channel: grpc.aio.Channel, method: methods.Method[Any, Any]) -> Any:
-        make = channel.unary_unary if method.kind is methods.CallKind.UNARY else channel.stream_stream
+    def _call(channel: grpc.aio.Channel, method: Method[Any, Any]) -> Any:
+        make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         return make(
             method.path,
             request_serializer=method.request.SerializeToString,

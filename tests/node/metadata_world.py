@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
+from node.boundary.boundary import Boundary
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
-from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
@@ -18,13 +18,14 @@ from node.requests.gate import Gate
 from replication.controller.image import ClusterImage, NodeRegistration
 from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
+from tests.node.message_services import gates_of, message_services, messages_of
 from tests.sim.clock import SimClock
 from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2, quorum_pb2
 from tidelog.types import Endpoint, NodeId
 
@@ -131,8 +132,9 @@ class MetadataWorld:
             peers=GrpcPeers(self.network.transport(f"node-{node}")),
         )
         gates = {name: Gate(name, handlers) for name, handlers in side.services().items()}
-        node_run.services = grpc_services(gates)
-        self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", "client", node_run.services)
+        node_run.services = message_services(gates)
+        boundary = Boundary(gates=gates_of(node_run.services))
+        self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", "client", boundary, messages_of)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(side.run_controller())
             tasks.create_task(side.run_quorum())

@@ -11,7 +11,7 @@ from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes
 from tidelog.clock import MachineClock
 from tidelog.errors import Retry, TidelogError
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Method
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from node.api.api import Api
+from node.api.caller import Caller
+from node.boundary.boundary import Boundary
 from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.listener_settings import ListenerTls, SecurityProtocol
-from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.process.free_ports import free_ports
@@ -21,13 +23,12 @@ from node.process.node import Node
 from node.process.process import ANSWER_GRACE_MS
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
-from node.requests.boundary import Boundary
-from node.requests.context import RequestContext
 from node.runtime.request_meter import RequestMeters
 from node.runtime.thread_executor import ThreadExecutor
 from node.security.acl_authorizer import AclAuthorizer
 from node.security.audit_log import AuditLog
 from node.security.authorizer import Authorizer
+from node.security.sasl_sessions import SaslSession
 from node.security.sasl_settings import SaslConfig
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.scram_users import CLUSTER_USER
@@ -35,7 +36,7 @@ from storage.files.os_files import OsFiles
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import ConnectionLost, InvalidConfig, RequestTimedOut, TopicExists
 from tidelog.protocol.grpc_transport import GrpcTransport
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.security.sasl_user import Sasl
 from tidelog.types import Endpoint, NodeId
@@ -63,19 +64,16 @@ class RealNode:
         return [meter.api for meter in self.meters if defect in {*meter.failed, *meter.streams_ended}]
 
 
-class CalledBy:
-    """A service of a node for callers who have proved that they are this principal."""
+class _Listener(GrpcServer):
+    """A listener of a node, perhaps for callers who have proved that they are this principal."""
 
-    def __init__(self, service: object, principal: str) -> None:
-        self._service, self._principal = service, principal
+    def __init__(self, listener: str, principal: str | None, **options: Any) -> None:
+        super().__init__(listener, **options)
+        self._principal = principal
 
-    def __getattr__(self, attribute: str) -> Any:
-        serve = getattr(self._service, attribute)
-
-        async def as_principal(message: Any, context: RequestContext) -> Any:
-            return await serve(message, replace(context, principal=self._principal))
-
-        return as_principal
+    def _caller(self, call: Any, api: Api[Any, Any]) -> tuple[Caller, SaslSession | None]:
+        caller, session = super()._caller(call, api)
+        return caller if self._principal is None else replace(caller, principal=self._principal), session
 
 
 OUTSIDE = "outside"
@@ -142,9 +140,10 @@ class RealNodes:
         )
         transport = GrpcTransport(sasl=user)
         bound = {"client": address, **{name: addresses[number] for name, addresses in self.further.items()}}
-        servers = [
-            GrpcServer(
+        servers: list[GrpcServer] = [
+            _Listener(
                 name,
+                self.principals.get(name),
                 boundary=boundary,
                 for_nodes=name == "client",
                 tls=ServerTls(name, self.tls[name], MachineClock()) if name in self.tls else None,
@@ -189,11 +188,7 @@ class RealNodes:
         if authorizer is not None:
             node.on_image(authorizer.follow)
         for server in servers:
-            services = grpc_services(node.services())
-            principal = self.principals.get(server.listener)
-            if principal is not None:
-                services = {name: CalledBy(service, principal) for name, service in services.items()}
-            server.serve(services, node.sasl)
+            server.serve(node.services(), node.sasl)
             await server.start()
 
         async def run() -> None:

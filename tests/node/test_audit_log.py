@@ -18,11 +18,11 @@ from node.api import marker_requests as markers
 from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
 from node.api.api import Api
 from node.api.table import ADMIN_CREATE_TOPIC, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
+from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
-from node.requests.admin_handlers import AdminHandlers
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
+from node.requests.gate import Gate
 from node.security import audit_file
 from node.security.audit_file import AuditFile
 from node.security.audit_log import EVENTS_MAX, LINE_CHARACTERS_MAX, WINDOW_MS, AuditLog
@@ -273,7 +273,7 @@ def test_a_certificate_that_belongs_to_no_principal_is_a_failed_authentication(t
         boundary = Boundary(audit=world.log)
         server = GrpcServer("outside", boundary=boundary, tls=ServerTls("outside", tls, MachineClock()))
         address, transport = server.bind(Endpoint("127.0.0.1", 0)), GrpcTransport(tls=authority.client("bob"))
-        server.serve({methods.ADMIN: object.__new__(AdminHandlers)})
+        server.serve({"Admin": Gate("Admin")})
         await server.start()
         try:
             with pytest.raises(ClusterAuthorizationFailed):

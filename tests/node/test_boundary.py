@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,15 @@ import pytest
 
 from node.api.api import Api
 from node.api.caller import Caller
-from node.listeners.grpc.codecs import grpc_services
+from node.boundary.boundary import Boundary, ProtocolCodec
+from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.server import CLIENT_ID_MAX, GrpcServer
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
+from node.requests.gate import Gate
 from node.runtime.request_meter import RequestMeter, RequestMeters
 from node.runtime.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.security.authorizer import Authorizer
+from tests.node.message_services import messages_of
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
 from tests.node.test_metrics import Nanoseconds
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
@@ -77,11 +79,13 @@ async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
 
 
 @asynccontextmanager
-async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[GrpcTransport, Endpoint]]:
+async def listener(
+    gate: Gate, boundary: Boundary, codec_of: Callable[[str], ProtocolCodec] = codec_of
+) -> AsyncIterator[tuple[GrpcTransport, Endpoint]]:
     """A listener of its own for the Data service."""
     server, transport = GrpcServer("client", boundary=boundary), GrpcTransport()
     address = server.bind(LOOPBACK)
-    server.serve({methods.DATA: service})
+    server.serve({"Data": gate}, codec_of=codec_of)
     await server.start()
     try:
         yield transport, address
@@ -112,8 +116,7 @@ def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_rea
             partition = running.replicas.find(topic_id, 0)
             assert partition is not None
             boundary = Boundary(authorizer=NoProducing())
-            service = grpc_services(running.services())[methods.DATA]
-            async with listener(service, boundary) as (transport, address):
+            async with listener(running.services()["Data"], boundary) as (transport, address):
                 with pytest.raises(TopicAuthorizationFailed, match="User:ANONYMOUS may not write"):
                     await transport.call(
                         address, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"b"))), timeout_ms=CALL_MS
@@ -245,7 +248,7 @@ def test_a_context_contains_the_caller_and_its_deadline() -> None:
         service = Data(Nanoseconds())
         meters = RequestMeters(itertools.count().__next__)
         async with (
-            listener(service, Boundary(meters)) as (_, address),
+            listener(Gate("Data", service), Boundary(meters), messages_of) as (_, address),
             grpc.aio.insecure_channel(str(address)) as channel,
         ):
             call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
@@ -274,7 +277,7 @@ def test_a_slow_request_is_logged_once_and_waiting_as_asked_is_not_slow(caplog: 
     async def story() -> Boundary:
         clock = Nanoseconds()
         boundary = Boundary(RequestMeters(clock, SlowRequestLog(20, clock)))
-        async with listener(Data(clock), boundary) as (transport, address):
+        async with listener(Gate("Data", Data(clock)), boundary, messages_of) as (transport, address):
             waiting = data_pb2.FetchRequest(max_wait_ms=500)
             await transport.call(address, methods.DATA_FETCH, waiting, timeout_ms=CALL_MS)
             await transport.call(address, methods.DATA_PRODUCE, produce(), timeout_ms=CALL_MS)

@@ -31,6 +31,7 @@ from node.api.table import (
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
+from tests.node.message_services import codecs_of
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (
     InvalidRecord,
@@ -41,6 +42,7 @@ from tidelog.errors import (
     UnknownTopicId,
 )
 from tidelog.protocol import methods, status, wire
+from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
     BatchReceipt,
@@ -229,7 +231,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
         st.builds(markers.AbortTransactionAnswer),
     ),
 }
-DATA_CODECS = codecs.codecs_of("Data")
+DATA_CODECS = codecs_of("Data")
 every_codec = pytest.mark.parametrize("codec", DATA_CODECS, ids=lambda codec: str(codec.api))
 
 
@@ -273,7 +275,7 @@ def test_every_rpc_of_the_service_has_a_codec_that_names_it() -> None:
     assert {codec.method for codec in DATA_CODECS} == set(methods.of_service(methods.DATA))
     assert [str(codec.api) for codec in DATA_CODECS] == [str(codec.method) for codec in DATA_CODECS]
     assert {codec.api for codec in DATA_CODECS} == set(VALUES)
-    assert all(codec.api.is_stream is (codec.method.kind is methods.CallKind.STREAM) for codec in DATA_CODECS)
+    assert all(codec.api.is_stream is (codec.method.kind is CallKind.STREAM) for codec in DATA_CODECS)
 
 
 @every_codec
@@ -282,7 +284,7 @@ def test_a_request_is_read_as_it_was_asked(codec: ApiCodec[Any, Any], data: st.D
     asked = data.draw(VALUES[codec.api][0])
     assert isinstance(asked, codec.api.asked)
     message = codec.method.request.FromString(message_of(codec.method.request, asked).SerializeToString())
-    assert _plain(codec.request_from(message)) == _plain(asked)
+    assert _plain(codec.decode(message.SerializeToString())) == _plain(asked)
 
 
 @every_codec
@@ -302,7 +304,7 @@ def test_requests_between_nodes_are_decoded_as_sent(api: Api[Any, Any], data: st
     assert codec.read_answer is not None
     asked, answered = data.draw(VALUES[api][0]), data.draw(VALUES[api][1])
     request = codec.method.request.FromString(codec.write_request(asked).SerializeToString())
-    assert _plain(codec.request_from(request)) == _plain(asked)
+    assert _plain(codec.decode(request.SerializeToString())) == _plain(asked)
     answer = codec.method.answer.FromString(codec.write_answer(answered).SerializeToString())
     assert _plain(codec.read_answer(answer)) == _plain(answered)
 
@@ -310,10 +312,10 @@ def test_requests_between_nodes_are_decoded_as_sent(api: Api[Any, Any], data: st
 def test_records_are_passed_on_and_not_copied() -> None:
     large = bytes(100_000)
     request = wire.ProduceRequest(partitions=[wire.PartitionProduce(topic_id=TOPIC.bytes, records=large)])
-    message = wire.ProduceRequest.FromString(request.SerializeToString())
-    [batch] = codec_of(DATA_PRODUCE).request_from(message).partitions
-    assert batch.records is message.partitions[0].records
+    data = request.SerializeToString()
+    [batch] = codec_of(DATA_PRODUCE).decode(data).partitions
     assert isinstance(batch.records, memoryview)
+    assert batch.records.obj is data
 
 
 def test_the_records_of_an_answer_are_copied_once_into_the_encoded_message() -> None:
@@ -345,7 +347,7 @@ def test_a_replica_without_a_whole_incarnation_is_refused(incarnation: bytes) ->
     message = data_pb2.FetchRequest(replica=data_pb2.Replica(node_id=2, incarnation=incarnation))
     for api in (DATA_FETCH, DATA_FETCH_STREAM):
         with pytest.raises(InvalidRequest, match="node 2 fetches without an incarnation of 16 bytes"):
-            codec_of(api).request_from(message)
+            codec_of(api).decode(message.SerializeToString())
 
 
 def test_a_malformed_request_ends_its_stream_with_the_error_and_no_other() -> None:
@@ -369,14 +371,14 @@ def test_an_unknown_isolation_level_is_refused() -> None:
         (DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(isolation_level=7)),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidRequest, match=r"^isolation level 7: it must be 0") as refused:
-            codec_of(api).request_from(message)
+            codec_of(api).decode(message.SerializeToString())
         assert refused.value.message.endswith("or 1 (read_committed)")
 
 
 def test_the_isolation_level_of_a_follower_has_no_effect() -> None:
     replica = data_pb2.Replica(node_id=2, incarnation=bytes(16))
     message = data_pb2.FetchRequest(replica=replica, isolation_level=7)  # type: ignore[arg-type]
-    asked = codec_of(DATA_FETCH_STREAM).request_from(message)
+    asked = codec_of(DATA_FETCH_STREAM).decode(message.SerializeToString())
     assert asked.replica == (NodeId(2), UUID(int=0))
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.boundary.boundary import Boundary
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
 from node.process import probe
-from node.requests.boundary import Boundary
 from node.runtime.thread_executor import ThreadExecutor
 from node.runtime.work import run_in
 from tidelog.types import Endpoint

@@ -11,10 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from node.listeners.grpc.codecs import grpc_services
+from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
-from node.requests.boundary import Boundary
 from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_settings import SaslConfig
@@ -28,12 +27,13 @@ from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint
 
-FORGED: Final[tuple[methods.Method[Any, Any], ...]] = (
+FORGED: Final[tuple[Method[Any, Any], ...]] = (
     methods.QUORUM_BEGIN_QUORUM_EPOCH,
     methods.QUORUM_END_QUORUM_EPOCH,
 )
@@ -93,7 +93,7 @@ class Forger:
         users.follow(self._found.node.image)
         gates = dict(self._found.node.services())
         gates["Sasl"] = Gate("Sasl", users)
-        server.serve(grpc_services(gates), users)
+        server.serve(gates, users)
         await server.start()
         try:
             yield address

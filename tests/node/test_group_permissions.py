@@ -25,7 +25,7 @@ from tidelog.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from tidelog.protocol import methods, wire
-from tidelog.protocol.methods import Method
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.records import Record, build_batch

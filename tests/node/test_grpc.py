@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 
+from node.boundary.boundary import Boundary, ProtocolCodec
 from node.listeners.grpc import connections as connections_module
 from node.listeners.grpc import server
 from node.listeners.grpc.connections import shut_down_connections
 from node.listeners.grpc.server import GrpcServer
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
+from tests.node.message_services import gates_of, messages_of
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -109,9 +110,11 @@ class Fixture:
 
 
 @asynccontextmanager
-async def serving(service: EchoData | None = None) -> AsyncIterator[Fixture]:
+async def serving(
+    service: EchoData | None = None, codec_of: Callable[[str], ProtocolCodec] = messages_of
+) -> AsyncIterator[Fixture]:
     fixture = Fixture(service or EchoData())
-    fixture.server.serve({methods.DATA: fixture.service})
+    fixture.server.serve(gates_of({methods.DATA: fixture.service}), codec_of=codec_of)
     await fixture.server.start()
     try:
         async with asyncio.timeout(PATIENCE_MS / 1000):

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from node.api.fetch import FetchAnswer
-from node.api.table import DATA_FETCH
+from node.boundary.boundary import Boundary
 from node.config import parse
 from node.listeners.grpc import connections as connections_module
 from node.listeners.grpc import server, unread_answer
@@ -27,11 +27,11 @@ from node.listeners.grpc.health import READY, Health
 from node.listeners.grpc.server import GrpcServer
 from node.process.process import connections_of
 from node.quotas.open_calls import OpenCalls
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.client.memory_cluster import start, until
 from tests.node.incomplete import PREFACE, frame, headers_of
+from tests.node.message_services import gates_of, messages_of
 from tests.node.test_grpc import PATIENCE_MS, EchoData, Fixture, serving
 from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
 from tidelog.protocol import methods, wire
@@ -98,7 +98,7 @@ def test_a_message_compressed_by_grpc_is_not_expanded(codec: grpc.Compression) -
 
 
 def test_a_request_without_records_is_limited_far_below_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.listeners.grpc.request_limits.REQUEST_BYTES_MAX", 10_000)
+    monkeypatch.setattr("node.boundary.boundary.REQUEST_BYTES_MAX", 10_000)
     request = data_pb2.FetchRequest(rack="a" * 10_001).SerializeToString()
 
     async def story() -> None:
@@ -247,7 +247,7 @@ def test_connections_above_the_limit_are_closed_until_others_end() -> None:
     async def story() -> None:
         listener = GrpcServer("client", boundary=Boundary(), connections_max=20)
         address = listener.bind(Endpoint("127.0.0.1", 0))
-        listener.serve({methods.DATA: EchoData()})
+        listener.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
         await listener.start()
         opened = [await asyncio.open_connection(address.host, address.port) for _ in range(30)]
         served = [await is_served(*each) for each in opened]
@@ -321,15 +321,14 @@ def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: py
     """The answer of a call had the consumers' memory for a minute, and a stream for 10 s. A caller that keeps no memory
     of theirs is left alone."""
     budget = MemoryBudget(1_000_000)
-    write = codec_of(DATA_FETCH.name).write_answer
 
     class Answers(EchoData):
-        async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> Any:
+        async def fetch(self, request: Any, context: RequestContext) -> Any:
             charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
             if request.max_wait_ms:
-                return wire.FetchResponse()
+                return FetchAnswer([])
             charge.add(250_000, budget.charge(Kind.CONSUMER_FETCH, 0))
-            return write(FetchAnswer([], charge))
+            return FetchAnswer([], charge)
 
     shut: list[str] = []
 
@@ -338,7 +337,7 @@ def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: py
         return shut_down_connections(peers)
 
     async def story() -> None:
-        async with serving(Answers()) as at, connections(at, 2) as [(_, small), (reader, large)]:
+        async with serving(Answers(), codec_of) as at, connections(at, 2) as [(_, small), (reader, large)]:
             path, calls = methods.DATA_FETCH.path, at.meters.of("Data.Fetch")
             small.write(call_without_a_window(path, data_pb2.FetchRequest(max_wait_ms=1).SerializeToString()))
             large.write(call_without_a_window(path))

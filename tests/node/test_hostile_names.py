@@ -16,6 +16,7 @@ from node.observability import logs
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import TidelogError, UnknownServerError
 from tidelog.protocol import methods, wire
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, common_pb2, controller_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -49,7 +50,7 @@ NAMES_OF_TOPICS = ("orders-0", "a.0f-delete")
 SECRET = b"4111-1111-1111-1111"
 
 
-def requests_with(name: str) -> Iterator[tuple[methods.Method[Any, Any], Any]]:
+def requests_with(name: str) -> Iterator[tuple[Method[Any, Any], Any]]:
     """Every request that has room for a name, with this one in each place."""
     place = admin_pb2.TopicPartitionId(topic=name)
     yield methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[name], topic_ids=[name.encode()[:100]])

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from node.boundary.boundary import Boundary
 from node.listeners.grpc import incomplete_messages
 from node.listeners.grpc.connections import Address, Traffic, traffic_of
 from node.listeners.grpc.incomplete_messages import IncompleteMessages
 from node.listeners.grpc.server import GrpcServer
-from node.requests.boundary import Boundary
 from tests.client.memory_cluster import start, until
 from tests.node.incomplete import EndlessSender
+from tests.node.message_services import gates_of, messages_of
 from tests.node.test_grpc import PATIENCE_MS, EchoData, produce, serving
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.rpc import Method
 from tidelog.types import Endpoint
 
 MIB = 1 << 20
@@ -179,11 +181,11 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("method", [methods.DATA_PRODUCE, methods.DATA_PRODUCE_STREAM], ids=str)
-def test_a_caller_that_completes_nothing_is_disconnected_and_others_are_not(method: methods.Method) -> None:  # type: ignore[type-arg]
+def test_a_caller_that_completes_nothing_is_disconnected_and_others_are_not(method: Method) -> None:  # type: ignore[type-arg]
     async def story() -> None:
         server, transport = GrpcServer("client", boundary=Boundary(), incomplete_bytes_max=4 * MIB), GrpcTransport()
         address = server.bind(Endpoint("127.0.0.1", 0))
-        server.serve({methods.DATA: EchoData()})
+        server.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
         await server.start()
         try:
             async with asyncio.timeout(PATIENCE_MS / 1_000):

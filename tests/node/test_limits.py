@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from node.listeners.grpc import server as grpc_server
-from node.listeners.grpc.request_limits import FIELDS_MAX, REQUEST_BYTES_MAX
+from node.api.table import APIS
+from node.boundary.boundary import REQUEST_BYTES_MAX, ensure_small
+from node.listeners.grpc.codec import parse
+from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
 from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 
@@ -50,7 +53,7 @@ REQUESTS = [method for method in methods.ALL if method.service.startswith("tidel
 
 
 @pytest.mark.parametrize("method", REQUESTS, ids=str)
-def test_a_large_message_of_empty_fields_is_refused_before_it_is_parsed(method: methods.Method[Any, Any]) -> None:
+def test_a_large_message_of_empty_fields_is_refused_before_it_is_parsed(method: Method[Any, Any]) -> None:
     """Such a request of 16 MiB blocked a node for 13 s and used 4 GiB."""
     read = reader(method)
     for number in (1, 3, 5, 15):
@@ -59,10 +62,17 @@ def test_a_large_message_of_empty_fields_is_refused_before_it_is_parsed(method: 
         assert f"more than {FIELDS_MAX} fields" in refused.message
 
 
-def reader(method: methods.Method[Any, Any]) -> Callable[[bytes], Any]:
-    """Reads messages as the server does, without their sizes."""
-    read = grpc_server._reader(method)
-    return lambda data: read(data)[0]
+def reader(method: Method[Any, Any]) -> Callable[[bytes], Any]:
+    """Reads messages as the boundary does. Returns the error, or the message."""
+
+    def read(data: bytes) -> Any:
+        try:
+            ensure_small(APIS[str(method)], len(data))
+            return parse(method, data)
+        except InvalidRequest as error:
+            return error
+
+    return read
 
 
 def test_a_message_of_empty_fields_is_refused_wherever_they_are() -> None:
@@ -139,7 +149,7 @@ def test_a_million_topics_asked_for_by_name_are_refused_before_they_are_parsed()
 
 
 @pytest.mark.parametrize("method", REQUESTS, ids=str)
-def test_only_requests_with_records_may_be_large(method: methods.Method[Any, Any]) -> None:
+def test_only_requests_with_records_may_be_large(method: Method[Any, Any]) -> None:
     unknown_field = b"\x72\x80\x80\x80\x04" + bytes(REQUEST_BYTES_MAX)
     read = reader(method)(unknown_field)
     if method.request is ProduceRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from google.protobuf.descriptor import ServiceDescriptor
 
 from tidelog.protocol import methods
+from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import (
     admin_pb2,
     controller_pb2,
@@ -35,7 +36,7 @@ def test_the_table_has_every_rpc_of_every_service_with_its_messages() -> None:
         method.path: (
             method.request.__name__,
             method.answer.__name__,
-            (method.kind is methods.CallKind.STREAM,) * 2,
+            (method.kind is CallKind.STREAM,) * 2,
         )
         for method in methods.ALL
     }

@@ -44,7 +44,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
-from tidelog.protocol.methods import CallKind, Method
+from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2

@@ -17,10 +17,12 @@ from uuid import UUID
 
 import pytest
 
+from node.boundary.boundary import Boundary
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
-from node.requests.boundary import Boundary
+from node.requests.gate import Gate
 from tests.client.memory_cluster import start, until
+from tests.node.message_services import messages_of
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
 from tests.node.test_boundary import Data, batch, create_topic, entry, fetch, listener, produce
 from tests.node.test_group_coordinators import ask, beat, commit, join
@@ -416,7 +418,7 @@ def test_quotas_survive_a_restart_of_all_nodes(tmp_path: Path) -> None:
 def test_open_calls_of_an_address_are_limited_and_counted_until_they_end() -> None:
     async def story() -> None:
         boundary = Boundary(calls=OpenCalls(per_ip=2))
-        async with listener(Data(Nanoseconds()), boundary) as (transport, address):
+        async with listener(Gate("Data", Data(Nanoseconds())), boundary, messages_of) as (transport, address):
             streams: list[Any] = []
             for _ in range(2):
                 streams.append(await transport.open_stream(address, methods.DATA_PRODUCE_STREAM))

@@ -33,6 +33,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import grpc_transport, methods
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import admin_pb2, data_pb2, sasl_pb2
@@ -168,7 +169,7 @@ def test_nothing_of_a_request_is_read_before_its_caller_is_known(tmp_path: Path)
         async with sasl_nodes(tmp_path) as nodes:
             async with grpc.aio.insecure_channel(str(nodes.outside[0])) as channel:
                 for method in methods.ALL:
-                    if method.kind is methods.CallKind.STREAM or method is methods.SASL_AUTHENTICATE:
+                    if method.kind is CallKind.STREAM or method is methods.SASL_AUTHENTICATE:
                         continue
                     for metadata, error in ((None, IllegalSaslState), (((SESSION_KEY, "x" * 43),), SaslSessionEnded)):
                         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from node import config
+from node.boundary import boundary
 from node.config import NodeConfig
 from node.listeners.grpc import incomplete_messages, request_limits, server
 from node.observability import logs
@@ -24,7 +25,7 @@ LIMITS = {
     "connections of a listener": server.CONNECTIONS_MAX,
     "time for the first settings of a connection": server.HANDSHAKE_MS,
     "open calls and streams of a connection": server.CONCURRENT_STREAMS_MAX,
-    "bytes of a request without records": request_limits.REQUEST_BYTES_MAX,
+    "bytes of a request without records": boundary.REQUEST_BYTES_MAX,
     "fields of a request, nested ones included": request_limits.FIELDS_MAX,
     "entries of a produce or fetch message": limits.ENTRIES_MAX,
     "bytes of a request to the health and reflection services": server.NAME_BYTES_MAX,

@@ -21,13 +21,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from node.boundary.boundary import Boundary
 from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import CallerIdentity, ServerTls
-from node.requests.boundary import Boundary
 from node.requests.context import RequestContext
 from node.security.principals import parse_rules
 from tests.certificates import Authority
+from tests.node.message_services import gates_of, messages_of
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import (
     CertificateExpired,
@@ -45,6 +46,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, status
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2, quorum_pb2
 from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, Millis
@@ -85,7 +87,7 @@ async def listening(
     made = None if tls is None else ServerTls("client", tls, clock or MachineClock())
     server = GrpcServer("client", boundary=boundary, for_nodes=for_nodes, tls=made)
     address = server.bind(LOOPBACK)
-    server.serve(dict.fromkeys({method.service for method in methods.ALL}, service))
+    server.serve(gates_of(dict.fromkeys({method.service for method in methods.ALL}, service)), codec_of=messages_of)
     await server.start()
     try:
         yield address, service, boundary
@@ -349,7 +351,7 @@ def test_an_expired_certificate_is_an_error_in_the_log_of_its_own_node_until_it_
 async def listening_with(made: ServerTls) -> AsyncIterator[tuple[Endpoint, ServerTls]]:
     server = GrpcServer("client", boundary=Boundary(), tls=made)
     address = server.bind(LOOPBACK)
-    server.serve(dict.fromkeys((methods.DATA,), Service()))
+    server.serve(gates_of({methods.DATA: Service()}), codec_of=messages_of)
     await server.start()
     try:
         yield address, made
@@ -527,7 +529,7 @@ async def answers_to_garbage(at: Endpoint, tls: Tls | None) -> dict[str, str]:
     found = {}
     async with channel:
         for method in methods.ALL:
-            if method.kind is methods.CallKind.UNARY:
+            if method.kind is CallKind.UNARY:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await channel.unary_unary(method.path)(b"\xff\xff\xff\xff", timeout=10)
                 found[str(method)] = type(status.from_rpc_error(refused.value, address=at, phase="")).__name__

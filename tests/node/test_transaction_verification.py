@@ -14,8 +14,6 @@ import pytest
 from node.coordinators.transactions import transaction_verifier
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import RETRY_MS_MAX, TransactionVerifier
-from node.listeners.grpc.codec import GrpcService
-from node.listeners.grpc.codecs import codecs_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.data_handlers import DataHandlers
@@ -31,6 +29,7 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
     VerifiedTransaction,
 )
+from tests.node.message_services import MessageService
 from tests.node.test_txn_markers import batch, request_of
 from tests.node.test_txn_markers import sent as marked
 from tests.node.wires import CALLER, TOPIC, Cluster, endpoint_of, no_blocks
@@ -130,7 +129,7 @@ class World:
             inspectors=cluster.machines[1].inspectors,
             verifier=self.verifier,
         )
-        cluster.machines[1].service = GrpcService(Gate("Data", handlers), codecs_of("Data"))
+        cluster.machines[1].service = MessageService(Gate("Data", handlers))
         cluster.run(0.001)
 
     def image(self) -> Any:

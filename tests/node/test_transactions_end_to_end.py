@@ -34,6 +34,7 @@ from tidelog.errors import (
     TransactionAbortable,
 )
 from tidelog.protocol import methods, status
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, groups_pb2, transactions_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatch, RecordBatchBuilder, iter_batches
@@ -156,7 +157,7 @@ class Transactional:
         """The node of the coordinator; NO_NODE if there is none."""
         return self.leader(partition_of(transactional_id, 6), TRANSACTIONS_TOPIC)
 
-    async def call(self, node: int, method: methods.Method[Any, Any], request: Any) -> Any:
+    async def call(self, node: int, method: Method[Any, Any], request: Any) -> Any:
         if node not in self.nodes.nodes:
             raise ConnectionFailed(f"node {node} is down")
         return await self.nodes.call(node, method, request)
@@ -184,7 +185,7 @@ class Transactional:
             raise status.from_proto(found.error)
         return int(found.node.node_id)
 
-    async def ask(self, transactional_id: str, method: methods.Method[Any, Any], request: Any) -> Any:
+    async def ask(self, transactional_id: str, method: Method[Any, Any], request: Any) -> Any:
         """The answer of the coordinator."""
 
         async def attempt() -> Any:

@@ -15,8 +15,7 @@ from uuid import UUID
 from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.api.fetch import FetchRequest
 from node.api.table import DATA_FETCH
-from node.listeners.grpc.codec import GrpcService
-from node.listeners.grpc.codecs import codec_of, codecs_of
+from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
@@ -35,12 +34,13 @@ from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.disk_executor import InlineExecutor
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
+from tests.node.message_services import MessageService
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
 from tidelog.protocol import methods, status
-from tidelog.protocol.methods import Answer, Method, Request, WireMessage
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import Answer, CallKind, Method, Request, WireMessage
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder
@@ -193,7 +193,7 @@ class Received:
     def __getattr__(self, name: str) -> Any:
         serve = getattr(self._service, name)
         [method] = [each for each in methods.of_service(methods.DATA) if each.attribute == name]
-        if method.kind is methods.CallKind.STREAM:
+        if method.kind is CallKind.STREAM:
             return serve
 
         async def call(request: WireMessage, context: RequestContext) -> WireMessage:
@@ -313,7 +313,7 @@ class Cluster:
         handlers = DataHandlers(
             manager, sessions, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
-        machine.service = GrpcService(Gate("Data", handlers), codecs_of("Data"))
+        machine.service = MessageService(Gate("Data", handlers))
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         maintenance = LogMaintenance(
             logs,
@@ -549,7 +549,7 @@ def fetch_request(
 
 def as_value(request: data_pb2.FetchRequest) -> FetchRequest:
     """The request as the handlers get it."""
-    value: FetchRequest = codec_of(DATA_FETCH.name).request_from(request)
+    value: FetchRequest = codec_of(DATA_FETCH.name).decode(request.SerializeToString())
     return value
 
 

@@ -17,7 +17,7 @@ from tests.sim.transaction_log import places_of
 from tests.sim.workload import CALL_MS, Client
 from tidelog.errors import Retry, TidelogError
 from tidelog.protocol import methods, status
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 
 if TYPE_CHECKING:

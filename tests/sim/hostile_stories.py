@@ -19,7 +19,7 @@ from tests.sim.stories import TOPIC, committed, durable_offset, write
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import controller_pb2, data_pb2, quorum_pb2
 from tidelog.types import NodeId
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from node.boundary.boundary import Boundary
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
-from node.listeners.grpc.codecs import grpc_services
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
@@ -204,7 +204,7 @@ class Machine:
             before_close=self._stop_listening,
         )
         self._network.listen(
-            endpoint_of(self.node_id), process, self.name, "client", grpc_services(self.node.services())
+            endpoint_of(self.node_id), process, self.name, "client", Boundary(gates=self.node.services())
         )
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 

@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from node.requests.context import RequestContext
+from node.api.caller import Caller
+from node.api.table import APIS
+from node.boundary.boundary import Boundary, ProtocolCodec
+from node.boundary.boundary import Request as ServedRequest
+from node.listeners.grpc.codecs import codec_of
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection
 from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
 from tidelog.protocol import status
-from tidelog.protocol.methods import Answer, CallKind, Method, Request, WireMessage
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import Answer, CallKind, Method, Request, WireMessage
 from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint
 
@@ -118,7 +122,8 @@ class Listening:
     process: Process
     machine: str
     listener: str
-    services: Mapping[str, object]
+    boundary: Boundary
+    codec_of: Callable[[str], ProtocolCodec]
 
 
 class Network:
@@ -256,10 +261,16 @@ class Network:
         self._machine_of[endpoint] = machine
 
     def listen(
-        self, endpoint: Endpoint, process: Process, machine: str, listener: str, services: Mapping[str, object]
+        self,
+        endpoint: Endpoint,
+        process: Process,
+        machine: str,
+        listener: str,
+        boundary: Boundary,
+        codec_of: Callable[[str], ProtocolCodec] = codec_of,
     ) -> None:
         self.name_endpoint(endpoint, machine)
-        self._listening[endpoint] = Listening(process, machine, listener, services)
+        self._listening[endpoint] = Listening(process, machine, listener, boundary, codec_of)
 
     def transport(self, machine: str) -> SimTransport:
         return SimTransport(self, machine)
@@ -299,6 +310,11 @@ class Network:
     def over_the_wire(error: TidelogError) -> TidelogError:
         """An error as the other side receives it."""
         return status.from_proto(common_pb2.Error.FromString(status.to_proto(error).SerializeToString()))
+
+    def report_defect(self, refused: TidelogError, description: str) -> None:
+        """Fail the world if the error of a handler comes from a defect."""
+        if isinstance(refused.__cause__, Exception):
+            self.loop.call_exception_handler({"message": description, "exception": refused.__cause__})
 
     def note(self, words: str) -> None:
         if self._note is not None:
@@ -476,18 +492,13 @@ class Exchange:
 
     async def _answer(self, listening: Listening) -> bytes | TidelogError:
         """The service's answer as it crosses the wire: bytes, or an error decoded from its bytes."""
-        service = listening.services.get(self._method.service)
-        if service is None:
+        api = APIS[str(self._method)]
+        if api.service not in listening.boundary.gates:
             return UnknownServerError(f"{listening.machine} serves no {self._method.service}")
+        request = ServedRequest(self._data, listening.codec_of(api.name))
         try:
-            request = self._method.request.FromString(self._data)
-            answer = await getattr(service, self._method.attribute)(
-                request, RequestContext(listening.listener, self._source)
-            )
-            return bytes(answer.SerializeToString())
+            answer = await listening.boundary.serve(api, request, Caller(listening.listener, self._source))
         except TidelogError as refused:
+            self._network.report_defect(refused, f"{self._method} failed on {listening.machine} by a defect")
             return self._network.over_the_wire(refused)
-        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets the answer of a real node
-            description = f"{self._method} failed on {listening.machine} by a defect"
-            self._network.loop.call_exception_handler({"message": description, "exception": defect})
-            return UnknownServerError(f"{description}; see the log of the node")
+        return bytes(answer.data)

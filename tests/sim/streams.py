@@ -10,15 +10,17 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from node.requests.context import RequestContext
+from node.api.caller import Caller
+from node.api.table import APIS
+from node.boundary.boundary import EncodedAnswer
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
-from tidelog.protocol.methods import Method
+from tidelog.protocol.rpc import Method
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
-    from tests.sim.network import Link, Network
+    from tests.sim.network import Link, Listening, Network
 
 WINDOW_BYTES = 256 * 1024  # flow control window of a sender: bytes in transit or unread, as in HTTP/2
 BREAK_US = (1_000, 2 * MICROS)
@@ -197,6 +199,40 @@ class SimStream:
         return ConnectionLost(f"{self._connection} is closed; open it again")
 
 
+class _Bytes:
+    """The message of a server's end, whose boundary decodes the bytes and encodes them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def SerializeToString(self) -> bytes:
+        return self._data
+
+    @staticmethod
+    def FromString(data: bytes) -> bytes:
+        return data
+
+
+class _Served:
+    """A server's end as the boundary gets it."""
+
+    def __init__(self, stream: SimStream) -> None:
+        self._stream = stream
+        self.receive, self.close = stream.receive, stream.close
+
+    async def send(self, answer: EncodedAnswer, /) -> None:
+        await self._stream.send(_Bytes(answer.data))
+
+    async def accept(self) -> None: ...
+
+    async def settle(self) -> None: ...
+
+    def end_of_cancelled(self) -> TidelogError | None:
+        if not self._stream.closed_itself:
+            raise asyncio.CancelledError
+        return None
+
+
 class Connection:
     """A stream from open to end: both sides and the handler that serves it."""
 
@@ -235,11 +271,9 @@ class Connection:
             return
         if self.server is not None:
             return
-        self.server = SimStream(self, listening.process, self._down, self._up, self.method.request)
-        service = listening.services.get(self.method.service)
-        context = RequestContext(listening.listener, self._source)
+        self.server = SimStream(self, listening.process, self._down, self._up, _Bytes)
         self._handler = listening.process.run(
-            self.network.loop.create_task, self._serve(service, context), name=f"{self._target} serves {self}"
+            self.network.loop.create_task, self._serve(listening), name=f"{self._target} serves {self}"
         )
         self.network.send(self._down.link, self._open_done)
 
@@ -251,22 +285,19 @@ class Connection:
         if not self._opened.done():
             self._opened.set_exception(ConnectionFailed(f"{self}: {why}; try again later"))
 
-    async def _serve(self, service: object | None, context: RequestContext) -> None:
+    async def _serve(self, listening: Listening) -> None:
         """The server side; runs as a task of the serving process."""
         assert self.server is not None
         ending: object = END
+        api = APIS[str(self.method)]
         try:
-            if service is None:
+            if api.service not in listening.boundary.gates:
                 raise UnknownServerError(f"{self._target} serves no {self.method.service}")
-            await getattr(service, self.method.attribute)(self.server, context)
-        except asyncio.CancelledError:
-            if not self.server.closed_itself:
-                raise
+            caller = Caller(listening.listener, self._source)
+            await listening.boundary.serve_stream(api, _Served(self.server), listening.codec_of(api.name), caller)
         except TidelogError as refused:
+            self.network.report_defect(refused, f"{self} failed by a defect")
             ending = self.network.over_the_wire(refused)
-        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets the answer of a real node
-            self.network.loop.call_exception_handler({"message": f"{self} failed by a defect", "exception": defect})
-            ending = UnknownServerError(f"{self.method} failed on the node by a defect; see the log of the node")
         finally:
             self.server.finish(ending)
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from node.boundary.boundary import Boundary
 from node.requests.context import RequestContext
+from tests.node.message_services import gates_of, messages_of
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
@@ -70,8 +72,8 @@ class World:
         self.network.faults = faults
         self.client, self.server = Process("client"), Process("node-1")
         self.admin, self.echo = Admin(), Echo()
-        services = {methods.ADMIN: self.admin, methods.DATA: self.echo}
-        self.network.listen(HERE, self.server, "node-1", "client", services)
+        boundary = Boundary(gates=gates_of({methods.ADMIN: self.admin, methods.DATA: self.echo}))
+        self.network.listen(HERE, self.server, "node-1", "client", boundary, messages_of)
         self.transport = self.network.transport("client")
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

@@ -20,8 +20,8 @@ from tests.sim.ledger import Violation
 from tests.sim.loop import SimLoop
 from tests.sim.network import SimTransport
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint
 

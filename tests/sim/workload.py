@@ -33,8 +33,8 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods, status
-from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.protocol.wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.records import build_batch, iter_batches

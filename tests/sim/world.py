@@ -43,7 +43,7 @@ from tests.sim.transactions import append_marker, unmarked
 from tests.sim.undisturbed_logs import UndisturbedLogs
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import Acks, NodeId, PartitionKey, TopicId

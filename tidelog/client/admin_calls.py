@@ -25,8 +25,8 @@ from tidelog.errors import (
     TooFewNodes,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import Transport
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls

@@ -34,8 +34,8 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import Transport
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (

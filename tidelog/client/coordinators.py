@@ -29,7 +29,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import address_from_proto, from_proto
 from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint

@@ -17,8 +17,8 @@ from typing import Final, Generic, TypeVar
 
 from tidelog.clock import Clock
 from tidelog.errors import ConnectionLost, TidelogError
-from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import MessageStream, Transport
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.types import Endpoint, Millis
 
 _log = logging.getLogger("tidelog.client")

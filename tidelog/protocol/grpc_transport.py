@@ -30,7 +30,8 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.protocol import status
-from tidelog.protocol.methods import SASL_AUTHENTICATE, Answer, CallKind, Method, Request
+from tidelog.protocol.methods import SASL_AUTHENTICATE
+from tidelog.protocol.rpc import Answer, CallKind, Method, Request
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.v1 import sasl_pb2
 from tidelog.security.diagnosis import diagnose

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from tidelog.protocol.methods import Answer, Method, Request, WireMessage
+from tidelog.protocol.rpc import Answer, Method, Request, WireMessage
 from tidelog.types import Endpoint
 
 Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)

@@ -19,7 +19,6 @@ from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
     InvalidRequest,
-    NodeShuttingDown,
     RequestTimedOut,
     Retry,
     ThrottlingQuotaExceeded,
@@ -183,11 +182,6 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
             return InvalidRequest(f"{where}: rejected by a transport limit ({cause}). Send smaller messages.")
         case code:
             return UnknownServerError(f"{where}: {code.name} ({cause}). See the log of the node.")
-
-
-def shutting_down(node: str) -> NodeShuttingDown:
-    """Return the error of a node that is shutting down."""
-    return NodeShuttingDown(f"{node} is shutting down and accepts no new requests; use another node")
 
 
 def _status_type() -> Any:

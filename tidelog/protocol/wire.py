@@ -135,8 +135,7 @@ class FetchResponse:
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
-        encoded = encode_fetched((entry._header(), entry.records) for entry in self.partitions)
-        return with_throttle_time(encoded, self.throttle_time_ms) if self.throttle_time_ms else encoded
+        return encode_fetched(((entry._header(), entry.records) for entry in self.partitions), self.throttle_time_ms)
 
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
@@ -149,17 +148,14 @@ class FetchResponse:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def encode_fetched(entries: Iterable[tuple[bytes, Buffer]]) -> bytes:
+def encode_fetched(entries: Iterable[tuple[bytes, Buffer]], throttle_time_ms: int) -> bytes:
     """Encode a FetchResponse. entries: each as an encoded PartitionFetched without records, and its records."""
     pieces: list[Buffer] = []
     for header, records in entries:
         _put_entry(pieces, b"\x0a", header, records)
+    if throttle_time_ms:
+        pieces += (_THROTTLE_TIME, _varint(throttle_time_ms))
     return b"".join(pieces)
-
-
-def with_throttle_time(answer: bytes, throttle_time_ms: int) -> bytes:
-    """Add `throttle_time_ms` to an encoded answer that has it, always with the same number. Copies the answer."""
-    return b"".join((answer, _THROTTLE_TIME, _varint(throttle_time_ms)))
 
 
 def _varint(value: int) -> bytes:

@@ -1,27 +1,33 @@
-"""Codecs: the conversion between gRPC messages and the values of `node/api`.
+"""Codecs: the conversion between the bytes of gRPC's messages and the values of `node/api`.
 
-An `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
+An `ApiCodec` names the RPC of an `Api` and its conversions. The boundary decodes requests and encodes answers with it;
 `node/listeners/grpc/grpc_peers.py` sends values to other nodes; `node/listeners/grpc/codecs.py` has the codec of each
 API.
 
 Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
-InvalidRequest. No handler receives a request that the listener's authorizer does not allow. The audit trail receives
-each administrative request with its outcome. Record bytes are passed on, never copied.
+InvalidRequest. Record bytes are passed on, never copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic
+from functools import cache
+from typing import Any, Final, Generic
+
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
 
 from node.api.api import Answered, Api, Asked
-from node.requests.context import RequestContext
-from node.requests.gate import Gate
-from node.requests.recorded_changes import audited
-from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.methods import CallKind, Method
+from node.listeners.grpc.request_limits import ensure_few_fields
+from tidelog.errors import InvalidRequest
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import Method
+
+_COMPRESSED: Final = (b"\x1f", b"\x78")
+"""The first byte of a message compressed with gzip or deflate. No request begins with these: the first names no valid
+wire type, the second is field 15 as a number, which no request has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +44,40 @@ class ApiCodec(Generic[Asked, Answered]):
     write_request: Callable[[Asked], Any] | None = None
     read_answer: Callable[[Any], Answered] | None = None
 
-    def request_from(self, message: Any) -> Asked:
+    def decode(self, data: bytes) -> Asked:
         """The value of a request. Raises InvalidRequest."""
         try:
-            return self.read_request(message)
+            return self.read_request(parse(self.method, data))
         except ValueError as error:
             raise InvalidRequest(f"{self.method}: {error}") from None
 
+    def encode(self, answer: Answered, throttle_time_ms: int) -> bytes:
+        """The message of an answer."""
+        return serialize(self.method, self.write_answer(answer), throttle_time_ms)
 
-class GrpcService:
-    """A service for a listener: one method for each RPC, which converts the request and calls the handler."""
 
-    def __init__(self, gate: Gate, codecs: Iterable[ApiCodec[Any, Any]]) -> None:
-        for codec in codecs:
-            handle = gate.handler(codec.api)
-            serve = _call(codec, handle) if codec.method.kind is CallKind.UNARY else _stream(codec, handle)
-            setattr(self, codec.method.attribute, serve)
+def parse(method: Method[Any, Any], data: bytes) -> Any:
+    """The message of a request. Raises InvalidRequest."""
+    ensure_few_fields(data, _descriptor_of(method.request.__name__))
+    try:
+        return method.request.FromString(data)
+    except DecodeError as error:
+        reason = "gRPC's compression is not supported" if data[:1] in _COMPRESSED else str(error)
+        size = len(data)
+        raise InvalidRequest(f"the {size} bytes sent to {method} are no {method.request.__name__}: {reason}") from None
+
+
+def serialize(method: Method[Any, Any], message: Any, throttle_time_ms: int) -> bytes:
+    """The bytes of an answer, with the time for which its caller is throttled if the message has a field for it."""
+    if throttle_time_ms and "throttle_time_ms" in _descriptor_of(method.answer.__name__).fields_by_name:
+        message.throttle_time_ms = throttle_time_ms
+    data: bytes = message.SerializeToString()
+    return data
+
+
+@cache
+def _descriptor_of(name: str) -> Descriptor:
+    return descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{name}")
 
 
 class ConvertedStream:
@@ -73,34 +97,3 @@ class ConvertedStream:
     async def receive(self) -> Any:
         message = await self._stream.receive()
         return None if message is None else self._read(message)
-
-
-def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
-    handle = audited(codec.api, handle)
-
-    async def call(message: Any, context: RequestContext) -> Any:
-        asked = codec.request_from(message)
-        context.authorizer.ensure_allowed(context, codec.api, asked)
-        return codec.write_answer(await handle(asked, context))
-
-    return call
-
-
-def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
-    api, request_from = codec.api, codec.request_from
-
-    async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
-        ensure_allowed = context.authorizer.ensure_allowed
-
-        def read(message: Any) -> Any:
-            try:
-                asked = request_from(message)
-                ensure_allowed(context, api, asked)
-            except TidelogError as error:
-                context.begin().fail(error)
-                raise
-            return asked
-
-        await handle(ConvertedStream(stream, codec.write_answer, read), context)
-
-    return serve

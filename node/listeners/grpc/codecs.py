@@ -7,15 +7,13 @@ cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
 from node.api.table import APIS
-from node.listeners.grpc.codec import ApiCodec, GrpcService
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.derived_codec import derived
-from node.requests.gate import Gate
 from tidelog.protocol import methods
 
 _WRITTEN: Final = {codec.api.name: codec for codec in DATA_CODECS}
@@ -26,17 +24,3 @@ _METHODS: Final = {str(method): method for method in methods.ALL}
 def codec_of(name: str) -> ApiCodec[Any, Any]:
     """The codec of an API."""
     return _WRITTEN.get(name) or derived(APIS[name], _METHODS[name])
-
-
-def codecs_of(service: str) -> list[ApiCodec[Any, Any]]:
-    """The codecs of a service (`Data`), in the order of the proto file."""
-    return [codec_of(name) for name in _METHODS if name.startswith(f"{service}.")]
-
-
-def grpc_services(gates: Mapping[str, Gate]) -> dict[str, object]:
-    """The services of a node for a gRPC listener, by full name. gates: by service."""
-    return {
-        codecs[0].method.service: GrpcService(gate, codecs)
-        for service, gate in gates.items()
-        if (codecs := codecs_of(service))
-    }

@@ -86,23 +86,18 @@ def _receipt_message(receipt: BatchReceipt) -> data_pb2.BatchReceipt:
 
 
 class FetchedMessage:
-    """An answer as the message `FetchResponse`, encoded without an object for each partition. gRPC keeps it until it is
-    sent, and with it the memory charge of the answer."""
+    """An answer as the message `FetchResponse`, encoded without an object for each partition."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "throttle_time_ms")
 
     def __init__(self, answer: FetchAnswer) -> None:
         self._answer = answer
-
-    @property
-    def delays_others(self) -> bool:
-        """True if it occupies memory that other requests wait for."""
-        charge = self._answer.charge
-        return charge is not None and charge.delays_others
+        self.throttle_time_ms = 0
 
     def SerializeToString(self) -> bytes:  # noqa: N802 (as protobuf's messages)
         """The encoded message; copies each `records` once."""
-        return wire.encode_fetched((_fetched_header(each), each.records) for each in self._answer.partitions)
+        entries = ((_fetched_header(each), each.records) for each in self._answer.partitions)
+        return wire.encode_fetched(entries, self.throttle_time_ms)
 
 
 @lru_cache(REPLICAS_CACHED)

@@ -9,7 +9,7 @@ from node.api.api import Answered, Api, Asked
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.converters import CONVERTERS
 from node.metadata.message_mapping import MessageMapping
-from tidelog.protocol.methods import Method
+from tidelog.protocol.rpc import Method
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

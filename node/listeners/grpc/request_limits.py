@@ -1,4 +1,4 @@
-"""Limits on the size and the fields of one message, checked before the message is parsed."""
+"""Limit on the fields of one message, checked before the message is parsed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,12 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor
 
 from tidelog.errors import InvalidRequest
-from tidelog.protocol import wire
-from tidelog.protocol.methods import Method, WireMessage
-
-REQUEST_BYTES_MAX: Final = 8 << 20
-"""Bytes of a request without records: twice what 10,000 partitions named by topics with the longest names take. Parsed
-strings, and errors that quote them, take several times their bytes on the wire."""
 
 FIELDS_MAX: Final = 100_000
 """Fields of one message, including those of nested entries: several times what the largest correct request has. An
 empty entry takes two bytes on the wire and about 500 once parsed: a large message of them would cost gigabytes."""
 
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
-
-
-def ensure_small(size: int, method: Method[WireMessage, WireMessage]) -> None:
-    """Raise InvalidRequest if a request that carries no records has more than `REQUEST_BYTES_MAX` bytes."""
-    if size > REQUEST_BYTES_MAX and method.request is not wire.ProduceRequest:
-        raise InvalidRequest(
-            f"the request to {method} has {size} bytes, at most {REQUEST_BYTES_MAX} are allowed: split it into several "
-            "requests"
-        )
 
 
 def ensure_few_fields(data: bytes, kind: Descriptor) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from node.api.fetch import FetchAnswer
 from node.listeners.grpc.connections import ConnectionShutdown
-from node.listeners.grpc.data_codec import FetchedMessage
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
 
 _log = logging.getLogger("node.requests")
@@ -40,7 +40,8 @@ class UnreadAnswer:
 
     def _check(self, wait_ms: int) -> None:
         self._waited_ms += wait_ms
-        delays_others = isinstance(self._answer, FetchedMessage) and self._answer.delays_others
+        answer = self._answer
+        delays_others = isinstance(answer, FetchAnswer) and answer.charge is not None and answer.charge.delays_others
         if not delays_others and self._waited_ms < UNREAD_ANSWER_MS:
             self._timer = self._start_timer()
             return

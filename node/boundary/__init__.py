@@ -1,0 +1,1 @@
+"""What each request passes between its listener and its handler, whatever its protocol."""

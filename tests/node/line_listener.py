@@ -1,0 +1,150 @@
+"""A listener of another protocol: a request and an answer is a line of JSON. It has framing and codecs, nothing else.
+
+    {"api": "Data.Produce", "client_id": "loader", "acks": -1, "topic_id": "...", "partition": 0, "records": "..."}
+    {"throttle_time_ms": 0, "base_offset": 7}        or {"error": "TOPIC_AUTHORIZATION_FAILED", "message": "..."}
+
+A connection has several requests open. Its answers come in the order of its requests; one with acks=0 has none. A
+throttled connection is muted instead of delayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from node.api.caller import Caller
+from node.api.fetch import FetchAnswer, FetchRequest, PartitionFetch
+from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
+from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.api.table import ADMIN_GET_METADATA, APIS, DATA_FETCH, DATA_PRODUCE
+from node.boundary.boundary import Boundary, EncodedAnswer, Request
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.types import NO_LEADER_EPOCH, Isolation, Offset
+
+OPEN_MAX = 5  # requests of one connection that are served at once
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def refusal(error: TidelogError) -> dict[str, str]:
+    return {"error": error.kafka_name or type(error).__name__, "message": error.message}
+
+
+class LineCodec:
+    """The codec of one request; this one refuses an API that the protocol does not have."""
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self.read(json.loads(data))
+        except (KeyError, ValueError) as error:
+            raise InvalidRequest(f"the line is no request: {error!r}") from None
+
+    def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
+        return line(throttle_time_ms=throttle_time_ms, **self.write(answer))
+
+    def read(self, fields: dict[str, Any]) -> Any:
+        raise InvalidRequest(f"lines of JSON have no {fields['api']}")
+
+    def write(self, answer: Any) -> dict[str, object]:
+        raise NotImplementedError
+
+
+class MetadataCodec(LineCodec):
+    def read(self, fields: dict[str, Any]) -> GetMetadataRequest:
+        return GetMetadataRequest(topics=tuple(fields["topics"]))
+
+    def write(self, answer: GetMetadataAnswer) -> dict[str, object]:
+        return {
+            topic.name: {"id": topic.topic_id.hex(), "leaders": [each.state.leader for each in topic.partitions]}
+            if topic.error is None
+            else refusal(topic.error)
+            for topic in answer.topics
+        }
+
+
+class ProduceCodec(LineCodec):
+    acks = 0
+
+    def read(self, fields: dict[str, Any]) -> ProduceRequest:
+        self.acks = int(fields["acks"])
+        topic_id, records = bytes.fromhex(fields["topic_id"]), bytes.fromhex(fields["records"])
+        batch = ProduceBatch(0, topic_id, fields["partition"], NO_LEADER_EPOCH, records)
+        return ProduceRequest(self.acks, 10_000, [batch])
+
+    def encode(self, answer: ProduceAnswer, throttle_time_ms: int) -> bytes:
+        return b"" if self.acks == 0 else super().encode(answer, throttle_time_ms)
+
+    def write(self, answer: ProduceAnswer) -> dict[str, object]:
+        [batch] = answer.partitions
+        return {"base_offset": batch.base_offset} if batch.error is None else dict(refusal(batch.error))
+
+
+class FetchCodec(LineCodec):
+    def read(self, fields: dict[str, Any]) -> FetchRequest:
+        topic_id, offset = bytes.fromhex(fields["topic_id"]), Offset(fields["offset"])
+        unknown, none = NO_LEADER_EPOCH, Offset(-1)
+        fetch = PartitionFetch(0, topic_id, fields["partition"], unknown, offset, unknown, none, none, 0, refused=False)
+        return FetchRequest(None, fields["max_wait_ms"], 1, Isolation.READ_UNCOMMITTED, [fetch])
+
+    def write(self, answer: FetchAnswer) -> dict[str, object]:
+        [fetched] = answer.partitions
+        return {"records": bytes(fetched.records).hex()} if fetched.error is None else dict(refusal(fetched.error))
+
+
+class LineListener:
+    codecs: ClassVar = {
+        ADMIN_GET_METADATA.name: MetadataCodec,
+        DATA_PRODUCE.name: ProduceCodec,
+        DATA_FETCH.name: FetchCodec,
+    }
+
+    def __init__(self, boundary: Boundary, principal: str) -> None:
+        """principal: of all callers. Any protocol could prove it; this one believes it."""
+        self._boundary, self._principal = boundary, principal
+        self._reading = asyncio.Event()
+        self._reading.set()
+
+    @property
+    def is_muted(self) -> bool:
+        return not self._reading.is_set()
+
+    async def start(self) -> asyncio.Server:
+        return await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1 << 20)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = writer.get_extra_info("peername")
+        caller = Caller("lines", f"{host}:{port}", self._principal, for_nodes=False, host=host, mutes=True)
+        answers: asyncio.Queue[asyncio.Task[EncodedAnswer] | None] = asyncio.Queue(OPEN_MAX)
+        with suppress(ConnectionError):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._write(writer, answers))
+                while data := await reader.readline():
+                    fields = json.loads(data)
+                    codec = self.codecs.get(fields["api"], LineCodec)()
+                    caller = replace(caller, client_id=fields.get("client_id", ""))
+                    await answers.put(tasks.create_task(self._serve(fields["api"], Request(data, codec), caller)))
+                    await self._reading.wait()
+                await answers.put(None)
+
+    async def _serve(self, api: str, request: Request, caller: Caller) -> EncodedAnswer:
+        try:
+            return await self._boundary.serve(APIS[api], request, caller)
+        except TidelogError as error:
+            return EncodedAnswer(line(**refusal(error)), None, 0)
+
+    async def _write(
+        self, writer: asyncio.StreamWriter, answers: asyncio.Queue[asyncio.Task[EncodedAnswer] | None]
+    ) -> None:
+        while (serving := await answers.get()) is not None:
+            answer = await serving
+            if answer.throttle_time_ms:
+                self._reading.clear()
+                asyncio.get_running_loop().call_later(answer.throttle_time_ms / 1_000, self._reading.set)
+            writer.write(answer.data)
+            await writer.drain()
+        writer.close()

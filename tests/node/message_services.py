@@ -1,0 +1,95 @@
+"""Services in messages: handlers of values as tests call them, and handlers of messages as a listener takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from node.api.table import APIS
+from node.listeners.grpc.codec import ApiCodec, ConvertedStream, parse, serialize
+from node.listeners.grpc.codecs import codec_of
+from node.requests.context import RequestContext
+from node.requests.gate import Gate
+from node.requests.recorded_changes import audited
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.protocol import methods
+from tidelog.protocol.network import MessageStream
+from tidelog.protocol.rpc import CallKind, Method
+
+METHODS = {str(method): method for method in methods.ALL}
+
+
+class MessageCodec:
+    """A codec for handlers of messages: the message is the value."""
+
+    def __init__(self, method: Method[Any, Any]) -> None:
+        self._method = method
+
+    def decode(self, data: bytes) -> Any:
+        return parse(self._method, data)
+
+    def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
+        return serialize(self._method, answer, throttle_time_ms)
+
+
+def messages_of(api: str) -> MessageCodec:
+    return MessageCodec(METHODS[api])
+
+
+def codecs_of(service: str) -> list[ApiCodec[Any, Any]]:
+    """The codecs of a service (`Data`), in the order of the proto file."""
+    return [codec_of(name) for name in METHODS if APIS[name].service == service]
+
+
+def gates_of(services: Mapping[str, object]) -> dict[str, Gate]:
+    """The gates of services of messages by full name (`tidelog.v1.Data`)."""
+    return {name.rpartition(".")[2]: Gate(name.rpartition(".")[2], service) for name, service in services.items()}
+
+
+def message_services(gates: Mapping[str, Gate]) -> dict[str, object]:
+    """The services of handlers of values, by full name."""
+    return {f"tidelog.v1.{name}": MessageService(gate) for name, gate in gates.items()}
+
+
+class MessageService:
+    """A service with one method for each RPC, which takes a message and the context of its caller."""
+
+    def __init__(self, gate: Gate) -> None:
+        for name, method in METHODS.items():
+            if APIS[name].service == gate.service:
+                make = _call if method.kind is CallKind.UNARY else _stream
+                setattr(self, method.attribute, make(codec_of(name), gate.handler(APIS[name])))
+
+
+def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    handle = audited(codec.api, handle)
+
+    async def call(message: Any, context: RequestContext) -> Any:
+        asked = _read(codec, message)
+        context.authorizer.ensure_allowed(context, codec.api, asked)
+        return codec.write_answer(await handle(asked, context))
+
+    return call
+
+
+def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
+        def read(message: Any) -> Any:
+            try:
+                asked = _read(codec, message)
+                context.authorizer.ensure_allowed(context, codec.api, asked)
+            except TidelogError as error:
+                context.begin().fail(error)
+                raise
+            return asked
+
+        await handle(ConvertedStream(stream, codec.write_answer, read), context)
+
+    return serve
+
+
+def _read(codec: ApiCodec[Any, Any], message: Any) -> Any:
+    try:
+        return codec.read_request(message)
+    except ValueError as error:
+        raise InvalidRequest(f"{codec.method}: {error}") from None
