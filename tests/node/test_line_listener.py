@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from node.boundary.boundary import Boundary
+from node.quotas.throttle import Throttle
 from tests.node.line_listener import LineListener, line
 from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tidelog import Admin
@@ -128,7 +131,12 @@ def test_what_the_caller_may_not_do_is_refused_and_recorded_as_over_grpc(tmp_pat
     asyncio.run(story())
 
 
-def test_a_throttled_connection_is_answered_at_once_and_muted(tmp_path: Path) -> None:
+def test_a_throttled_connection_is_answered_at_once_and_muted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_throttle: Throttle, _size: int, _deadline_ms: int | None) -> None:
+        pytest.fail("a request waits for its turn")
+
+    monkeypatch.setattr(Throttle, "admit", never)
+
     async def story() -> None:
         async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
             here.produce(b"x" * 1_000)
