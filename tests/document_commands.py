@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from tidelog.cli.app import app
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+"""A block, also within a list: its indentation, its language, its lines."""
 INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
 IN_SENTENCE = re.compile(r"`(tidelog [^`]+)`")
 SHELLS = ("", "sh", "bash", "shell", "console", "text")
@@ -26,7 +28,7 @@ PLACEHOLDERS = {'"$@"': "topic list", "COMMAND ...": "topic list", "MAX": "1", "
 
 def shell_lines(text: str) -> Iterator[str]:
     """The lines of the shell blocks of a page, continued lines joined."""
-    blocks = [body for language, body in BLOCK.findall(text) if language in SHELLS]
+    blocks = [body for _indent, language, body in BLOCK.findall(text) if language in SHELLS]
     outside = BLOCK.sub("", text)
     for body in (*blocks, "\n".join(INDENTED.findall(outside))):
         for line in re.sub(r"\s*\\\n\s*", " ", body).splitlines():
@@ -102,12 +104,20 @@ def refusal(arguments: list[str]) -> str | None:
         return f"tidelog {shlex.join(arguments)}: {getattr(error, 'message', '') or type(error).__name__}"
 
 
-def python_blocks(text: str) -> dict[str, str]:
-    """The Python of a page, by the heading above; the second one under a heading has `, 2` behind it."""
+def python_blocks(text: str, language: str = "python") -> dict[str, str]:
+    """The Python of a page, by the heading above; the second one under a heading has `, 2` behind it. language: that of
+    other blocks."""
     found: dict[str, str] = {}
     for match in BLOCK.finditer(text):
-        if match[1] == "python":
+        if match[2] == language:
             heading = re.findall(r"^#+ (.*)$", BLOCK.sub("", text[: match.start()]), re.MULTILINE)[-1]
             again = sum(name.partition(", ")[0] == heading for name in found)
-            found[f"{heading}, {again + 1}" if again else heading] = match[2]
+            found[f"{heading}, {again + 1}" if again else heading] = textwrap.dedent(match[3])
     return found
+
+
+def programs_of_shell(text: str) -> Iterator[str]:
+    """The lines of the shell blocks of a page that start one of Tidelog's programs in another way than by `tidelog`."""
+    for line in shell_lines(text):
+        if line.startswith(("python -m tidelog.", "spark-submit ")):
+            yield line

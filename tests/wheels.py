@@ -26,7 +26,7 @@ def completed(*command: str | Path, cwd: Path, typed: str = "", **environment: s
         input=typed,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 

@@ -6,88 +6,31 @@ wheel alone: the commands of their blocks and sentences and their Python, agains
 
 from __future__ import annotations
 
-import json
-import re
-import signal
-import subprocess
-import sysconfig
-import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.document_commands import ROOT, python_blocks, sentence_commands, tidelog_commands
-from tests.wheels import build_wheel, completed, environment_of_a_user, install_alone, run
+from tests.integration.document_steps import (
+    NAMED,
+    SECURED,
+    STARTS,
+    Command,
+    Presupposed,
+    Python,
+    Step,
+    fault_of,
+    install,
+    names_of,
+    up,
+    written,
+)
 
 pytestmark = pytest.mark.integration
 
 DOCUMENTS = ("README.md", "docs/client.md", "docs/groups.md", "docs/transactions.md", "docs/operations.md")
 
-VALUES = {
-    "TOPIC": "orders",
-    "NAME": "orders",
-    "TOPIC-N": "orders-0",
-    "GROUP": "billing",
-    "ID": "billing-1",
-    "FILE": "lines",
-    "SEPARATOR": "=",
-    "STATE": "Ongoing",
-    "RE2": "bill.*",
-    "TIME": "2026-01-31T12:00:00Z",
-    "PT1H": "PT1H",
-    "N": "1",
-    "User:NAME": "User:alice",
-    "OPERATION": "read",
-    "ADDRESS": "127.0.0.1",
-    "KEY=LIMIT": "producer_byte_rate=1000000",
-    "KEY": "producer_byte_rate",
-    "U": "alice",
-    "C": "nightly",
-    "PATH": "here/node-0/data",
-    "DIRECTORY": "here/node-0/data",
-    "1,2,4": "1,2,0",
-}
-"""Words of the documents that stand for something, and what."""
-
-
-class Command(NamedTuple):
-    """A `tidelog` command as the documents have it, without `tidelog`."""
-
-    words: str
-    values: Mapping[str, str] = {}
-    more: str = ""
-    """Further arguments."""
-    code: int = 0
-    says: str = ""
-
-
-class Python(NamedTuple):
-    """A piece of Python of the documents, by its page and its heading."""
-
-    page: str
-    heading: str
-    before: str = ""
-    """What the document presupposes."""
-    behind: str = ""
-    """Goes on where the piece ends, at the indentation of its last line."""
-    values: Mapping[str, str] = {}
-    says: str = ""
-
-
 ACL_NAMES = ("AclBinding", "AclFilter", "AclOperation", "AclPermission", "PatternType", "ResourceType")
 
-
-class Presupposed(NamedTuple):
-    """Python that brings about what the next steps are about."""
-
-    body: str
-    says: str
-
-
-Step = Command | Python | Presupposed
 
 ANOTHER_ORDER = """\
 async with tidelog.Producer("host:9092") as first:
@@ -101,8 +44,6 @@ async def process(record):
     raise EndOfTest
 """
 )
-RUNS_MAX = 20
-"""Of Python that ends when nothing has come for a second: joining a group may take longer on a busy machine."""
 INVOICE = (
     ANOTHER_ORDER
     + """
@@ -232,9 +173,6 @@ ONCE_STOPPED = (
 )
 """Commands for stopped nodes."""
 
-STARTS = "starts the cluster of this test, in a directory of its own and on free ports"
-SECURED = "needs a cluster with TLS: test_security_walkthrough.py runs those of security.md"
-NAMED = "names the command; the same page or another one has it with its arguments"
 NOT_RUN = {
     "up": STARTS,
     "up --nodes 3": STARTS,
@@ -255,106 +193,9 @@ NOT_RUN = {
 }
 
 
-def written() -> set[str]:
-    """All commands and pieces of Python of the documents."""
-    found = set()
-    for page in DOCUMENTS:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        found |= {" ".join(words) for words in (*tidelog_commands(text), *sentence_commands(text))}
-        found |= {f"{page}: {heading}" for heading in python_blocks(text)}
-    return found
-
-
-def name_of(step: Step) -> str:
-    if isinstance(step, Presupposed):
-        return f"presupposed: {step.says}"
-    return step.words if isinstance(step, Command) else f"{step.page}: {step.heading}"
-
-
 def test_all_that_the_documents_say_to_type_is_run_or_has_a_reason_why_not() -> None:
-    run_here = [name_of(step) for step in (*STORY, *ONCE_STOPPED) if not isinstance(step, Presupposed)]
-    assert sorted([*run_here, *NOT_RUN]) == sorted(written())
-
-
-class Installed(NamedTuple):
-    """A wheel in an environment of its own, and a cluster that its `tidelog up` started."""
-
-    python: Path
-    directory: Path
-    bootstrap: str = ""
-
-    def says_of(self, *command: str | Path) -> tuple[int, str]:
-        done = completed(*command, cwd=self.directory, **self.environment())
-        return done.returncode, done.stdout + done.stderr
-
-    def environment(self) -> dict[str, str]:
-        """By PYTHONPATH come the dependencies, which another installation has: no checkout, whose .pth is not read."""
-        return {"PYTHONPATH": sysconfig.get_path("purelib"), "TIDELOG_BOOTSTRAP": self.bootstrap}
-
-    def tidelog(self, step: Command) -> tuple[int, str]:
-        values = {**VALUES, **step.values}
-        words = [values.get(word, word) for word in step.words.split()]
-        return self.says_of(self.python.parent / "tidelog", *words, *step.more.split())
-
-    def program(self, text: str) -> tuple[int, str]:
-        return self.says_of(self.python, "-c", re.sub(r'"host:9092[^"]*"|"localhost:9092"', repr(self.bootstrap), text))
-
-
-def program_of(step: Python | Presupposed) -> str:
-    """A piece of Python within a program that ends where the test has seen enough."""
-    if isinstance(step, Presupposed):
-        return within_main(step.body)
-    body = python_blocks((ROOT / step.page).read_text(encoding="utf-8"))[step.heading]
-    for word, value in step.values.items():
-        body = body.replace(word, value)
-    last = body.rstrip().splitlines()[-1]
-    body += textwrap.indent(step.behind, last[: len(last) - len(last.lstrip())])
-    return body if "asyncio.run(" in body else within_main(f"{step.before}\n{body}")
-
-
-def within_main(body: str) -> str:
-    return f"""import asyncio, os, tidelog
-class EndOfTest(Exception): pass
-async def main():
-{textwrap.indent(body, "    ")}
-try: asyncio.run(main())
-except EndOfTest: pass
-"""
-
-
-@contextmanager
-def up(installed: Installed) -> Iterator[Installed]:
-    """The cluster, on free ports, until the block ends."""
-    process = subprocess.Popen(
-        [installed.python.parent / "tidelog", "up", "--nodes", "3", "--data", "here", "--port", "0", "--json"],
-        cwd=installed.directory,
-        env=environment_of_a_user(**installed.environment()),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=(installed.directory / "up.log").open("w"),
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        assert ready, (installed.directory / "up.log").read_text()
-        yield installed._replace(bootstrap=json.loads(ready)["bootstrap"])
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-    assert process.returncode == 0, (installed.directory / "up.log").read_text()
-
-
-def fault_of(step: Step, installed: Installed) -> str | None:
-    """What is wrong with a step of the documents; None if it does what it says."""
-    wanted = step.code if isinstance(step, Command) else 0
-    for _run in range(RUNS_MAX if isinstance(step, Python) else 1):
-        code, said = installed.tidelog(step) if isinstance(step, Command) else installed.program(program_of(step))
-        if code != wanted or "Traceback" in said:
-            break
-        if step.says in said:
-            return None
-    return f"{name_of(step)}: exit code {code}, wanted {wanted} and {step.says!r}:\n{said}"
+    run_here = [name for step in (*STORY, *ONCE_STOPPED) for name in names_of(step)]
+    assert sorted([*run_here, *NOT_RUN]) == sorted(written(DOCUMENTS))
 
 
 @pytest.mark.deep
@@ -362,10 +203,7 @@ def fault_of(step: Step, installed: Installed) -> str | None:
 def test_the_wheel_does_what_the_documents_say(tmp_path: Path) -> None:
     """Two minutes and more: it builds and installs the wheel, starts three nodes, and each of some eighty steps is a
     process that imports the client."""
-    installed = Installed(install_alone(build_wheel(tmp_path), tmp_path / "venv"), tmp_path)
-    where = run(installed.python, "-c", "import tidelog; print(tidelog.__file__)", cwd=tmp_path)
-    assert Path(where).is_relative_to(tmp_path / "venv")
-    (tmp_path / "lines").write_text("".join(f"{number}=payment {number}\n" for number in range(60)))
+    installed = install(tmp_path)
     with up(installed) as running:
         faults = [fault_of(step, running) for step in STORY]
     faults += [fault_of(step, installed) for step in ONCE_STOPPED]
