@@ -312,8 +312,9 @@ class Network:
         return status.from_proto(common_pb2.Error.FromString(status.to_proto(error).SerializeToString()))
 
     def report_defect(self, refused: TidelogError, description: str) -> None:
-        """Fail the world if the error of a handler comes from a defect."""
-        if isinstance(refused.__cause__, Exception):
+        """Fail the world if the boundary answered for a defect. An error may have another one as its cause: that is how
+        a transaction is refused for what its group says."""
+        if isinstance(refused, UnknownServerError) and isinstance(refused.__cause__, Exception):
             self.loop.call_exception_handler({"message": description, "exception": refused.__cause__})
 
     def note(self, words: str) -> None:

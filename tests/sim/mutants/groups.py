@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -106,7 +107,8 @@ def pending_revocations_are_not_loaded(patch: Patch) -> None:
 
     def forgetting(self: Any, record: Any, offset: Any, producer: Any) -> None:
         if not self._is_loaded and getattr(record.value, "partitions_pending_revocation", None):
-            record = replace(record, value=replace(record.value, partitions_pending_revocation=()))
+            record = replace(record, value=copy(record.value))
+            record.value.partitions_pending_revocation = ()
         apply(self, record, offset, producer)
 
     patch.setattr(GroupMachine, "apply", forgetting)
