@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.coordinators.coordinator_state import CoordinatorState
@@ -149,6 +151,7 @@ def test_no_turn_is_long_with_thousands_of_groups(tmp_path: Path) -> None:
     story(tmp_path, 1, steps, settings(), replication=PATIENT, within_s=240)
 
 
+@pytest.mark.deep
 def test_no_turn_is_long_with_a_group_of_a_thousand_topics(tmp_path: Path) -> None:
     """A thousand topics are created first."""
 

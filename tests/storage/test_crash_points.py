@@ -45,6 +45,7 @@ class TestDurableLog:
         judge_crash_points(Durable, type(self).__name__)
 
 
+@pytest.mark.deep
 class TestCompactedLog:
     """A compacted log. 15,000 crash points, each with a recovery, take long."""
 
