@@ -79,7 +79,7 @@ def spark_with_an_archive(path: Path) -> Path:
 
 @pytest.mark.deep
 def test_a_machine_that_has_everything_passes_and_reaches_the_cluster(tmp_path: Path) -> None:
-    """It takes long: a cluster starts, and a Spark of its own whose workers import everything anew."""
+    """Takes some 20 s: it starts a cluster and a Spark of its own, whose Python workers import all modules again."""
     spark_home = spark_with_an_archive(tmp_path / "spark")
     with LocalCluster(tmp_path / "cluster", 1) as cluster:
         cluster.wait_healthy()
