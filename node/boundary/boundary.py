@@ -29,7 +29,7 @@ from node.api.api import Api, Audience
 from node.api.caller import Caller
 from node.api.produce import ProduceRequest
 from node.quotas.open_calls import OpenCalls
-from node.quotas.throttle import Quotas
+from node.quotas.throttle import NO_THROTTLE, Quotas
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.requests.recorded_changes import audited
@@ -53,6 +53,11 @@ strings, and errors that quote them, take several times their bytes on the wire.
 
 class ProtocolCodec(Protocol):
     """The conversion between the bytes of one API in one protocol and its values."""
+
+    @property
+    def tells_throttle(self) -> bool:
+        """Whether its answers have a field for the time for which the caller is throttled. Others are not encoded
+        again when that is known."""
 
     def decode(self, data: Any, /) -> Any:
         """The value of a request. Raises InvalidRequest."""
@@ -188,6 +193,10 @@ class Boundary:
     def _admit(self, api: Api[Any, Any], caller: Caller) -> RequestContext:
         """The context of the requests of this caller. Raises if it is not authenticated or not of the audience."""
         meter = self.meters.of(api.name)
+        # The names that a caller gives before it is authenticated are made up: charged, they would push out the quotas
+        # of clients, of which a node keeps a bounded number.
+        quotas = self.quotas.throttle(api.name, caller.principal, caller.client_id)
+        throttle = quotas if caller.unauthenticated is None else NO_THROTTLE
         context = RequestContext(
             caller.listener,
             caller.connection,
@@ -201,7 +210,7 @@ class Boundary:
             meter,
             self.authorizer,
             self.audit,
-            self.quotas.throttle(api.name, caller.principal, caller.client_id),
+            throttle,
         )
         try:
             if caller.unauthenticated is not None:
@@ -280,9 +289,9 @@ class _ServedStream:
         context.meter.request_bytes += size
         try:
             ensure_small(self._api, size)
+            context.throttle.received(size)  # before it is decoded: a malformed message is charged like another one
             asked = self._codec.decode(data)
             del data  # only the value refers to the bytes that it needs
-            context.throttle.received(size)
             context.authorizer.ensure_allowed(context, self._api, asked)
         except TidelogError as error:
             context.begin().fail(error)
@@ -299,7 +308,9 @@ def _answer(context: RequestContext, codec: ProtocolCodec, value: Any, data: Siz
     """Charge and count an answer, and put into it how long its caller is throttled."""
     context.meter.response_bytes += len(data)
     throttle_ms = context.throttle.sent(len(data))
-    return EncodedAnswer(codec.encode(value, throttle_ms) if throttle_ms else data, value, throttle_ms)
+    if throttle_ms and codec.tells_throttle:
+        data = codec.encode(value, throttle_ms)
+    return EncodedAnswer(data, value, throttle_ms)
 
 
 def shutting_down() -> NodeShuttingDown:

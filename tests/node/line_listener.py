@@ -38,6 +38,8 @@ def refusal(error: TidelogError) -> dict[str, str]:
 class LineCodec:
     """The codec of one request; this one refuses an API that the protocol does not have."""
 
+    tells_throttle = True
+
     def decode(self, data: bytes) -> Any:
         try:
             return self.read(json.loads(data))
@@ -137,14 +139,12 @@ class LineListener:
         except TidelogError as error:
             return EncodedAnswer(line(**refusal(error)), None, 0)
 
-    async def _write(
-        self, writer: asyncio.StreamWriter, answers: asyncio.Queue[asyncio.Task[EncodedAnswer] | None]
-    ) -> None:
-        while (serving := await answers.get()) is not None:
+    async def _write(self, to: asyncio.StreamWriter, queue: asyncio.Queue[asyncio.Task[EncodedAnswer] | None]) -> None:
+        while (serving := await queue.get()) is not None:
             answer = await serving
             if answer.throttle_time_ms:
                 self._reading.clear()
                 asyncio.get_running_loop().call_later(answer.throttle_time_ms / 1_000, self._reading.set)
-            writer.write(answer.data)
-            await writer.drain()
-        writer.close()
+            to.write(answer.data)
+            await to.drain()
+        to.close()

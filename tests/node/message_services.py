@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from node.api.table import APIS
-from node.listeners.grpc.codec import ApiCodec, ConvertedStream, parse, serialize
+from node.listeners.grpc.codec import ApiCodec, ConvertedStream, parse, serialize, tells_throttle
 from node.listeners.grpc.codecs import codec_of
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
@@ -24,12 +24,13 @@ class MessageCodec:
 
     def __init__(self, method: Method[Any, Any]) -> None:
         self._method = method
+        self.tells_throttle = tells_throttle(method)
 
     def decode(self, data: bytes) -> Any:
         return parse(self._method, data)
 
     def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
-        return serialize(self._method, answer, throttle_time_ms)
+        return serialize(answer, throttle_time_ms)
 
 
 def messages_of(api: str) -> MessageCodec:

@@ -17,9 +17,11 @@ import pytest
 
 from node.api.api import Api
 from node.api.caller import Caller
-from node.boundary.boundary import Boundary, ProtocolCodec
+from node.api.table import ADMIN_GET_METADATA
+from node.boundary.boundary import Boundary, ProtocolCodec, Request
 from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.server import CLIENT_ID_MAX, GrpcServer
+from node.quotas.throttle import Quotas
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.runtime.request_meter import RequestMeter, RequestMeters
@@ -28,12 +30,18 @@ from node.security.authorizer import Authorizer
 from tests.node.message_services import messages_of
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
 from tests.node.test_metrics import Nanoseconds
-from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
+from tidelog.errors import (
+    InvalidRequest,
+    NotLeaderOrFollower,
+    SaslAuthenticationFailed,
+    TidelogError,
+    TopicAuthorizationFailed,
+)
 from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, GrpcTransport
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.records import Record, build_batch
-from tidelog.types import Endpoint, Millis, Offset
+from tidelog.types import Endpoint, Millis, Offset, QuotaEntity, QuotaType
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 MS = 1_000_000
@@ -92,6 +100,26 @@ async def listener(
     finally:
         await transport.close()
         await server.stop(0)
+
+
+def test_a_caller_that_is_not_authenticated_uses_no_quota() -> None:
+    """It could make up a client id for each attempt, and so push out the quotas of clients."""
+    quotas = Quotas()
+    limits = {QuotaEntity(None, ""): {QuotaType.REQUEST_PERCENTAGE: 1.0}}
+    quotas.limits.configure(limits)
+    quotas.enabled = True
+    boundary = Boundary(quotas=quotas)
+    refused = SaslAuthenticationFailed("the session is unknown")
+
+    async def ask(client_id: str, unauthenticated: TidelogError | None) -> None:
+        caller = Caller("client", "ipv4:127.0.0.1:1", client_id=client_id, unauthenticated=unauthenticated)
+        with pytest.raises(TidelogError):
+            await boundary.serve(ADMIN_GET_METADATA, Request(b"\xff", codec_of("Admin.GetMetadata")), caller)
+
+    asyncio.run(ask("made up", refused))
+    assert quotas.limits.tracked == 0
+    asyncio.run(ask("reader", None))
+    assert quotas.limits.tracked == 1, "a malformed request of a client is charged"
 
 
 class NoProducing(Authorizer):

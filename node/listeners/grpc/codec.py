@@ -44,6 +44,11 @@ class ApiCodec(Generic[Asked, Answered]):
     write_request: Callable[[Asked], Any] | None = None
     read_answer: Callable[[Any], Answered] | None = None
 
+    @property
+    def tells_throttle(self) -> bool:
+        """Whether the message of an answer has `throttle_time_ms`."""
+        return tells_throttle(self.method)
+
     def decode(self, data: bytes) -> Asked:
         """The value of a request. Raises InvalidRequest."""
         try:
@@ -53,7 +58,7 @@ class ApiCodec(Generic[Asked, Answered]):
 
     def encode(self, answer: Answered, throttle_time_ms: int) -> bytes:
         """The message of an answer."""
-        return serialize(self.method, self.write_answer(answer), throttle_time_ms)
+        return serialize(self.write_answer(answer), throttle_time_ms)
 
 
 def parse(method: Method[Any, Any], data: bytes) -> Any:
@@ -67,12 +72,18 @@ def parse(method: Method[Any, Any], data: bytes) -> Any:
         raise InvalidRequest(f"the {size} bytes sent to {method} are no {method.request.__name__}: {reason}") from None
 
 
-def serialize(method: Method[Any, Any], message: Any, throttle_time_ms: int) -> bytes:
-    """The bytes of an answer, with the time for which its caller is throttled if the message has a field for it."""
-    if throttle_time_ms and "throttle_time_ms" in _descriptor_of(method.answer.__name__).fields_by_name:
+def serialize(message: Any, throttle_time_ms: int) -> bytes:
+    """The bytes of an answer. throttle_time_ms: above 0 only for a message that has a field for it."""
+    if throttle_time_ms:
         message.throttle_time_ms = throttle_time_ms
     data: bytes = message.SerializeToString()
     return data
+
+
+@cache
+def tells_throttle(method: Method[Any, Any]) -> bool:
+    """Whether answers say for how long their caller is throttled."""
+    return "throttle_time_ms" in _descriptor_of(method.answer.__name__).fields_by_name
 
 
 @cache
