@@ -247,7 +247,7 @@ class Checkers:
     def _judge_again(self, node: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger, loss: Loss) -> None:
         """The unclean leader begins: the prefix that it shares with the committed log stays committed, the rest is
         lost."""
-        ledger.lossy = False
+        ledger.lossy, loss.brought = False, log.high_watermark
         loss.saw_other()
         end = max(min(ledger.end, log.log_start_offset), ledger.start)
         if ledger.end > end:
@@ -415,7 +415,8 @@ class Checkers:
             self._many_hold_it(node, replica, ledger)
         if ledger.end > before:
             members, wanted = self._set_sizes.get((replica.key, replica.partition_epoch), (0, 0))
-            if replica.leads and members < wanted:
+            brought = 0 if ledger.loss is None else ledger.loss.brought
+            if replica.leads and members < wanted and reached > brought:
                 raise Violation(
                     f"{replica.name} on {node}: {members} are in sync, {wanted} must be, and everything below "
                     f"{ledger.end} is committed"

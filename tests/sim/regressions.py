@@ -145,6 +145,16 @@ WORLDS: Final = (
         AS_SEEDED,
     ),
     FoundBy(
+        4016236297,
+        "the checkers: results in the open transaction of a worker that was killed counted as committed",
+        AS_SEEDED,
+    ),
+    FoundBy(
+        2026113683,
+        "the checkers: what an unclean leader knew as committed counted as committed by its set of one",
+        Selected(nodes=5),
+    ),
+    FoundBy(
         472268856,
         "the checkers: a commit told of a loss, and what was returned since was returned again, as documented",
         AS_SEEDED,

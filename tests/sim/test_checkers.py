@@ -262,6 +262,21 @@ def test_an_unclean_election_suspends_the_checks_of_committed_records(cluster: C
         cluster.look("b")
 
 
+def test_an_unclean_leader_brings_what_an_earlier_set_has_committed(cluster: Cluster) -> None:
+    """Two unclean elections: the first leader lacks y, the second knows it as committed. Alone in its set, the second
+    may not commit more than that."""
+    cluster.checkers._set_sizes[KEY, -1] = 1, 2
+    cluster.logs["a"] = FakeLog().add(b"x").commit(1)
+    for leader, epoch in ("a", LeaderEpoch(1)), ("b", LeaderEpoch(2)):
+        cluster.checkers.led_uncleanly(KEY, epoch)
+        cluster.leader, cluster.members, cluster.epochs[leader] = leader, [leader], epoch
+        cluster.look(leader)
+    assert cluster.checkers.ledgers[KEY].end == 2
+    cluster.logs["b"].add(b"z").commit(3)
+    with pytest.raises(Violation, match="1 are in sync, 2 must be, and everything below 3 is committed"):
+        cluster.look("b")
+
+
 def test_a_set_that_is_too_small_commits(cluster: Cluster) -> None:
     cluster.checkers._set_sizes[KEY, -1] = 1, 2
     for name in "abc":

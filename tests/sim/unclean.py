@@ -31,6 +31,9 @@ class Loss:
     accepted: list[range] = field(default_factory=list)
     """Offsets inside the log that the elections gave up because the new leader cannot read them. A replica that has
     them may keep them."""
+    brought: int = 0
+    """The high watermark with which the newest unclean leader began: it knew it from an earlier leader, whose set has
+    committed what is below."""
     others_us: int = 0
     """When a leader of an older epoch was last seen."""
 
