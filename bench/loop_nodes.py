@@ -136,4 +136,4 @@ class Nodes:
 
 
 def _is_ready(process: BenchProcess) -> bool:
-    return process.node is not None and process.node.figures().ready
+    return process.node is not None and process.node.metric_sources().ready

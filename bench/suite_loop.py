@@ -18,21 +18,21 @@ import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from bench.figure import Better, Figure, Run
 from bench.loop_nodes import HOST, Callbacks, Nodes
-from node.observability.metrics import NodeFigures, NodeMetrics
+from node.observability.metrics import HostedPartition, MetricSources, metrics_text
 from node.observability.metrics_server import MetricsServer
-from node.observability.partition_metrics import PartitionFigures
-from node.runtime.request_meter import RequestMeters
-from replication.controller.image import apply
+from node.replicas.replica import Replica
+from replication.controller.image import PartitionState, apply
 from replication.controller.metadata_records import PartitionChangeRecord, TopicConfigsRecord
 from tests.node.wires import TOPIC, Cluster
 from tidelog import Producer
 from tidelog.client.admin import Admin
-from tidelog.types import Endpoint, NodeId
+from tidelog.types import Endpoint, NodeId, PartitionIndex, TopicPartition
 
 TARGET_MS = 50.0
 MOVED, MANY = 1_000, 10_000
@@ -150,12 +150,20 @@ def _longest_here(cluster: Cluster, name: str, doing: Callable[[], object]) -> F
 
 async def _scrape(count: int) -> list[Figure]:
     """One scrape of the figures of a node with that many partitions."""
-    metrics = NodeMetrics(RequestMeters())
-    figures = PartitionFigures(
-        "t", 0, leads=True, isr_size=3, replicas=3, log_start=0, log_end=9, high_watermark=9, durable_offset=9
+    log = SimpleNamespace(
+        log_start_offset=0,
+        log_end_offset=9,
+        high_watermark=9,
+        durable_offset=9,
+        last_stable_offset=9,
+        size=0,
+        segment_count=1,
     )
-    metrics.watch(_idle_node, lambda: (replace(figures, partition=index) for index in range(count)), lambda: iter(()))
-    server = MetricsServer(lambda: metrics.text(lambda: asyncio.sleep(0)))
+    replica = SimpleNamespace(name=TopicPartition("t", PartitionIndex(0)), leader=object(), log=log)
+    state = SimpleNamespace(isr=range(3), replicas=range(3))
+    partition = HostedPartition(cast("Replica", replica), cast("PartitionState", state))
+    sources = MetricSources(partitions=[partition] * count)
+    server = MetricsServer(lambda: metrics_text(sources, lambda: asyncio.sleep(0)))
     address = await server.start(Endpoint(HOST, 0))
 
     async def scrape() -> None:
@@ -170,7 +178,3 @@ async def _scrape(count: int) -> list[Figure]:
     found = await _longest(f"a metrics scrape at {count} partitions", scrape)
     await server.stop()
     return found
-
-
-def _idle_node() -> NodeFigures:
-    return NodeFigures(ready=True, metadata_offset=0, is_controller=False, offline_directories=(), directories=())

@@ -10,7 +10,7 @@ are asked.
 
 Limits: `GROUPS_MAX` groups and `OFFSETS_MAX` offsets, in the order of their names; what is beyond, and partitions whose
 leader does not answer, are counted as unknown.
-Not here: the text of the metrics (node/observability/group_metrics.py).
+Not here: the text of the metrics (node/observability/metrics.py).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from node.api.peers import Peers
 from node.config import NodeConfig
 from node.coordinator_settings import GroupSettings, TransactionSettings
+from node.coordinators.coordinator_figures import CoordinatorFigures
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.group_lag import GroupLag
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
@@ -19,7 +20,6 @@ from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
-from node.observability.coordinator_metrics import CoordinationFigures
 from node.process.metadata_node import MetadataNode
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorTopics
@@ -49,7 +49,7 @@ class NodeCoordinators:
     ) -> None:
         """call_soon: of the event loop. take_producer_id: an unused producer id."""
         settings = config.coordinators
-        self._streams = MemberStreams()
+        self.streams = MemberStreams()
         topics = InternalTopics(metadata.metadata, metadata.create_topic)
 
         def image() -> ClusterImage:
@@ -79,7 +79,7 @@ class NodeCoordinators:
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
         )
         created = CoordinatorTopics(_offsets_topic(settings.groups), _transactions_topic(settings.transactions))
-        groups = GroupHandlers(self.groups, topics, self._streams, self.transactions.verifier, image=image, clock=clock)
+        groups = GroupHandlers(self.groups, topics, self.streams, self.transactions.verifier, image=image, clock=clock)
         self.services: Mapping[str, object] = {
             "Coordinators": CoordinatorHandlers(topics, created, image=image),
             "Groups": groups,
@@ -92,7 +92,7 @@ class NodeCoordinators:
 
         def carry_out(partition: PartitionIndex, effect: object) -> None:
             assert isinstance(effect, NudgeMembers), f"groups have no effect {effect}"
-            self._streams.nudge(partition, effect.group_id, effect.member_ids)
+            self.streams.nudge(partition, effect.group_id, effect.member_ids)
 
         return CoordinatorSpec(
             "group",
@@ -101,7 +101,7 @@ class NodeCoordinators:
             encode_group,
             decode_group,
             carry_out,
-            self._streams.unloaded,
+            self.streams.unloaded,
         )
 
     def on_image(self, image: ClusterImage) -> None:
@@ -115,13 +115,9 @@ class NodeCoordinators:
             tasks.create_task(self.groups.run(), name="group coordinators")
             tasks.create_task(self.transactions.run(), name="transaction coordinators")
 
-    def figures(self) -> CoordinationFigures:
-        """The present state, for the metrics."""
-        return CoordinationFigures(
-            (self.groups.figures(), self.transactions.runtime.figures()),
-            len(self._streams),
-            self.transactions.figures(),
-        )
+    def figures(self) -> tuple[CoordinatorFigures, ...]:
+        """The present state of the coordinators of each kind, for the metrics."""
+        return self.groups.figures(), self.transactions.runtime.figures()
 
 
 def _offsets_topic(settings: GroupSettings) -> InternalTopic:

@@ -46,7 +46,6 @@ from replication.controller.events import (
     TopicCreated,
 )
 from replication.controller.image import ClusterImage
-from replication.controller.node_state import NodeCause
 from replication.controller.partition_limits import PartitionLimits
 from replication.controller.sessions import lease_ms
 from replication.raft.quorum import QuorumTimes
@@ -100,7 +99,7 @@ class MetadataNode:
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
-        self._controller = self._new_controller(settings)
+        self.controller = self._new_controller(settings)
         self._addresses = QuorumAddresses(
             node_id,
             identity.listeners[config.controller_listener],
@@ -119,13 +118,13 @@ class MetadataNode:
             clock=clock,
             rng=rng,
             peers=self._peers,
-            on_lead=self._controller.activate,
-            on_resign=self._controller.resign,
+            on_lead=self.controller.activate,
+            on_resign=self.controller.resign,
         )
-        self._controller.on_refused = self._quorum.refused
+        self.controller.on_refused = self._quorum.refused
         between = config.inter_listener, config.controller_listener
         self.watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
-        handlers = ControllerHandlers(self._controller, settings, self._lease_ms)
+        handlers = ControllerHandlers(self.controller, settings, self._lease_ms)
         gate = Gate("Controller", handlers)
         self.client = ControllerClient(
             self.view, gate, self._addresses.of_voters, clock=clock, peers=self._peers, audit=audit
@@ -142,7 +141,7 @@ class MetadataNode:
         )
         self.watch.on_refused = self.registration.beat_soon
         self.watch.on_leader_refused = self._quorum.leader_refused
-        self._controller.on_probe = self.watch.probe
+        self.controller.on_probe = self.watch.probe
         quorum_handlers = QuorumHandlers(
             self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
         )
@@ -180,16 +179,6 @@ class MetadataNode:
         return self._services
 
     @property
-    def unclean_elections(self) -> int:
-        """Unclean elections by this node's controller since its start; each may have lost records."""
-        return self._controller.unclean_elections
-
-    @property
-    def fencings(self) -> Mapping[NodeCause, int]:
-        """Nodes that this node's controller fenced because of a failure since its start, by cause."""
-        return self._controller.fencings
-
-    @property
     def image(self) -> ClusterImage:
         """The newest committed image."""
         return self.metadata.image
@@ -216,7 +205,7 @@ class MetadataNode:
 
     async def run_controller(self) -> None:
         """Run the controller's timers until cancelled."""
-        await self._controller.run()
+        await self.controller.run()
 
     async def run_quorum(self) -> None:
         """Take part in the quorum as voter or observer until cancelled. Forms the cluster first if so configured.
@@ -259,7 +248,7 @@ class MetadataNode:
             await self._clock.sleep_ms(REVIEW_MS)
             if self._quorum.core is not None and self._quorum.core.active:
                 now = self._clock.monotonic_ms()
-                self._controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
+                self.controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
 
     async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
         """Register this process and keep its session until drained. Recovery must be complete."""

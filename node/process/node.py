@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
@@ -23,14 +23,11 @@ from node.config import NodeConfig
 from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
-from node.observability.directory_metrics import figures_of as directory_figures
-from node.observability.metrics import NodeFigures
-from node.observability.partition_metrics import PartitionFigures
+from node.observability.metrics import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
 from node.process.coordination import NodeCoordinators
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
-from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
@@ -39,12 +36,11 @@ from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
-from node.runtime.topic_meter import TopicMeter
 from node.runtime.work import finished, run_in
 from node.security.authorizer import AuditTrail
 from node.security.sasl_authenticator import SaslAuthenticator
 from replication.controller.events import DamagedReplica
-from replication.controller.image import ClusterImage
+from replication.controller.image import EMPTY, ClusterImage
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.files.disk_executor import Executor
@@ -170,47 +166,41 @@ class Node:
         """The replicas of partitions; None while their logs are recovered."""
         return self._replicas
 
-    def figures(self) -> NodeFigures:
-        """The present state of the node, for its metrics."""
-        metadata = self._metadata
-        working = {directory.path for directory in self._logs.working}
-        return NodeFigures(
+    def metric_sources(self, groups: GroupsCollected = NO_GROUPS) -> MetricSources:
+        """What the metrics of this node are read from; before the logs are recovered, some of it does not exist."""
+        metadata, maintenance, coordinators = self._metadata, self._maintenance, self._coordinators
+        image = EMPTY if metadata is None else metadata.image
+        partitions = () if self._replicas is None else list(self._replicas.partitions())
+        working = self._logs.working
+        paths = {each.path for each in working}
+        upkeep = []
+        if maintenance is not None:
+            scrubs, cleanings = maintenance.maintenance.scrubs, maintenance.maintenance.cleanings
+            upkeep = [DirectoryUpkeep(each, scrubs[each], cleanings[each]) for each in working]
+        return MetricSources(
             ready=self._is_ready,
-            metadata_offset=0 if metadata is None else metadata.image.offset,
+            metadata_offset=image.offset,
             is_controller=metadata is not None and metadata.view.leads,
-            unclean_elections=0 if metadata is None else metadata.unclean_elections,
-            fencings={} if metadata is None else metadata.fencings,
-            directories=self._config.log_directories,
-            offline_directories=tuple(
-                path for path in self._config.log_directories if metadata and path not in working
-            ),
-            working_directories=tuple(
-                directory_figures(
-                    directory,
-                    None if self._maintenance is None else self._maintenance.maintenance,
-                    self._logs.progress.get(directory.path),
-                )
-                for directory in self._logs.working
-            ),
+            unclean_elections=0 if metadata is None else metadata.controller.unclean_elections,
+            fencings={} if metadata is None else metadata.controller.fencings,
+            offline={path: metadata is not None and path not in paths for path in self._config.log_directories},
+            producers_forgotten=0 if maintenance is None else maintenance.producers_forgotten,
+            directories=[DirectoryLogs(each, self._logs.progress.get(each.path)) for each in working],
+            upkeep=upkeep,
             memory=None if self._replicas is None else self._replicas.memory.figures,
-            producers_forgotten=0 if self._maintenance is None else self._maintenance.producers_forgotten,
-            coordination=None if self._coordinators is None else self._coordinators.figures(),
+            partitions=(HostedPartition(each, image.partition(each.key)) for each in partitions),
+            topics=() if self._replicas is None else self._replicas.topics,
+            coordinators=() if coordinators is None else coordinators.figures(),
+            member_streams=None if coordinators is None else len(coordinators.streams),
+            transactions=None if coordinators is None else coordinators.transactions.figures(),
+            groups=groups,
+            quotas=self._quotas,
+            sasl=self.sasl,
         )
-
-    def partition_figures(self) -> Iterator[PartitionFigures]:
-        """The present state of every partition, for its metrics; none while the logs are recovered."""
-        metadata, replicas = self._metadata, self._replicas
-        if metadata is not None and replicas is not None:
-            for replica in list(replicas.partitions()):
-                yield _figures_of(replica, metadata.image)
 
     async def groups(self) -> GroupsCollected:
         """The groups that this node coordinates with their lag, for its metrics."""
         return NO_GROUPS if self._coordinators is None else await self._coordinators.lag.collect()
-
-    def topic_meters(self) -> Iterator[tuple[str, TopicMeter]]:
-        """The meters of the topics with replicas on this node; none while the logs are recovered."""
-        return iter(()) if self._replicas is None else iter(self._replicas.topics)
 
     async def run(self) -> None:
         """Run until stopped. Raises the error that makes running impossible: InvalidConfig, InconsistentClusterId,
@@ -474,24 +464,6 @@ class Node:
 
 def _log_offline(directory: LogDirectory) -> None:
     _log.error("log directory %s is offline: %s", directory.path, directory.offline)
-
-
-def _figures_of(replica: Replica, image: ClusterImage) -> PartitionFigures:
-    state, log = image.partition(replica.key), replica.log
-    return PartitionFigures(
-        topic=replica.name.topic,
-        partition=replica.name.partition,
-        leads=replica.leader is not None,
-        isr_size=0 if state is None else len(state.isr),
-        replicas=0 if state is None else len(state.replicas),
-        log_start=log.log_start_offset,
-        log_end=log.log_end_offset,
-        high_watermark=log.high_watermark,
-        durable_offset=log.durable_offset,
-        size=log.size,
-        segments=log.segment_count,
-        undecided=log.high_watermark - log.last_stable_offset,
-    )
 
 
 def _raise_cause(errors: BaseExceptionGroup[Any]) -> NoReturn:

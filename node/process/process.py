@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from prometheus_client import ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from node import config as configuration
 from node.boundary.boundary import Boundary
@@ -37,10 +37,8 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.observability import logs
-from node.observability.metrics import NodeMetrics
+from node.observability.metrics import WorkTimes, metrics_text
 from node.observability.metrics_server import MetricsServer
-from node.observability.quota_metrics import QuotaCollector
-from node.observability.security_metrics import SecurityCollector
 from node.process.node import Node
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
@@ -123,9 +121,9 @@ class NodeProcess:
             quotas=Quotas(ClientQuotas(self._clock.monotonic_ms, samples=limits.samples, sample_ms=limits.sample_ms)),
             calls=OpenCalls(per_ip=limits.calls_per_ip, per_principal=limits.calls_per_principal),
         )
-        self._metrics = NodeMetrics(self._boundary.meters)
-        self._metrics.registry.register(QuotaCollector(self._boundary.quotas, self._boundary.calls))
-        ProcessCollector(registry=self._metrics.registry)
+        self._process_metrics = CollectorRegistry()
+        ProcessCollector(registry=self._process_metrics)
+        self._work_times: dict[str, WorkTimes] = {}
         self._executors: list[ThreadExecutor] = []
         self._servers: list[GrpcServer] = []
         self._tls: list[ServerTls] = []
@@ -160,10 +158,7 @@ class NodeProcess:
                 audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
             )
-            certificates = [each.expiry for each in self._tls]
-            self._metrics.registry.register(SecurityCollector(self._audit, node.sasl, certificates))
             await stack.enter_async_context(self._watching_certificates())
-            self._metrics.watch(node.figures, node.partition_figures, node.topic_meters, node.groups)
             if self._authorizer is not None:
                 node.on_image(self._authorizer.follow)
             await self._serve(node, config, stack)
@@ -254,7 +249,7 @@ class NodeProcess:
             server.serve_health(health.servicer)
             await server.start()
         if config.metrics_bind is not None:
-            metrics_server = MetricsServer(self._scraped)
+            metrics_server = MetricsServer(lambda: self._scraped(node))
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("serving metrics", extra={"address": address})
@@ -271,8 +266,16 @@ class NodeProcess:
 
         node.on_ready(ready_changed)
 
-    async def _scraped(self) -> bytes:
-        return await self._metrics.text(lambda: self._clock.sleep_ms(0))
+    async def _scraped(self, node: Node) -> bytes:
+        sources = replace(
+            node.metric_sources(await node.groups()),
+            work=list(self._work_times.values()),
+            requests=self._boundary.meters,
+            calls=self._boundary.calls,
+            audit=self._audit,
+            certificates=[each.expiry for each in self._tls],
+        )
+        return generate_latest(self._process_metrics) + await metrics_text(sources, lambda: self._clock.sleep_ms(0))
 
     async def _stop_serving(self) -> None:
         servers, self._servers = self._servers, []
@@ -281,9 +284,8 @@ class NodeProcess:
 
     def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
         """A new executor with this name, for example the writer of a log directory."""
-        executor = ThreadExecutor(
-            name, workers=workers, observe=self._metrics.directory_worker(name), on_defect=self._defect_found
-        )
+        times = self._work_times.setdefault(name, WorkTimes(name))
+        executor = ThreadExecutor(name, workers=workers, observe=times.observe, on_defect=self._defect_found)
         self._executors.append(executor)
         return executor
 

@@ -1,6 +1,6 @@
 """Log lines about clients that exceed a quota: each client once in a window, and a bounded number of clients.
 
-Not here: metrics, which name quotas and not clients (node/observability/quota_metrics.py).
+Not here: metrics, which name quotas and not clients (node/observability/metrics.py).
 """
 
 from __future__ import annotations

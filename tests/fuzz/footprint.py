@@ -36,7 +36,7 @@ def footprint(nodes: RealNodes) -> Footprint:
     """The present footprint of the process of these nodes."""
     gc.collect()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    charged = [found.node.figures().memory for found in nodes.nodes.values()]
+    charged = [found.node.metric_sources().memory for found in nodes.nodes.values()]
     return Footprint(
         resident // MIB,
         len(asyncio.all_tasks()),

@@ -70,7 +70,7 @@ def everything(found: RealNode) -> dict[str, object]:
         "the end of the metadata log": image.offset,
         "the epoch of the quorum": (view.leader_epoch, view.leader_id),
         "the ends of the logs": sorted(
-            (each.topic, each.partition, each.log_start, each.log_end, each.high_watermark)
-            for each in node.partition_figures()
+            (each.name, each.log.log_start_offset, each.log.log_end_offset, each.log.high_watermark)
+            for each in (() if node.replicas is None else node.replicas.partitions())
         ),
     }

@@ -499,7 +499,9 @@ def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -
         )
         await ask(nodes, methods.GROUPS_OFFSET_COMMIT, committing)
         coordinator = nodes.nodes[await find(nodes, "g")].node
-        while any(each.high_watermark < 4 for each in coordinator.partition_figures() if each.topic == "orders"):
+        assert coordinator.replicas is not None
+        orders = [each for each in coordinator.replicas.partitions() if each.name.topic == "orders"]
+        while any(each.log.high_watermark < 4 for each in orders):
             await MachineClock().sleep_ms(20)  # its followers learn the high watermark from their next fetch
         collected = await coordinator.groups()
         assert [(each.group.group_id, each.lag, len(each.offsets)) for each in collected.groups] == [("g", 9, 3)]

@@ -27,7 +27,7 @@ from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 
 def defective(world: MetadataWorld, node: int, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node's controller fails at every event of that kind, after it has decided something."""
-    core = world.side(node)._controller._controller
+    core = world.side(node).controller._controller
     take = core._take
 
     def broken(given: Any) -> Any:
@@ -95,7 +95,7 @@ def test_a_heartbeat_of_another_registration_does_not_keep_a_session_for_the_nex
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
-        sessions = world.side(1)._controller._controller._sessions
+        sessions = world.side(1).controller._controller._sessions
         world.run_until(lambda: NodeId(2) in sessions._last_contact)
         world.kill(2)
         world.loop.run_for(0.1)  # what was on its way has arrived

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,52 +18,65 @@ from node.coordinators.coordinator_figures import CoordinatorFigures, Coordinato
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.group_lag import GroupFigures, GroupsCollected
 from node.coordinators.transactions.transaction_coordinators import TransactionFigures
-from node.observability.coordinator_metrics import CoordinationFigures
-from node.observability.directory_metrics import DirectoryFigures
-from node.observability.metrics import NodeFigures, NodeMetrics
+from node.observability.metric_text import AT_ONCE
+from node.observability.metrics import (
+    PARTITIONS,
+    DirectoryLogs,
+    DirectoryUpkeep,
+    HostedPartition,
+    MetricSources,
+    WorkTimes,
+    metrics_text,
+)
 from node.observability.metrics_server import MetricsServer
-from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
-from node.observability.quota_metrics import QuotaCollector
-from node.observability.security_metrics import SecurityCollector
 from node.quotas.client_quotas import ClientQuotas
-from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
+from node.replicas.replica import Replica
 from node.requests.context import RequestContext
 from node.runtime.memory_budget import Kind, MemoryFigures
 from node.runtime.request_meter import RequestMeters
 from node.runtime.topic_meter import TopicMeters
 from node.security.certificate_expiry import CertificateExpiry
-from replication.controller.image import EMPTY
+from replication.controller.image import EMPTY, PartitionState
 from replication.coordination.group_requests import FetchedOffset, ListedGroup
+from storage.directory.directory_cleaning import DirectoryCleaning
+from storage.directory.load_progress import LoadProgress
+from storage.directory.log_directory import LogDirectory
+from storage.directory.scrub import Scrub
+from storage.directory.scrub_segment import FindingKind
 from tests.node.test_audit_log import World as AuditWorld
 from tests.node.test_sasl_authenticator import World as SaslWorld
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.security.certificates import create_authority
-from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue
+from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue, TopicPartition
 
-LEADER = PartitionFigures(
-    "orders",
+
+def hosted(partition: int, *, leads: bool, isr: int, log: dict[str, int]) -> HostedPartition:
+    """A replica of a partition with three replicas. log: its positions."""
+    replica = SimpleNamespace(
+        name=TopicPartition("orders", PartitionIndex(partition)),
+        leader=object() if leads else None,
+        log=SimpleNamespace(log_start_offset=0, size=0, segment_count=1, **log),
+    )
+    state = SimpleNamespace(isr=range(isr), replicas=range(3))
+    return HostedPartition(cast("Replica", replica), cast("PartitionState", state))
+
+
+LEADER = hosted(
     3,
     leads=True,
-    isr_size=2,
-    replicas=3,
-    log_start=0,
-    log_end=110,
-    high_watermark=100,
-    durable_offset=105,
-    undecided=7,
+    isr=2,
+    log={"log_end_offset": 110, "high_watermark": 100, "durable_offset": 105, "last_stable_offset": 93},
 )
-FOLLOWER = PartitionFigures(
-    "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, durable_offset=50
+FOLLOWER = hosted(
+    4,
+    leads=False,
+    isr=3,
+    log={"log_end_offset": 50, "high_watermark": 50, "durable_offset": 50, "last_stable_offset": 50},
 )
 METER = CoordinatorMeter(requests=20, batches=4)
 METER.loaded(1_500, 300)
 METER.loaded(500, 10)
-COORDINATION = CoordinationFigures(
-    (CoordinatorFigures("group", {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1}, 3, METER),),
-    member_streams=7,
-    transactions=TransactionFigures(5, 2, 4_500, 1),
-)
 GROUPS = GroupsCollected(
     (
         GroupFigures(
@@ -75,31 +90,35 @@ GROUPS = GroupsCollected(
     ),
     unknown=6,
 )
-FIGURES = NodeFigures(
+DIRECTORY = cast(
+    "LogDirectory",
+    SimpleNamespace(
+        path="/a",
+        logs={1: SimpleNamespace(damage=None), 2: SimpleNamespace(damage="rot")},
+        reserve=SimpleNamespace(free=90, required=100, low=True),
+        open_segments=range(7),
+        missing=(),
+    ),
+)
+SCRUB = SimpleNamespace(
+    bytes_read=4096,
+    segments_read=0,
+    waiting=0,
+    findings={FindingKind.LOG: 1, FindingKind.OFFSET_INDEX: 0},
+)
+CLEANING = SimpleNamespace(bytes_processed=0, rounds=0, cleaner=SimpleNamespace(dirty_share=0.5, uncleanable=()))
+SOURCES = MetricSources(
     ready=True,
     metadata_offset=17,
-    is_controller=False,
-    offline_directories=("/b",),
-    directories=("/a", "/b"),
-    memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
+    offline={"/a": False, "/b": True},
     producers_forgotten=5,
-    coordination=COORDINATION,
-    working_directories=(
-        DirectoryFigures(
-            "/a",
-            logs=2,
-            free=90,
-            reserve=100,
-            below_reserve=True,
-            loaded=1,
-            to_load=2,
-            open_segments=7,
-            missing=0,
-            damaged=1,
-            scrubbed_bytes=4096,
-            findings={"log": 1, "offset index": 0},
-        ),
-    ),
+    directories=(DirectoryLogs(DIRECTORY, LoadProgress("/a", "orders-0", done=1, total=2, bytes=0)),),
+    upkeep=(DirectoryUpkeep(DIRECTORY, cast("Scrub", SCRUB), cast("DirectoryCleaning", CLEANING)),),
+    memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
+    coordinators=(CoordinatorFigures("group", {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1}, 3, METER),),
+    member_streams=7,
+    transactions=TransactionFigures(5, 2, 4_500, 1),
+    groups=GROUPS,
 )
 
 
@@ -114,10 +133,6 @@ class Nanoseconds:
 
     def pass_ms(self, ms: int) -> None:
         self.now += ms * 1_000_000
-
-
-async def some_groups() -> GroupsCollected:
-    return GROUPS
 
 
 def answer(meters: RequestMeters, clock: Nanoseconds, api: str, ms: int, error: TidelogError | None = None) -> None:
@@ -142,16 +157,16 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     async def story() -> str:
         clock = Nanoseconds()
         meters, topics = RequestMeters(clock), TopicMeters()
-        metrics = NodeMetrics(meters)
-        metrics.watch(lambda: FIGURES, lambda: iter((LEADER, FOLLOWER)), lambda: iter(topics), some_groups)
+        work = WorkTimes("/a")
         answer(meters, clock, "Data.Fetch", 3)
         answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
         meters.of("Data.FetchStream").streams_open += 1
         meters.of("Data.Fetch").response_bytes += 700
         meters.of("Admin.GetMetadata")
         topics.add_replica("orders").appended(size=100, records=3, converted=1)
-        metrics.directory_worker("/a")(0.01)
-        server = MetricsServer(lambda: metrics.text(nothing_else))
+        work.observe(0.01)
+        sources = replace(SOURCES, partitions=(LEADER, FOLLOWER), topics=topics, work=(work,), requests=meters)
+        server = MetricsServer(lambda: metrics_text(sources, nothing_else))
         address = await server.start(Endpoint("127.0.0.1", 0))
         head, body = await scrape(address)
         assert head.startswith("HTTP/1.1 200 OK")
@@ -182,6 +197,8 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_topic_produce_message_conversions_total", "orders"] == 1
     assert samples["tidelog_streams_open", "Data.FetchStream"] == 1
     assert samples["tidelog_directory_work_seconds_count", "/a"] == 1
+    assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.005"] == 0
+    assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.01"] == 1
     assert samples[("tidelog_ready",)] == 1
     assert samples["tidelog_directory_offline", "/a"] == 0
     assert samples["tidelog_directory_offline", "/b"] == 1
@@ -214,14 +231,6 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples[("tidelog_group_lag_unknown",)] == 6
 
 
-def test_two_nodes_in_one_process_count_apart() -> None:
-    meters, clock = RequestMeters(), Nanoseconds()
-    first, second = NodeMetrics(meters), NodeMetrics(RequestMeters())
-    answer(meters, clock, "Data.Fetch", 3)
-    assert b'tidelog_requests_total{method="Data.Fetch",outcome="ok"} 1.0' in asyncio.run(first.text(nothing_else))
-    assert b'method="Data.Fetch"' not in asyncio.run(second.text(nothing_else))
-
-
 DOCS = Path(__file__).parents[2] / "docs"
 METRIC_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
@@ -238,14 +247,8 @@ def documented() -> set[str]:
 
 
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    async def story() -> bytes:
-        metrics = NodeMetrics(RequestMeters())
-        metrics.registry.register(QuotaCollector(Quotas(), OpenCalls()))
-        metrics.registry.register(SecurityCollector(AuditWorld().log, SaslWorld().sasl))
-        metrics.watch(lambda: FIGURES, lambda: iter((LEADER,)), lambda: iter(TopicMeters()))
-        return await metrics.text(nothing_else)
-
-    names = set(re.findall(r"^# TYPE (\w+) ", asyncio.run(story()).decode(), re.MULTILINE))
+    text = asyncio.run(metrics_text(MetricSources(), nothing_else))
+    names = set(re.findall(r"^# TYPE (\w+) ", text.decode(), re.MULTILINE))
     assert documented() == names
     pages = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
     assert {name for page in pages for name in re.findall(r"`(tidelog_\w+)`", page)} <= names
@@ -261,12 +264,7 @@ def test_metrics_of_quotas_name_the_quota_and_not_the_clients_that_a_default_hol
     quotas.throttle("Data.Produce", "User:alice", "loader").received(1_000)
     quotas.throttle("Data.Produce", "User:bob", "batch").received(500)
 
-    async def story() -> str:
-        metrics = NodeMetrics(RequestMeters())
-        metrics.registry.register(QuotaCollector(quotas, OpenCalls()))
-        return (await metrics.text(nothing_else)).decode()
-
-    text = asyncio.run(story())
+    text = asyncio.run(metrics_text(MetricSources(quotas=quotas), nothing_else)).decode()
     assert re.findall(r"^tidelog_quota_wait_seconds\{(.*)\} (.*)$", text, re.MULTILINE) == [
         ('client_id="",quota="producer_byte_rate",user="alice"', "989.0"),
         ('client_id="batch",quota="producer_byte_rate",user="(default)"', "489.0"),
@@ -285,16 +283,15 @@ def test_metrics_of_security_count_events_sessions_and_handshakes_without_names_
     audit.log.authentication_failed(listener="client", address="10.0.0.9:1", mechanism="PLAIN\n", reason="wrong")
 
     async def story() -> str:
-        metrics = NodeMetrics(RequestMeters())
         expiry = CertificateExpiry("outside", "node.pem", sasl.clock)
         expiry.read(made.certificate)
         unreadable = CertificateExpiry("inside", "node.pem", sasl.clock)
         unreadable.read(b"not a certificate")
-        metrics.registry.register(SecurityCollector(audit.log, sasl.sasl, [expiry, unreadable]))
+        sources = MetricSources(audit=audit.log, sasl=sasl.sasl, certificates=[expiry, unreadable])
         client, first = await sasl.begin()
         await sasl.complete(client, first, "tulip")
         await sasl.begin("bob")
-        return (await metrics.text(nothing_else)).decode()
+        return (await metrics_text(sources, nothing_else)).decode()
 
     text = asyncio.run(story())
     assert re.findall(r"^(tidelog_(?:audit|sasl|certificate)_.*)$", text, re.MULTILINE) == [
@@ -303,7 +300,7 @@ def test_metrics_of_security_count_events_sessions_and_handshakes_without_names_
         'tidelog_audit_events_total{event="change"} 0.0',
         "tidelog_sasl_sessions 1.0",
         "tidelog_sasl_handshakes 1.0",
-        'tidelog_certificate_not_after_seconds{listener="outside"} 1.7758656e+09',
+        'tidelog_certificate_not_after_seconds{listener="outside"} 1775865600.0',
     ]
 
 
@@ -319,17 +316,17 @@ def test_a_scrape_of_many_partitions_yields_to_the_loop() -> None:
     """What one turn of the loop builds does not grow with the partitions: 10,000 of them took 405 ms at once."""
     looked_at, lots = 0, []
 
-    def partitions() -> Iterator[PartitionFigures]:
+    def partitions() -> Iterator[HostedPartition]:
         nonlocal looked_at
-        for index in range(1_000):
+        for _ in range(1_000):
             looked_at += 1
-            yield replace(LEADER, partition=index)
+            yield LEADER
 
     async def turn() -> None:
         lots.append(looked_at)
 
-    text = asyncio.run(partition_text(partitions(), turn)).decode()
-    assert lots[:4] == [2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE, 5 * AT_ONCE]
+    text = asyncio.run(PARTITIONS.text(partitions(), turn)).decode()
+    assert lots[:4] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE]
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     assert len(samples) == 3 + 9 * 1_000
     assert "tidelog_under_replicated 1000.0" in text
@@ -348,10 +345,8 @@ def test_a_taken_address_is_named() -> None:
 
 
 def test_the_memory_budget_is_there_to_be_scraped() -> None:
-    metrics = NodeMetrics(RequestMeters())
-    metrics.watch(lambda: FIGURES, lambda: iter(()), lambda: iter(()))
-    lines = asyncio.run(metrics.text(nothing_else)).decode().splitlines()
-    assert "tidelog_memory_limit_bytes 6.7108864e+07" in lines
+    lines = asyncio.run(metrics_text(SOURCES, nothing_else)).decode().splitlines()
+    assert "tidelog_memory_limit_bytes 67108864.0" in lines
     assert 'tidelog_memory_used_bytes{kind="consumer_fetch"} 4096.0' in lines
     assert 'tidelog_memory_waiting{kind="consumer_fetch"} 3.0' in lines
     assert "tidelog_producers_forgotten_total 5.0" in lines

@@ -89,7 +89,9 @@ def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
         began = world.loop.time()
         world.run_until(lambda: world.unfenced(0) == {0, 1}, what="the dead node is fenced")
         assert world.loop.time() - began < 1.5
-        counted = [node_run.node.fencings for node_run in world.node_runs.values() if node_run.node is not None]
+        counted = [
+            node_run.node.controller.fencings for node_run in world.node_runs.values() if node_run.node is not None
+        ]
         assert sum(sum(each.values()) for each in counted) == 1
         world.loop.run_for(1)
         watches = [node_run.node.watch for node_run in world.node_runs.values() if node_run.node is not None]

@@ -314,9 +314,9 @@ def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
             await producer.end()
             await world.wait_committed(b"a", b"c", b"d")
             await world.wait_state("t1", "CompleteCommit")
-            figures = world.nodes.nodes[0].node.figures().coordination
+            figures = world.nodes.nodes[0].node.metric_sources().transactions
             assert figures is not None
-            assert (figures.transactions.transactional_ids, figures.transactions.markers_waiting) == (1, 0)
+            assert (figures.transactional_ids, figures.markers_waiting) == (1, 0)
 
     asyncio.run(story())
 

@@ -76,7 +76,7 @@ def last_replica_standing(sim: Simulation) -> None:
     sim.restart(a)
     sim.must_heal()
     assert sim.machines[0].node is not None
-    assert sim.machines[0].node.figures().unclean_elections == 0
+    assert sim.machines[0].node.metric_sources().unclean_elections == 0
 
 
 def eligible_replica_is_emptied(sim: Simulation) -> None:
@@ -181,7 +181,7 @@ def unclean_election(sim: Simulation) -> None:
     assert f"records that only nodes {leader} had are lost" in outcome.loss
     sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads")
     assert sim.machines[0].node is not None
-    assert sim.machines[0].node.figures().unclean_elections == 1
+    assert sim.machines[0].node.metric_sources().unclean_elections == 1
     write(sim, 0, "b", 5)
     sim.must_heal(lossy=True)
     values = sim.read_committed(TOPIC)

@@ -114,8 +114,8 @@ def consumer_reads_rot_in_the_only_replica(sim: Simulation) -> None:
     assert "it lost offsets 3..3" in causes
     sim.produce(TOPIC, b"b", partition=p).wait()
     assert sim.machines[2].node is not None
-    (figures,) = sim.machines[2].node.figures().working_directories
-    assert figures.damaged == 1
+    (logs,) = sim.machines[2].node.metric_sources().directories
+    assert sum(log.damage is not None for log in logs.directory.logs.values()) == 1
 
 
 def time_lookup_reads_rot(sim: Simulation) -> None:

@@ -237,7 +237,7 @@ class Machine:
         became full during a truncation."""
         was_full = self.was_full or self.disk.capacity is not None
         if isinstance(failure, KafkaStorageError):
-            getting_ready = self.node is None or not self.node.figures().ready
+            getting_ready = self.node is None or not self.node.metric_sources().ready
             return self.first_directory_was_broken or was_full or (self.was_broken and getting_ready)
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and was_full
@@ -316,8 +316,8 @@ class Machine:
         """Whether the node runs with an offline log directory, or may do so soon because it failed during its start."""
         if self.node is None:
             return False
-        figures = self.node.figures()
-        return bool(figures.offline_directories) or (self.disk_broken and not figures.ready)
+        figures = self.node.metric_sources()
+        return any(figures.offline.values()) or (self.disk_broken and not figures.ready)
 
     def _is_cold(self, path: str) -> bool:
         """Whether a read finds its data outside the page cache. While the whole disk is stalled, recent data is

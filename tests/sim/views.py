@@ -139,7 +139,7 @@ def image(node: Node) -> ClusterImage:
 def decided(node: Node) -> ClusterImage:
     """The image on which the node's controller decides: all that it has appended, committed or not."""
     assert node._metadata is not None
-    return node._metadata._controller._controller.image
+    return node._metadata.controller._controller.image
 
 
 def changed_sets(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
