@@ -2,7 +2,7 @@
 
 Records of a transaction are in batches of their own, with the producer's id and epoch and without sequence numbers, as
 Kafka writes them. Batches keep the order of the decisions.
-Not here: key and value of a record (replication/coordination/formats/), the append (partition_coordinator.py).
+Not here: key and value of a record (replication/coordination/), the append (partition_coordinator.py).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorT
 from node.requests.group_handlers import GroupHandlers
 from node.requests.transaction_handlers import TransactionHandlers
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
-from replication.coordination.formats import decode_group, encode_group
+from replication.coordination.group_records import GROUP_RECORDS
 from replication.coordination.group_requests import NudgeMembers
 from replication.coordination.groups.group_machine import GroupMachine
 from tidelog.clock import Clock
@@ -98,8 +98,8 @@ class NodeCoordinators:
             "group",
             OFFSETS_TOPIC,
             lambda _partition: GroupMachine(config, compile_pattern),
-            encode_group,
-            decode_group,
+            GROUP_RECORDS.encode,
+            GROUP_RECORDS.decode,
             carry_out,
             self.streams.unloaded,
         )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from node.coordinators.record_batches import batches_of, encoded
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.formats import encode_group, encode_transaction
-from replication.coordination.transaction_records import TransactionLogKey
+from replication.coordination.group_records import GROUP_RECORDS
+from replication.coordination.transaction_records import TRANSACTION_RECORDS, TransactionLogKey
 from storage.append_info import Origin
 from tests.interop.coordinator_records import Printed, as_kafka_prints, dumped
 from tests.interop.kafka_tools import dump_log_segments
@@ -63,7 +63,7 @@ def compare(written: Written) -> None:
 def test_kafka_decodes_records_of_every_type(made: list[CoordinatorRecord[Any, Any]]) -> None:
     written: Written = []
     for record in made:
-        encode: Any = encode_transaction if isinstance(record.key, TransactionLogKey) else encode_group
+        encode: Any = TRANSACTION_RECORDS.encode if isinstance(record.key, TransactionLogKey) else GROUP_RECORDS.encode
         written.append((record, *encode(record)))
     compare(written)
 

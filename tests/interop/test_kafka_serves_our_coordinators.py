@@ -19,7 +19,8 @@ from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
 from replication.coordination.coordinator_machine import Instant
-from replication.coordination.formats import decode_group, decode_transaction
+from replication.coordination.group_records import GROUP_RECORDS
+from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
@@ -242,7 +243,7 @@ def chosen_ids(ids: dict[str, UUID]) -> Any:
 
 def our_records(directory: Path, topic: str) -> list[Printed]:
     """The records of an internal topic, as Kafka's tool would print them."""
-    decode: Any = decode_group if topic == OFFSETS_TOPIC else decode_transaction
+    decode: Any = GROUP_RECORDS.decode if topic == OFFSETS_TOPIC else TRANSACTION_RECORDS.decode
     return [
         as_kafka_prints(decode(record.key, record.value), record.key, record.value)
         for batch in iter_batches((directory / f"{topic}-0/00000000000000000000.log").read_bytes())
@@ -357,7 +358,7 @@ def transactions_in(directory: Path) -> dict[str, tuple[int, str]]:
     machine = TransactionMachine(TransactionConfig())
     for batch in iter_batches((directory / f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log").read_bytes()):
         for record in batch.records():
-            machine.apply(decode_transaction(record.key, record.value), record.offset, None)
+            machine.apply(TRANSACTION_RECORDS.decode(record.key, record.value), record.offset, None)
     listed = machine.handle(ListTransactions(), Instant(Millis(0), Millis(0))).answer
     assert isinstance(listed, ListTransactionsAnswer)
     return {each.transactional_id: (each.producer_id, each.state) for each in listed.transactions}

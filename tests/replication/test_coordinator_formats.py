@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.formats import decode_group, decode_transaction, encode_group, encode_transaction
-from replication.coordination.formats.group_formats import OTHER_TYPES
+from replication.coordination.coordinator_record import CoordinatorRecord, RecordCodec
 from replication.coordination.group_records import (
+    GROUP_RECORDS,
     NO_TOPIC_ID,
+    OTHER_TYPES,
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -45,6 +45,7 @@ from replication.coordination.group_records import (
 )
 from replication.coordination.partitioning import java_hash_code, partition_of
 from replication.coordination.transaction_records import (
+    TRANSACTION_RECORDS,
     TransactionLogKey,
     TransactionLogValue,
     TransactionRecord,
@@ -269,14 +270,14 @@ GOLDEN: list[tuple[Any, Any, int, str, str]] = [
 
 def _decode(key: Any, key_bytes: bytes | None, value_bytes: bytes | None) -> CoordinatorRecord[Any, Any]:
     if isinstance(key, TransactionLogKey):
-        return decode_transaction(key_bytes, value_bytes)
-    return decode_group(key_bytes, value_bytes)
+        return TRANSACTION_RECORDS.decode(key_bytes, value_bytes)
+    return GROUP_RECORDS.decode(key_bytes, value_bytes)
 
 
 def _encode(record: CoordinatorRecord[Any, Any], version: int | None = None) -> tuple[bytes, bytes | None]:
     if isinstance(record.key, TransactionLogKey):
-        return encode_transaction(record, version)
-    return encode_group(record, version)
+        return TRANSACTION_RECORDS.encode(record, version)
+    return GROUP_RECORDS.encode(record, version)
 
 
 @pytest.mark.parametrize(
@@ -320,13 +321,13 @@ def test_without_a_version_values_are_written_as_kafka_4_1_does(key: Any, value:
 def test_a_key_of_the_first_type_is_a_committed_offset() -> None:
     """Kafka 0.8 wrote type 0; a value of version 0 has neither leader epoch nor time of expiry."""
     key, value = bytes.fromhex("000000016700066f726465727300000003"), bytes.fromhex(GOLDEN[0][4])
-    assert decode_group(key, value) == CoordinatorRecord(OFFSET_KEY, UNKNOWN_EPOCH)
+    assert GROUP_RECORDS.decode(key, value) == CoordinatorRecord(OFFSET_KEY, UNKNOWN_EPOCH)
 
 
 def test_unknown_tagged_fields_are_passed_over() -> None:
     """KIP-915: a later broker may add tagged fields to a known version, and it may be downgraded."""
     value = bytes.fromhex("000000000009" + "02" + "0008000000000000000b" + "7f03ffffff")
-    record = decode_group(bytes.fromhex("0003000167"), value)
+    record = GROUP_RECORDS.decode(bytes.fromhex("0003000167"), value)
     assert record.value == ConsumerGroupMetadataValue(9, 11)
 
 
@@ -352,7 +353,8 @@ def test_records_of_kafkas_brokers_are_read_and_written_unchanged(directory: str
             if batch.is_control:
                 continue
             for record, as_said in zip(batch.records(), said["records"], strict=True):
-                decoded = (decode_group if "offsets" in partition else decode_transaction)(record.key, record.value)
+                codec: RecordCodec[Any, Any] = GROUP_RECORDS if "offsets" in partition else TRANSACTION_RECORDS
+                decoded = codec.decode(record.key, record.value)
                 assert _encode(decoded) == (record.key, record.value)
                 assert [part and part.hex() for part in _encode(decoded)] == as_said[3:5]
                 key: Any = decoded.key
@@ -362,7 +364,7 @@ def test_records_of_kafkas_brokers_are_read_and_written_unchanged(directory: str
 
 
 def test_a_record_of_a_kafka_broker_has_its_fields() -> None:
-    record = decode_group(
+    record = GROUP_RECORDS.decode(
         bytes.fromhex("00010007706c61696e2d31000a636f6465632d6e6f6e6500000000"),
         bytes.fromhex("0004000000000000001cffffffff0678656e6f6e000001a1fe194d9700"),
     )
@@ -378,15 +380,15 @@ def test_a_record_of_a_kafka_broker_has_its_fields() -> None:
 @pytest.mark.parametrize(("number", "name"), OTHER_TYPES.items())
 def test_records_of_share_and_streams_groups_are_refused_by_name(number: int, name: str) -> None:
     with pytest.raises(UnreadableCoordinatorRecord, match=rf"__consumer_offsets has type {number} \({name}\)"):
-        decode_group(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
+        GROUP_RECORDS.decode(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
 
 
 @pytest.mark.parametrize("number", [-1, 9, 24, 32_767])
 def test_unknown_types_are_refused_by_number(number: int) -> None:
     with pytest.raises(UnreadableCoordinatorRecord, match=rf"__consumer_offsets has type {number}, and .* upgrade"):
-        decode_group(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
+        GROUP_RECORDS.decode(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
     with pytest.raises(UnreadableCoordinatorRecord, match=rf"__transaction_state has type {number}, and .* upgrade"):
-        decode_transaction(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
+        TRANSACTION_RECORDS.decode(pack(">h", number) + b"\x00\x01g", b"\x00\x00")
 
 
 @pytest.mark.parametrize(("key", "value", "version", "key_hex", "value_hex"), GOLDEN)
@@ -419,7 +421,7 @@ def test_bytes_that_end_early_or_late_are_refused(
 
 def test_a_record_without_a_key_is_refused() -> None:
     with pytest.raises(UnreadableCoordinatorRecord, match="__consumer_offsets has no key"):
-        decode_group(None, b"\x00\x00")
+        GROUP_RECORDS.decode(None, b"\x00\x00")
 
 
 def test_an_unknown_state_of_a_transaction_is_refused() -> None:
@@ -428,18 +430,18 @@ def test_an_unknown_state_of_a_transaction_is_refused() -> None:
     with pytest.raises(
         UnreadableCoordinatorRecord, match=r"TransactionLogValue in version 0: 8 is not a valid TransactionState"
     ):
-        decode_transaction(bytes.fromhex("000000027478"), bytes(value))
+        TRANSACTION_RECORDS.decode(bytes.fromhex("000000027478"), bytes(value))
 
 
 def test_an_array_longer_than_the_data_is_refused_before_it_is_made() -> None:
     value = bytes.fromhex("00020008636f6e73756d657200000005ffffffff" + AT_HEX + "7fffffff")
     with pytest.raises(UnreadableCoordinatorRecord, match="an array of 2147483647 elements"):
-        decode_group(bytes.fromhex("00020007636c6173736963"), value)
+        GROUP_RECORDS.decode(bytes.fromhex("00020007636c6173736963"), value)
 
 
 @given(st.binary(max_size=40), st.one_of(st.none(), st.binary(max_size=80)))
 def test_arbitrary_bytes_give_a_record_or_the_error(key: bytes, value: bytes | None) -> None:
-    for decode in (decode_group, decode_transaction):
+    for decode in (GROUP_RECORDS.decode, TRANSACTION_RECORDS.decode):
         with suppress(UnreadableCoordinatorRecord):
             decode(key, value)
 
@@ -552,11 +554,11 @@ def test_records_come_back(record: GroupRecord | TransactionRecord) -> None:
 def test_names_that_do_not_fit_are_rejected() -> None:
     """A group id is in a plain key, of at most 32,767 bytes; metadata is in a flexible value."""
     with pytest.raises(InvalidRequest, match="has 32768 bytes"):
-        encode_group(CoordinatorRecord(GroupMetadataKey("g" * 32_768), None))
+        GROUP_RECORDS.encode(CoordinatorRecord(GroupMetadataKey("g" * 32_768), None))
     with pytest.raises(InvalidRequest, match="not valid Unicode"):
-        encode_group(CoordinatorRecord(GroupMetadataKey("\ud800"), None))
+        GROUP_RECORDS.encode(CoordinatorRecord(GroupMetadataKey("\ud800"), None))
     long = OFFSET.replace(metadata="x" * 40_000)
-    assert decode_group(*encode_group(CoordinatorRecord(OFFSET_KEY, long))).value == long
+    assert GROUP_RECORDS.decode(*GROUP_RECORDS.encode(CoordinatorRecord(OFFSET_KEY, long))).value == long
 
 
 # --- partitions -------------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replication.coordination.formats import decode_group, encode_group
-from replication.coordination.group_records import TopicPartitions
+from replication.coordination.group_records import GROUP_RECORDS, TopicPartitions
 from replication.coordination.group_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
@@ -110,8 +109,8 @@ def test_any_request_is_answered_and_what_it_writes_can_be_read(requests: list[o
         decision = coordinator.machine.handle(request, coordinator.now)
         assert isinstance(decision.answer, ANSWERS[type(request)] | TidelogError)
         for record in decision.records:
-            key, value = encode_group(record)
-            assert decode_group(key, value) == record
+            key, value = GROUP_RECORDS.encode(record)
+            assert GROUP_RECORDS.decode(key, value) == record
         coordinator.commit(decision)
         coordinator.settle()
         coordinator.pass_time(1)

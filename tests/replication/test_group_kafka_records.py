@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeAlias
 import pytest
 
 from replication.coordination.coordinator_machine import Instant, TransactionalProducer
-from replication.coordination.formats import decode_group
-from replication.coordination.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from replication.coordination.group_records import GROUP_RECORDS, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import ListGroups, NamedPartition, OffsetFetch, OffsetFetchAnswer
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_machine import GroupMachine
@@ -40,7 +39,7 @@ def entries(directory: str, partition: str) -> Iterator[Entry]:
             )
             for record in batch.records():
                 if not batch.is_control:
-                    yield record.offset, producer, decode_group(record.key, record.value)
+                    yield record.offset, producer, GROUP_RECORDS.decode(record.key, record.value)
                 elif isinstance(marker := decode_control(record), EndTxnMarker):
                     yield record.offset, producer, Marker(marker.committed)
 

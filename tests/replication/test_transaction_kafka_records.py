@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replication.coordination.coordinator_machine import Instant
-from replication.coordination.formats.transaction_formats import decode_transaction
-from replication.coordination.transaction_records import TransactionLogValue, TransactionRecord, TransactionState
+from replication.coordination.transaction_records import (
+    TRANSACTION_RECORDS,
+    TransactionLogValue,
+    TransactionRecord,
+    TransactionState,
+)
 from replication.coordination.transaction_requests import (
     EndTxn,
     InitTransactionalProducer,
@@ -27,7 +31,7 @@ LOGS = [each for each in PARTITIONS if each[1].startswith("__transaction_state")
 
 def records_of(directory: str, partition: str) -> list[TransactionRecord]:
     return [
-        decode_transaction(record.key, record.value)
+        TRANSACTION_RECORDS.decode(record.key, record.value)
         for segment in segments(directory, partition)
         for batch, _ in segment.pairs()
         if not batch.is_control

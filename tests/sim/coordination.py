@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from replication.coordination.formats.group_formats import decode_group
-from replication.coordination.formats.transaction_formats import decode_transaction
+from replication.coordination.group_records import GROUP_RECORDS
+from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from tests.sim.commit_attempts import CommitAttempts, Place
 from tests.sim.coordinated_transactions import CoordinatedTransactions
 from tests.sim.exactly_once import ExactlyOnce
@@ -65,13 +65,13 @@ class Coordination:
         if batch.is_control:
             self._marked(ledger, batch, decided, list(sent))
         elif topic == GROUPS:
-            records = [decode_group(record.key, record.value) for record in batch.records()]
+            records = [GROUP_RECORDS.decode(record.key, record.value) for record in batch.records()]
             producer_id = int(batch.producer_id) if batch.is_transactional else None
             self.group_log(ledger.name).replayed(int(batch.base_offset), records, producer_id)
         elif topic == TRANSACTIONS:
             log = self.transaction_log(ledger.name)
             for record in batch.records():
-                log.replayed(decode_transaction(record.key, record.value))
+                log.replayed(TRANSACTION_RECORDS.decode(record.key, record.value))
 
     def _marked(self, ledger: Ledger, batch: RecordBatch, decided: Sequence[int], sent: list[Sent]) -> None:
         committed, producer_id = is_commit(batch), int(batch.producer_id)

@@ -8,9 +8,13 @@ import pytest
 
 from replication.coordination import group_records, transaction_records
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.formats.group_formats import encode_group
-from replication.coordination.formats.transaction_formats import encode_transaction
-from replication.coordination.transaction_records import TransactionLogKey, TransactionLogValue, TransactionState
+from replication.coordination.group_records import GROUP_RECORDS
+from replication.coordination.transaction_records import (
+    TRANSACTION_RECORDS,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
 from tests.sim.coordination import SCRIPTED_FROM, Coordination, place_of
 from tests.sim.exactly_once import ExactlyOnce, result_of
 from tests.sim.ledger import Ledger, Violation
@@ -40,13 +44,15 @@ class World:
         identity = self.coordination.attempts.sending("g", ("orders", 0), offset, client="a")
         key = group_records.OffsetCommitKey("g", "orders", PartitionIndex(0))
         value = group_records.OffsetCommitValue(Offset(offset), identity, Millis(0))
-        self.book("__consumer_offsets-1").put(encode_group(CoordinatorRecord(key, value)), producer=producer)
+        self.book("__consumer_offsets-1").put(GROUP_RECORDS.encode(CoordinatorRecord(key, value)), producer=producer)
         self.see("__consumer_offsets-1")
 
     def state(self, state: TransactionState, epoch: int) -> None:
         topics = (transaction_records.TransactionTopicPartitions("events", (PartitionIndex(0),)),)
         value = TransactionLogValue(ProducerId(PRODUCER), epoch, 1000, state, topics, Millis(0), Millis(0))
-        self.book("__transaction_state-0").put(encode_transaction(CoordinatorRecord(TransactionLogKey("t"), value)))
+        self.book("__transaction_state-0").put(
+            TRANSACTION_RECORDS.encode(CoordinatorRecord(TransactionLogKey("t"), value))
+        )
         self.see("__transaction_state-0")
 
     def mark(self, name: str, epoch: int, *, commit: bool, producer: int = PRODUCER) -> None:

@@ -25,8 +25,8 @@ from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.replicas.replica_manager import ReplicaManager
-from replication.coordination.formats.transaction_formats import decode_transaction, encode_transaction
 from replication.coordination.group_requests import CommittedPartition
+from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from replication.coordination.transaction_requests import (
     AddOrVerifyPartitions,
     AddOrVerifyPartitionsAnswer,
@@ -87,8 +87,8 @@ class TransactionCoordinators:
             "transaction",
             TRANSACTIONS_TOPIC,
             self._new_machine,
-            encode_transaction,
-            decode_transaction,
+            TRANSACTION_RECORDS.encode,
+            TRANSACTION_RECORDS.decode,
             self._carry_out,
             self._unloaded,
         )
