@@ -1,7 +1,7 @@
-"""Checks of requests to group coordinators, before a coordinator gets them: a name or number that no correct client
-sends is refused, and costs no coordinator memory.
+"""Checks of the fields of requests to coordinators: a name or number that no correct client sends is refused here,
+once, and costs no coordinator memory. Coordinators rely on it.
 
-Not here: what a coordinator refuses because of its state (replication/coordination/groups/), permissions
+Not here: what a coordinator refuses because of its state or its settings (replication/coordination/), permissions
 (node/security/).
 """
 
@@ -11,22 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.runtime.limits import ENTRIES_MAX, ensure_few
-from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
     NO_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
     NamedPartition,
     OffsetToCommit,
 )
-from tidelog.errors import (
-    InconsistentTopicId,
-    InvalidGroupId,
-    InvalidRegularExpression,
-    InvalidRequest,
-    InvalidTopic,
-    TidelogError,
-    UnknownTopicOrPartition,
-)
+from replication.coordination.transaction_requests import InitTransactionalProducer
+from replication.coordination.transactions import identities
+from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION, EPOCH_MAX
+from tidelog.errors import InvalidGroupId, InvalidRegularExpression, InvalidRequest, InvalidTopic, UnsupportedVersion
 from tidelog.types import TOPIC_NAME_LENGTH_MAX, TOPIC_NAME_RULE, is_topic_name
 
 ID_BYTES_MAX: Final = 1_024
@@ -37,9 +33,6 @@ NAME_BYTES_MAX: Final = 255
 
 REGEX_BYTES_MAX: Final = 4_096
 """Limit of a pattern for topics or transactional ids."""
-
-EPOCH_MAX: Final = 32_767
-"""The largest producer epoch."""
 
 
 def ensure_regex(pattern: str, what: str) -> None:
@@ -75,10 +68,20 @@ def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
     if not request.member_id:
         raise InvalidRequest("the member id is empty: a member chooses a random one when it starts")
     _ensure_names(request.member_id, request.instance_id)
-    ensure_short(request.rack_id, "rack")
+    _ensure_name(request.rack_id, "rack")
     ensure_short(request.server_assignor, "assignor")
     if request.rebalance_timeout_ms < -1:
         raise InvalidRequest(f"the rebalance timeout is {request.rebalance_timeout_ms} ms: use 0 or more")
+    if request.member_epoch == JOIN_EPOCH:
+        _ensure_joins(request)
+    if request.member_epoch < LEAVE_STATIC_EPOCH:
+        raise InvalidRequest(f"member epoch {request.member_epoch} is invalid; use 0 to join, -1 or -2 to leave")
+    if request.member_epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        # Only the instance id tells the member that comes back from any other: its partitions would be kept for nobody.
+        raise InvalidRequest(
+            f"member {request.member_id!r} leaves group {request.group_id!r} with epoch -2, but names no instance "
+            "id: only static members may; send -1"
+        )
     if request.subscribed_topic_regex is not None:
         ensure_regex(request.subscribed_topic_regex, "topics")
     _ensure_subscription(request.subscribed_topic_names or ())
@@ -89,6 +92,19 @@ def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
         raise InvalidRequest(f"the member has {count} partitions: at most {ENTRIES_MAX} are allowed")
     if any(partition < 0 for topic in owned for partition in topic.partitions):
         raise InvalidRequest("the member has a partition with a negative index: they are numbered from 0")
+
+
+def _ensure_joins(request: ConsumerGroupHeartbeat) -> None:
+    """A member that joins says everything: nothing of it is recorded yet that an omitted field could mean."""
+    reason = None
+    if request.rebalance_timeout_ms <= 0:
+        reason = "needs a rebalance timeout"
+    elif request.topic_partitions:
+        reason = "must not have partitions: give them up first"
+    elif not request.subscribed_topic_names and not request.subscribed_topic_regex:
+        reason = "needs topics: names or a pattern"
+    if reason is not None:
+        raise InvalidRequest(f"member {request.member_id!r} that joins group {request.group_id!r} {reason}")
 
 
 def _ensure_subscription(names: Iterable[str]) -> None:
@@ -108,22 +124,41 @@ def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_
         raise InvalidRequest(f"the member epoch is {member_epoch}: use that of the last heartbeat, or -1 for no member")
 
 
-def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int) -> None:
     """Raise InvalidRequest for a producer that cannot be."""
     ensure_transactional_id(transactional_id)
     if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
         raise InvalidRequest(
             f"no producer has id {producer_id} and epoch {producer_epoch}: ids begin with 0, epochs are 0..{EPOCH_MAX}"
         )
-    if not 0 <= transaction_version <= 2:
-        raise InvalidRequest(f"transaction version {transaction_version} is unknown: use 0, 1 or 2")
+
+
+def ensure_transaction_version(version: int) -> None:
+    """Raise UnsupportedVersion if this node does not know the protocol of transactions (1: KIP-98, 2: KIP-890)."""
+    if not 1 <= version <= EPOCH_BUMPED_VERSION:
+        raise UnsupportedVersion(f"transaction version {version} is unknown: use 1 or 2")
+
+
+def ensure_continues(request: InitTransactionalProducer) -> None:
+    """Raise InvalidRequest for a producer id and epoch that neither a new producer sends nor one that continues."""
+    expected = identities.expected_of(request.producer_id, request.producer_epoch)
+    if expected is not None and (expected.producer_id < 0 or not identities.is_usable(expected)):
+        raise InvalidRequest(
+            f"producer id {request.producer_id} and epoch {request.producer_epoch} are those of no producer: send both "
+            "of a producer that continues, or -1 for both"
+        )
 
 
 def _ensure_names(member_id: str, instance_id: str | None) -> None:
     ensure_short(member_id, "member id")
-    ensure_short(instance_id, "instance id")
-    if instance_id == "":
-        raise InvalidRequest("the instance id is empty: name it, or omit it for a dynamic member")
+    _ensure_name(instance_id, "instance id")
+
+
+def _ensure_name(name: str | None, what: str) -> None:
+    """Raise InvalidRequest for a name that is given and empty, or too long."""
+    ensure_short(name, what)
+    if name == "":
+        raise InvalidRequest(f"the {what} is empty: name it, or omit it")
 
 
 def ensure_distinct(partitions: Iterable[NamedPartition | OffsetToCommit]) -> None:
@@ -134,20 +169,3 @@ def ensure_distinct(partitions: Iterable[NamedPartition | OffsetToCommit]) -> No
         if place in seen:
             raise InvalidRequest(f"partition {each.topic[:TOPIC_NAME_LENGTH_MAX]}-{each.partition} is named twice")
         seen.add(place)
-
-
-def why_not_committed(image: ClusterImage, asked: OffsetToCommit) -> TidelogError | None:
-    """Why an offset of this partition cannot be committed; None if it can."""
-    topic = image.topic(asked.topic)
-    if topic is None or not 0 <= asked.partition < len(topic.partitions):
-        return UnknownTopicOrPartition(
-            f"partition {asked.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{asked.partition} does not exist, as far as this node "
-            "knows: create it, or correct its name"
-        )
-    if asked.topic_id is not None and asked.topic_id != topic.topic_id:
-        return InconsistentTopicId(
-            f"topic {asked.topic} was deleted and created again: the offset is for its former id {asked.topic_id}"
-        )
-    if asked.offset < 0:
-        return InvalidRequest(f"offset {asked.offset} of partition {asked.topic}-{asked.partition} is negative")
-    return None

@@ -37,7 +37,7 @@ from node.requests.group_checks import (
     ensure_heartbeat,
     ensure_producer,
     ensure_short,
-    why_not_committed,
+    ensure_transaction_version,
 )
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
@@ -176,7 +176,6 @@ class GroupHandlers:
     ) -> None:
         request: ConsumerGroupHeartbeat | None = first
         while request is not None:
-            ensure_heartbeat(request)
             if (request.group_id, request.member_id) != (member.group_id, member.member_id):
                 raise InvalidRequest(
                     f"this stream serves member {member.member_id!r} of group {member.group_id!r}: open another one "
@@ -185,6 +184,8 @@ class GroupHandlers:
             with context.begin():
                 await self._answer(stream, _with_host(request, context), member, request.member_epoch, context)
             request = await stream.receive()
+            if request is not None:
+                ensure_heartbeat(request)
 
     async def _answer_nudges(
         self,
@@ -223,7 +224,7 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = self._not_committed(request.partitions, GROUPS_OFFSET_COMMIT, context)
+        refused = _refusals(request.partitions, GROUPS_OFFSET_COMMIT, context)
 
         async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
             wanted = replace(request, partitions=partitions)
@@ -234,13 +235,12 @@ class GroupHandlers:
 
     async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> TxnOffsetCommitAnswer:
         """Commit offsets in a transaction, of which the group's partition must be part (KIP-447, KIP-890)."""
-        ensure_producer(
-            request.transactional_id, request.producer_id, request.producer_epoch, request.transaction_version
-        )
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
+        ensure_transaction_version(request.transaction_version)
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = self._not_committed(request.partitions, GROUPS_TXN_OFFSET_COMMIT, context)
+        refused = _refusals(request.partitions, GROUPS_TXN_OFFSET_COMMIT, context)
 
         async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
             check = await self._verified(request)
@@ -269,17 +269,6 @@ class GroupHandlers:
             Millis(self._clock.monotonic_ms() + VERIFY_MS),
         )
         return TransactionCheck(request.transaction_version, guard)
-
-    def _not_committed(
-        self, partitions: Iterable[OffsetToCommit], api: Api[Any, Any], context: RequestContext
-    ) -> dict[int, TidelogError]:
-        """The refused entries, by position."""
-        refusal = _refusals(partitions, api, context)
-        image = self._image()
-        for at, asked in enumerate(partitions):
-            if at not in refusal and (why := why_not_committed(image, asked)) is not None:
-                refusal[at] = why
-        return refusal
 
     async def offset_fetch(self, request: OffsetFetch, context: RequestContext) -> OffsetFetchAnswer:
         """Committed offsets of partitions that the caller may describe."""

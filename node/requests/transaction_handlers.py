@@ -20,11 +20,13 @@ from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.requests.context import RequestContext
 from node.requests.group_checks import (
+    ensure_continues,
     ensure_distinct,
     ensure_group_id,
     ensure_producer,
     ensure_regex,
     ensure_short,
+    ensure_transaction_version,
     ensure_transactional_id,
 )
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
@@ -46,7 +48,7 @@ from replication.coordination.transaction_requests import (
     ListTransactions,
     ListTransactionsAnswer,
 )
-from tidelog.errors import InvalidRequest, NotCoordinator, OperationNotAttempted, TidelogError
+from tidelog.errors import NotCoordinator, OperationNotAttempted, TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
 
 Answer = TypeVar("Answer")
@@ -65,18 +67,15 @@ class TransactionHandlers:
     ) -> InitTransactionalProducerAnswer:
         """The producer id and epoch of a transactional id; fences the former producer."""
         ensure_transactional_id(request.transactional_id)
-        if (request.producer_id < 0) is not (request.producer_epoch < 0):
-            raise InvalidRequest(
-                f"producer id {request.producer_id} and epoch {request.producer_epoch} are those of no producer: send "
-                "both of a producer that continues, or -1 for both"
-            )
+        ensure_transaction_version(request.transaction_version)
+        ensure_continues(request)
         return await self._located(request.transactional_id, context, self._coordinators.initialize(request))
 
     async def add_partitions_to_txn(
         self, request: AddPartitionsToTxn, context: RequestContext
     ) -> AddPartitionsToTxnAnswer:
         """Add partitions to the transaction: all of them, or none (version 1)."""
-        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch, 1)
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = _refused_topics(request.partitions, context)
@@ -92,16 +91,15 @@ class TransactionHandlers:
 
     async def add_offsets_to_txn(self, request: AddOffsetsToTxn, context: RequestContext) -> AddOffsetsToTxnAnswer:
         """Add the partition of a group's offsets to the transaction (version 1)."""
-        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch, 1)
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_group_id(request.group_id)
         answer: AddOffsetsToTxnAnswer = await self._ask(request.transactional_id, request, context)
         return answer
 
     async def end_txn(self, request: EndTxn, context: RequestContext) -> EndTxnAnswer:
         """Commit or abort the transaction. The answer follows the commit of the decision, the markers come later."""
-        ensure_producer(
-            request.transactional_id, request.producer_id, request.producer_epoch, request.transaction_version
-        )
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
+        ensure_transaction_version(request.transaction_version)
         return await self._located(request.transactional_id, context, self._coordinators.end(request))
 
     # --- tools (KIP-664) ---

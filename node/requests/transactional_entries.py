@@ -20,10 +20,11 @@ from node.api.table import DATA_PRODUCE
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica import Replica
 from node.requests.context import RequestContext
+from node.requests.group_checks import ensure_transaction_version
 from replication.coordination.group_requests import NamedPartition
 from storage.log.validation import is_transactional
 from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, VERSION_2, TransactionCheck
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
 from tidelog.records import Inspected
 from tidelog.records.v2.header import HEADER_BYTES, PRODUCER_AT
 from tidelog.security.acls import AclOperation, ResourceType
@@ -122,6 +123,8 @@ class TransactionalEntries:
                 "a transactional batch was sent without the transactional id of its producer: set transactional_id, "
                 "or send the batch outside of a transaction"
             )
-        if request.transaction_version not in (1, VERSION_2):
-            return InvalidRequest(f"transaction_version {request.transaction_version} is unknown; set 1 or 2 (KIP-890)")
+        try:
+            ensure_transaction_version(request.transaction_version)
+        except UnsupportedVersion as error:
+            return error
         return None

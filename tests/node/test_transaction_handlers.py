@@ -53,6 +53,7 @@ from tidelog.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     UnreadableCoordinatorRecord,
+    UnsupportedVersion,
 )
 from tidelog.security.acls import ResourceType
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, NodeId, PartitionIndex, ProducerId
@@ -133,7 +134,7 @@ def add(*places: tuple[str, int], **changes: Any) -> AddPartitionsToTxn:
         ("end_txn", end(transactional_id=""), InvalidRequest),
         ("end_txn", end(producer_id=ProducerId(-1)), InvalidRequest),
         ("end_txn", end(producer_epoch=1 << 15), InvalidRequest),
-        ("end_txn", end(transaction_version=3), InvalidRequest),
+        ("end_txn", end(transaction_version=3), UnsupportedVersion),
         ("add_partitions_to_txn", add(("a", 0), ("a", 0)), InvalidRequest),
         ("add_partitions_to_txn", add(("a", 0), producer_epoch=-1), InvalidRequest),
         ("add_partitions_to_txn", add(*[("a", index) for index in range(10_001)]), InvalidRequest),

@@ -23,7 +23,7 @@ from tidelog.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     IllegalGeneration,
-    InvalidGroupId,
+    InconsistentTopicId,
     InvalidRequest,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
@@ -106,8 +106,6 @@ def test_a_member_of_a_group_that_does_not_exist_cannot_commit() -> None:
     coordinator.commit_offset(0, 1)
     with pytest.raises(UnknownMemberId):
         coordinator.commit_offset(0, 1, member=Client(coordinator, "m1"))
-    with pytest.raises(InvalidGroupId):
-        coordinator.commit_offset(0, 1, group_id="")
 
 
 def test_a_fenced_static_member_cannot_commit() -> None:
@@ -141,7 +139,7 @@ def test_each_partition_has_its_own_outcome_in_the_order_of_the_request() -> Non
         UnknownTopicOrPartition,
         InvalidRequest,
         OffsetMetadataTooLarge,
-        UnknownTopicOrPartition,
+        InconsistentTopicId,
         UnknownTopicOrPartition,
         None,
     ]
@@ -456,6 +454,6 @@ def test_a_search_looks_at_many_groups_in_steps() -> None:
 
 def test_every_refusal_is_a_typed_error() -> None:
     coordinator = Coordinator({"t": 1})
-    decision = coordinator.machine.handle(OffsetCommit("", "", -1, None, ()), coordinator.now)
+    decision = coordinator.machine.handle(OffsetCommit("g", "m1", 3, None, ()), coordinator.now)
     assert isinstance(decision.answer, TidelogError)
     assert decision.records == ()

@@ -86,7 +86,7 @@ def test_a_pattern_is_forgotten_with_its_last_member() -> None:
     assert set(pattern_records(coordinator).values()) == {None}
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=a)b", r"(a)\1", "a" * 5_000])
+@pytest.mark.parametrize("pattern", ["(", "(?=a)b", r"(a)\1"])
 def test_a_bad_pattern_is_refused_and_the_group_does_not_change(pattern: str) -> None:
     coordinator = Coordinator(TOPICS)
     first = Client(coordinator, "m1")

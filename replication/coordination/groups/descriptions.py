@@ -15,12 +15,10 @@ from replication.coordination.group_requests import (
 from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
+from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import GroupState
 from replication.coordination.groups.target_assignment import preferred_assignor
-from tidelog.errors import TidelogError
 
 CONSUMER = "consumer"
 CLASSIC = "classic"
@@ -55,10 +53,6 @@ def describe_groups(state: GroupsState, config: GroupConfig, request: DescribeGr
 
 
 def _described(state: GroupsState, config: GroupConfig, group_id: str) -> DescribedGroup:
-    try:
-        check_group_id(group_id)
-    except TidelogError as error:
-        return DescribedGroup(group_id, error)
     group, classic = state.consumer.get(group_id), state.classic.get(group_id)
     if group is not None:
         return _consumer_group(group, config)

@@ -16,8 +16,7 @@ from replication.coordination.group_records import (
 )
 from replication.coordination.group_requests import DeletedGroup, DeleteGroups, DeleteGroupsAnswer
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
+from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.membership import group_tombstones
 from tidelog.errors import NonEmptyGroup, TidelogError
 from tidelog.types import NO_TIMESTAMP, Millis, PartitionIndex
@@ -45,10 +44,6 @@ def delete_groups(state: GroupsState, request: DeleteGroups) -> Decision[DeleteG
 
 
 def _deletion_error(state: GroupsState, group_id: str) -> TidelogError | None:
-    try:
-        check_group_id(group_id)
-    except TidelogError as error:
-        return error
     if not state.exists(group_id):
         return group_not_found(group_id)
     members = _members(state, group_id)

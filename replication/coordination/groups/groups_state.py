@@ -34,6 +34,7 @@ from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup, TopicIndex
 from replication.coordination.groups.offset_store import OffsetStore
 from replication.coordination.groups.topic_catalog import TopicCatalog
+from tidelog.errors import GroupIdNotFound
 
 V = TypeVar("V", bound=GroupValue)
 
@@ -103,6 +104,14 @@ class GroupsState:
             self.classic.pop(group_id, None)
         else:
             self.classic[group_id] = ClassicGroup(group_id, value)
+
+
+def group_not_found(group_id: str) -> GroupIdNotFound:
+    """The error of a group that does not exist."""
+    return GroupIdNotFound(
+        f"there is no group {group_id!r}: it never was, was deleted, or its last offset has expired; "
+        "`tidelog group list` shows those that exist"
+    )
 
 
 def _kind(value: GroupValue | None, kind: type[V]) -> V | None:

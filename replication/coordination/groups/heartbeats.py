@@ -36,7 +36,6 @@ from replication.coordination.groups.assignments import NOTHING, AssignedTopics,
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_heartbeat
 from replication.coordination.groups.member import JOINING, CurrentAssignment, Member, MemberMetadata
 from replication.coordination.groups.member_timers import MemberTimers
 from replication.coordination.groups.member_views import MemberViews
@@ -61,6 +60,7 @@ from tidelog.errors import (
     NonEmptyGroup,
     UnknownMemberId,
     UnreleasedInstanceId,
+    UnsupportedAssignor,
 )
 
 HeartbeatDecision = Decision[ConsumerGroupHeartbeatAnswer | None]
@@ -109,8 +109,9 @@ class Heartbeats:
 
     def decide(self, heartbeat: MemberHeartbeat, now: Instant) -> HeartbeatDecision:
         """Raises a TidelogError that refuses the heartbeat."""
-        request = heartbeat.request
-        check_heartbeat(request, self._config.consumer_assignors)
+        request, assignors = heartbeat.request, self._config.consumer_assignors
+        if request.server_assignor is not None and request.server_assignor not in assignors:
+            raise UnsupportedAssignor(f"unknown assignor {request.server_assignor!r}; known: {', '.join(assignors)}")
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request)
         step = self._begin(heartbeat)

@@ -26,14 +26,14 @@ from replication.coordination.group_requests import (
     TxnOffsetCommitAnswer,
 )
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
+from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.heartbeats import check_instance
 from replication.coordination.groups.topic_catalog import Topic
 from tidelog.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     IllegalGeneration,
+    InconsistentTopicId,
     InvalidRequest,
     NonEmptyGroup,
     OffsetMetadataTooLarge,
@@ -43,7 +43,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
-from tidelog.types import Millis, PartitionIndex, TopicId
+from tidelog.types import TOPIC_NAME_LENGTH_MAX, Millis, PartitionIndex, TopicId
 
 
 class OffsetRequests:
@@ -116,7 +116,6 @@ class OffsetRequests:
 
     def _check_committer(self, group_id: str, member_id: str, epoch: int, instance_id: str | None) -> None:
         """A group without members accepts commits of anyone who claims no membership; else members commit."""
-        check_group_id(group_id)
         group = self._state.consumer.get(group_id)
         if group is not None:
             if not group.members and epoch < 0:
@@ -157,7 +156,6 @@ class OffsetRequests:
 
     def fetch(self, request: OffsetFetch) -> Decision[OffsetFetchAnswer]:
         """Raises UnknownMemberId or StaleMemberEpoch. A group that does not exist has no offsets."""
-        check_group_id(request.group_id)
         if (request.member_id or request.member_epoch >= 0) and request.group_id in self._state.consumer:
             self._check_member(request.group_id, request.member_id, request.member_epoch)
         partitions: Sequence[NamedPartition]
@@ -187,7 +185,6 @@ class OffsetRequests:
 
     def delete(self, request: OffsetDelete) -> Decision[OffsetDeleteAnswer]:
         """Raises GroupIdNotFound or, for a classic group with members, NonEmptyGroup."""
-        check_group_id(request.group_id)
         if not self._state.exists(request.group_id):
             raise group_not_found(request.group_id)
         group = self._state.consumer.get(request.group_id)
@@ -222,13 +219,16 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
             f"offset.metadata.max.bytes is {metadata_max}: shorten it"
         )
     if topic is None or not 0 <= commit.partition < topic.partitions:
-        return UnknownTopicOrPartition(f"there is no partition {commit.topic}-{commit.partition}")
-    if commit.topic_id is not None and commit.topic_id != topic.topic_id:
         return UnknownTopicOrPartition(
-            f"topic {commit.topic!r} was deleted and created again: its id is {topic.topic_id}, not {commit.topic_id}"
+            f"partition {commit.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{commit.partition} does not exist, as far as this "
+            "node knows: create it, or correct its name"
+        )
+    if commit.topic_id is not None and commit.topic_id != topic.topic_id:
+        return InconsistentTopicId(
+            f"topic {commit.topic} was deleted and created again: the offset is for its former id {commit.topic_id}"
         )
     if commit.offset < 0:
-        return InvalidRequest(f"offset {commit.offset} of {commit.topic}-{commit.partition} is negative")
+        return InvalidRequest(f"offset {commit.offset} of partition {commit.topic}-{commit.partition} is negative")
     return None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from tidelog.errors import InvalidRegularExpression
 from tidelog.types import INTERNAL_TOPICS
 
 Matcher: TypeAlias = Callable[[str], bool]
@@ -15,7 +14,6 @@ Matcher: TypeAlias = Callable[[str], bool]
 CompilePattern: TypeAlias = Callable[[str], Matcher]
 """Raises InvalidRegularExpression."""
 
-PATTERN_LENGTH_MAX: Final = 4_096
 _COMPILED_MAX: Final = 1_000
 
 
@@ -30,10 +28,6 @@ class TopicPatterns:
         """Raises InvalidRegularExpression."""
         matcher = self._compiled.get(pattern)
         if matcher is None:
-            if len(pattern) > PATTERN_LENGTH_MAX:
-                raise InvalidRegularExpression(
-                    f"the pattern for topics has {len(pattern)} characters; at most {PATTERN_LENGTH_MAX} are allowed"
-                )
             matcher = self._compile(pattern)
             if len(self._compiled) >= _COMPILED_MAX:
                 del self._compiled[next(iter(self._compiled))]

@@ -38,11 +38,8 @@ def add_partitions(
     value: TransactionLogValue | None, request: AddPartitionsToTxn, image: ClusterImage, now: Instant
 ) -> Decision[AddPartitionsToTxnAnswer]:
     """Decide on AddPartitionsToTxn: all of the partitions are added, or none is."""
-    error, refused, after = _added(value, request, request.partitions, image, now, version=1)
-    if error is not None:
-        return Decision(error)
-    answer = AddPartitionsToTxnAnswer(_outcomes(request.partitions, refused))
-    return Decision(answer, _records(request, after))
+    refused, after = _added(value, request, request.partitions, image, now, version=1)
+    return Decision(AddPartitionsToTxnAnswer(_outcomes(request.partitions, refused)), _records(request, after))
 
 
 def add_offsets(
@@ -51,30 +48,27 @@ def add_offsets(
     """Decide on AddOffsetsToTxn: the partition of the group's offsets is added."""
     topic = image.topic(OFFSETS_TOPIC)
     if topic is None:
-        return Decision(
-            CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC} does not exist yet, so group {request.group_id!r} has no coordinator; look its "
-                f"coordinator up, which creates the topic, and retry"
-            )
+        raise CoordinatorNotAvailable(
+            f"{OFFSETS_TOPIC} does not exist yet, so group {request.group_id!r} has no coordinator; look its "
+            f"coordinator up, which creates the topic, and retry"
         )
     group = NamedPartition(OFFSETS_TOPIC, PartitionIndex(partition_of(request.group_id, len(topic.partitions))))
-    error, _, after = _added(value, request, (group,), image, now, version=1)
-    if error is not None:
-        return Decision(error)
+    _, after = _added(value, request, (group,), image, now, version=1)
     return Decision(AddOffsetsToTxnAnswer(), _records(request, after))
 
 
 def verify(
     value: TransactionLogValue | None, request: TransactionToVerify, image: ClusterImage, now: Instant
 ) -> Decision[VerifiedTransaction]:
-    """Decide on a leader's request. Each refusal is that of all partitions, since the leader asks for several
-    producers at once."""
-    if request.verify_only:
-        error, refused = _verified(value, request)
-        after = None
-    else:
-        error, refused, after = _added(value, request, request.partitions, image, now, version=EPOCH_BUMPED_VERSION)
-    if error is not None:
+    """Decide on a leader's request."""
+    after: TransactionLogValue | None = None
+    try:
+        if request.verify_only:
+            refused = _verified(value, request)
+        else:
+            refused, after = _added(value, request, request.partitions, image, now, version=EPOCH_BUMPED_VERSION)
+    except TidelogError as error:
+        # The leader asks for several producers at once: what is wrong with one must not fail the others.
         refused = dict.fromkeys(request.partitions, error)
     answer = VerifiedTransaction(request.transactional_id, _outcomes(request.partitions, refused))
     return Decision(answer, _records(request, after))
@@ -88,22 +82,20 @@ def _added(
     now: Instant,
     *,
     version: int,
-) -> tuple[TidelogError | None, _Errors, TransactionLogValue | None]:
-    """An error of the request; else errors of partitions; else the next value, None if there is nothing to add."""
-    error = _wrong_producer(value, request)
-    if error is not None or value is None:
-        return error, {}, None
+) -> tuple[_Errors, TransactionLogValue | None]:
+    """The errors of partitions, and the next value, if there is something to add. Raises what refuses the request."""
+    value = _writable(value, request)
     if not wanted:
-        return InvalidRequest(f"no partition is named to be added for {request.transactional_id!r}"), {}, None
+        raise InvalidRequest(f"no partition is named to be added for {request.transactional_id!r}")
+    is_open = value.transaction_status is TransactionState.ONGOING
     missing = set(wanted)
-    if value.transaction_status is TransactionState.ONGOING:
+    if is_open:  # the partitions of a transaction that has ended say nothing about the next one
         missing = partitions.missing_from(value, wanted)
         if not missing:
-            return None, {}, None
+            return {}, None
     refused = partitions.refusals(image, wanted)
     if refused:
-        return None, refused, None
-    is_open = value.transaction_status is TransactionState.ONGOING
+        return refused, None
     after = steps.moved(
         value,
         TransactionCause.PARTITIONS_ADDED,
@@ -112,34 +104,30 @@ def _added(
         transaction_start_timestamp_ms=value.transaction_start_timestamp_ms if is_open else now.wall_ms,
         client_transaction_version=steps.recorded_version(version),
     )
-    return None, {}, after
+    return {}, after
 
 
-def _verified(value: TransactionLogValue | None, request: TransactionToVerify) -> tuple[TidelogError | None, _Errors]:
-    error = _wrong_producer(value, request)
-    if error is not None or value is None:
-        return error, {}
-    refused = {
+def _verified(value: TransactionLogValue | None, request: TransactionToVerify) -> _Errors:
+    return {
         partition: TransactionAbortable(
             f"{partition.topic}-{partition.partition} is not in the transaction of {request.transactional_id!r}: the "
             f"transaction has ended, or the partition was not added; abort the transaction, and begin again"
         )
-        for partition in partitions.missing_from(value, request.partitions)
+        for partition in partitions.missing_from(_writable(value, request), request.partitions)
     }
-    return None, refused
 
 
-def _wrong_producer(value: TransactionLogValue | None, request: _Request) -> TidelogError | None:
-    """The error of a producer that may not write now, or None."""
-    transactional_id = request.transactional_id
+def _writable(value: TransactionLogValue | None, request: _Request) -> TransactionLogValue:
+    """The value, if the producer may write now. Raises why it may not."""
     if value is None:
-        return transaction_refusals.invalid_id(transactional_id) or transaction_refusals.unknown(transactional_id)
+        raise transaction_refusals.unknown(request.transactional_id)
     asked = TransactionalProducer(request.producer_id, request.producer_epoch)
     if asked != identities.current(value) or not identities.is_usable(asked):
-        return transaction_refusals.not_current(transactional_id, value, asked)
+        raise transaction_refusals.not_current(request.transactional_id, value, asked)
     if value.transaction_status in PREPARED_STATES:
-        return transaction_refusals.completing(transactional_id, value)
-    return None
+        # A batch of the next transaction must not be appended before the marker of this one.
+        raise transaction_refusals.completing(request.transactional_id, value)
+    return value
 
 
 def _outcomes(wanted: Iterable[NamedPartition], errors: _Errors) -> tuple[CommittedPartition, ...]:

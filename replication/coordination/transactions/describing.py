@@ -38,9 +38,7 @@ def list_transactions(
     states = frozenset(by_case.get(name.lower(), name) for name in request.states)
     unknown = sorted(states - set(STATE_NAMES.values()))
     if unknown:
-        return Decision(
-            InvalidRequest(f"unknown transaction state {unknown[0]!r}; use {', '.join(sorted(STATE_NAMES.values()))}")
-        )
+        raise InvalidRequest(f"unknown transaction state {unknown[0]!r}; use {', '.join(sorted(STATE_NAMES.values()))}")
     producer_ids = frozenset(request.producer_ids)
 
     def is_wanted(value: TransactionLogValue) -> bool:

@@ -18,7 +18,6 @@ from replication.coordination.transaction_requests import EndTxn, EndTxnAnswer, 
 from replication.coordination.transactions import identities, steps, transaction_refusals
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
 from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
-from tidelog.errors import TidelogError, UnsupportedVersion
 from tidelog.types import NO_PRODUCER_ID, ProducerId
 
 EndAnswer: TypeAlias = EndTxnAnswer | ProducerIdNeeded
@@ -33,37 +32,27 @@ def end(
     coordinator_epoch: int,
     now: Instant,
 ) -> Decision[EndAnswer]:
-    """Decide on EndTxn. value: None if the transactional id is unknown. fresh: as for InitProducerId."""
+    """Decide on EndTxn. value: None if the transactional id is unknown. fresh: as for InitProducerId. Raises the error
+    that refuses it."""
     transactional_id = request.transactional_id
     if value is None:
-        return Decision(
-            transaction_refusals.invalid_id(transactional_id) or transaction_refusals.unknown(transactional_id)
-        )
-    if not 1 <= request.transaction_version <= EPOCH_BUMPED_VERSION:
-        return Decision(
-            UnsupportedVersion(
-                f"transaction version {request.transaction_version} of {transactional_id!r} is unknown; use 1 or 2"
-            )
-        )
+        raise transaction_refusals.unknown(transactional_id)
     asked = TransactionalProducer(request.producer_id, request.producer_epoch)
-    is_current = asked == identities.current(value) and identities.is_usable(asked)
-    if request.transaction_version >= EPOCH_BUMPED_VERSION:
-        if asked == identities.former(value):
-            return _repeated(value, request, fresh, now)
-        if not is_current:
-            return Decision(transaction_refusals.not_current(transactional_id, value, asked))
+    has_epochs = request.transaction_version >= EPOCH_BUMPED_VERSION
+    if has_epochs and asked == identities.former(value):
+        return _repeated(value, request, fresh, now)
+    if asked != identities.current(value) or not identities.is_usable(asked):
+        raise transaction_refusals.not_current(transactional_id, value, asked)
+    if value.transaction_status is not TransactionState.ONGOING:
+        if not has_epochs:
+            return Decision(_repeated_without_epoch(value, request))
         if value.transaction_status in PREPARED_STATES:
-            return Decision(transaction_refusals.completing(transactional_id, value))
-        if value.transaction_status is not TransactionState.ONGOING and request.committed:
-            return Decision(transaction_refusals.nothing_open(transactional_id, value, committed=True))
-        if identities.is_exhausted(value.producer_epoch) and fresh is None:
-            return Decision(ProducerIdNeeded())
-        return _decided(value, request, fresh, coordinator_epoch, now)
-    if not is_current:
-        return Decision(transaction_refusals.not_current(transactional_id, value, asked))
-    if value.transaction_status is TransactionState.ONGOING:
-        return _decided(value, request, None, coordinator_epoch, now)
-    return Decision(_repeated_without_epoch(value, request))
+            raise transaction_refusals.completing(transactional_id, value)
+        if request.committed:
+            raise transaction_refusals.nothing_open(transactional_id, value, committed=True)
+    if has_epochs and identities.is_exhausted(value.producer_epoch) and fresh is None:
+        return Decision(ProducerIdNeeded())
+    return _decided(value, request, fresh if has_epochs else None, coordinator_epoch, now)
 
 
 def _decided(
@@ -71,13 +60,7 @@ def _decided(
 ) -> Decision[EndAnswer]:
     transactional_id, version = request.transactional_id, request.transaction_version
     next_id = NO_PRODUCER_ID if fresh is None or not identities.is_exhausted(value.producer_epoch) else fresh
-    prepared = steps.ended(
-        value,
-        now,
-        committed=request.committed,
-        version=version,
-        next_producer_id=next_id,
-    )
+    prepared = steps.ended(value, now, committed=request.committed, version=version, next_producer_id=next_id)
     answer = EndTxnAnswer(*identities.current(prepared))
     markers = steps.markers_of(transactional_id, prepared, coordinator_epoch)
     if markers.partitions:
@@ -95,12 +78,12 @@ def _repeated(
     if value.transaction_status is TransactionState.EMPTY:
         if request.committed or not identities.is_replaced(value):
             asked = TransactionalProducer(request.producer_id, request.producer_epoch)
-            return Decision(transaction_refusals.fenced(transactional_id, value, asked))
+            raise transaction_refusals.fenced(transactional_id, value, asked)
         return Decision(EndTxnAnswer(*identities.current(value)))
     if request.committed is not (value.transaction_status in _COMMITTED):
-        return Decision(transaction_refusals.other_outcome(transactional_id, committed=request.committed))
+        raise transaction_refusals.other_outcome(transactional_id, committed=request.committed)
     if value.transaction_status in PREPARED_STATES:
-        return Decision(transaction_refusals.completing(transactional_id, value))
+        raise transaction_refusals.completing(transactional_id, value)
     producer = identities.current(value)
     if identities.is_usable(producer):
         return Decision(EndTxnAnswer(*producer))
@@ -118,15 +101,13 @@ def _repeated(
     return Decision(EndTxnAnswer(*producer), (steps.record(transactional_id, after),))
 
 
-def _repeated_without_epoch(value: TransactionLogValue, request: EndTxn) -> EndTxnAnswer | TidelogError:
+def _repeated_without_epoch(value: TransactionLogValue, request: EndTxn) -> EndTxnAnswer:
     """Version 1, no transaction is open."""
-    transactional_id = request.transactional_id
-    if value.transaction_status is TransactionState.EMPTY:
-        return transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
-    if request.committed is not (value.transaction_status in _COMMITTED):
-        return transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
-    if value.transaction_status in PREPARED_STATES:
-        return transaction_refusals.completing(transactional_id, value)
+    transactional_id, status = request.transactional_id, value.transaction_status
+    if status is TransactionState.EMPTY or request.committed is not (status in _COMMITTED):
+        raise transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
+    if status in PREPARED_STATES:
+        raise transaction_refusals.completing(transactional_id, value)
     return EndTxnAnswer(request.producer_id, request.producer_epoch)
 
 

@@ -18,35 +18,10 @@ from replication.coordination.transaction_requests import (
     ProducerIdNeeded,
 )
 from replication.coordination.transactions import identities, steps, transaction_refusals
-from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
-from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
-from tidelog.errors import InvalidRequest, InvalidTransactionTimeout, TidelogError, UnsupportedVersion
 from tidelog.types import NO_TIMESTAMP, ProducerId
 
 InitAnswer: TypeAlias = InitTransactionalProducerAnswer | ProducerIdNeeded
-
-
-def invalid(request: InitTransactionalProducer, config: TransactionConfig) -> TidelogError | None:
-    """The error of a request that is wrong by itself, or None."""
-    if (error := transaction_refusals.invalid_id(request.transactional_id)) is not None:
-        return error
-    if not 1 <= request.transaction_timeout_ms <= config.transaction_max_timeout_ms:
-        return InvalidTransactionTimeout(
-            f"the transaction timeout of {request.transactional_id!r} is {request.transaction_timeout_ms} ms; use 1 to "
-            f"{config.transaction_max_timeout_ms} ms, or raise transaction.max.timeout.ms of the nodes"
-        )
-    if not 1 <= request.transaction_version <= EPOCH_BUMPED_VERSION:
-        return UnsupportedVersion(
-            f"transaction version {request.transaction_version} of {request.transactional_id!r} is unknown; use 1 or 2"
-        )
-    expected = identities.expected_of(request.producer_id, request.producer_epoch)
-    if expected is not None and (expected.producer_id < 0 or not identities.is_usable(expected)):
-        return InvalidRequest(
-            f"producer id {request.producer_id} with epoch {request.producer_epoch} of {request.transactional_id!r} "
-            f"belongs to no producer; name both, or neither of them"
-        )
-    return None
 
 
 def initialize(
@@ -56,18 +31,19 @@ def initialize(
     coordinator_epoch: int,
     now: Instant,
 ) -> Decision[InitAnswer]:
-    """Decide on a valid request. value: None if the transactional id is new. fresh: a producer id that was never
-    assigned; None: ask for one if it is needed."""
+    """Decide on InitProducerId. value: None if the transactional id is new. fresh: a producer id that was never
+    assigned; None: ask for one if it is needed. Raises the error that refuses it."""
     transactional_id = request.transactional_id
     if value is None:
         return _first(request, fresh, now)
     expected = identities.expected_of(request.producer_id, request.producer_epoch)
     if expected is not None and expected not in (identities.current(value), identities.former(value)):
-        return Decision(transaction_refusals.fenced(transactional_id, value, expected))
+        raise transaction_refusals.fenced(transactional_id, value, expected)
     if value.transaction_status in PREPARED_STATES:
-        return Decision(transaction_refusals.completing(transactional_id, value))
+        raise transaction_refusals.completing(transactional_id, value)
     if value.transaction_status is TransactionState.ONGOING:
         aborted = steps.aborted_by_coordinator(value, TransactionCause.FENCED, now)
+        # The only refusal with records: the producer asks again, and finds the transaction aborted.
         return Decision(
             transaction_refusals.completing(transactional_id, aborted),
             (steps.record(transactional_id, aborted),),

@@ -8,7 +8,7 @@ Invariants:
      loads a Prepare record asks for the markers again.
 
 Effects: WriteMarkers. Out of scope: writing the markers (node/coordinators/transactions/), producer ids (a request that
-needs one is answered with ProducerIdNeeded), bytes (replication/coordination/formats/).
+needs one is answered with ProducerIdNeeded), bytes (transaction_records.py).
 Source: KIP-98, KIP-360, KIP-588, KIP-664, KIP-890; Kafka's TransactionCoordinator and TransactionStateManager.
 """
 
@@ -47,7 +47,7 @@ from replication.coordination.transactions.transaction_states import (
     TRANSITIONS,
     TransactionCause,
 )
-from tidelog.errors import UnreadableCoordinatorRecord
+from tidelog.errors import InvalidTransactionTimeout, TidelogError, UnreadableCoordinatorRecord
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
 
 NO_TIMEOUT_MS: Final = 2**31 - 1
@@ -124,6 +124,12 @@ class TransactionMachine:
     def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
         """Decide on a request of transaction_requests.py, or on MarkersWritten or MarkersRefused."""
         self._now = now
+        try:
+            return self._decide(request, now)
+        except TidelogError as error:
+            return Decision(error)
+
+    def _decide(self, request: Any, now: Instant) -> Decision[Any]:
         match request:
             case InitTransactionalProducer():
                 return self._initialize(request, None, now)
@@ -143,7 +149,7 @@ class TransactionMachine:
                 value = self._value_of(request.markers.transactional_id)
                 return ending.complete(value, request, self._coordinator_epoch, now)
             case MarkersRefused():
-                return Decision(request.error)
+                raise request.error
             case ListTransactions():
                 return describing.list_transactions(self._values, request, now)
             case DescribeTransactions():
@@ -211,8 +217,12 @@ class TransactionMachine:
         return self._values.get(transactional_id)
 
     def _initialize(self, request: InitTransactionalProducer, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
-        if (error := initializing.invalid(request, self._config)) is not None:
-            return Decision(error)
+        timeout_max = self._config.transaction_max_timeout_ms
+        if not 1 <= request.transaction_timeout_ms <= timeout_max:
+            raise InvalidTransactionTimeout(
+                f"the transaction timeout of {request.transactional_id!r} is {request.transaction_timeout_ms} ms; use "
+                f"1 to {timeout_max} ms, or raise transaction.max.timeout.ms of the nodes"
+            )
         value = self._value_of(request.transactional_id)
         return initializing.initialize(value, request, fresh, self._coordinator_epoch, now)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue
 from replication.coordination.transactions import identities
@@ -11,24 +9,11 @@ from replication.coordination.transactions.transaction_states import STATE_NAMES
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
-    InvalidRequest,
     InvalidTxnState,
     ProducerFenced,
     TidelogError,
     TransactionAbortable,
 )
-
-KEY_BYTES_MAX: Final = 32_767
-"""The length of a string in a record key of `__transaction_state`."""
-
-
-def invalid_id(transactional_id: str) -> TidelogError | None:
-    """The error of a transactional id that no producer can have, or None."""
-    if not transactional_id:
-        return InvalidRequest("the transactional id is empty; give the producer one of its own")
-    if len(transactional_id.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
-        return InvalidRequest(f"the transactional id is longer than {KEY_BYTES_MAX} bytes in UTF-8; use a shorter one")
-    return None
 
 
 def unknown(transactional_id: str) -> TidelogError:

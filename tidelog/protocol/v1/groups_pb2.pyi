@@ -484,7 +484,7 @@ class TxnOffsetCommitRequest(_message.Message):
     producer_epoch: _builtins.int
     """of the producer"""
     transaction_version: _builtins.int
-    """2: the coordinator adds the group to the transaction; 0, 1: AddOffsetsToTxn has"""
+    """2: the coordinator adds the group to the transaction; 1: AddOffsetsToTxn has"""
     group_id: _builtins.str
     """the group"""
     member_id: _builtins.str
