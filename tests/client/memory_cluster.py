@@ -268,6 +268,7 @@ class MemoryNode:
         answer = wire.PartitionFetched(
             fetch_id=entry.fetch_id, topic_id=entry.topic_id, partition=entry.partition, preferred_read_replica=-1
         )
+        header = answer.header
         try:
             if isinstance(wish, TidelogError):
                 raise wish
@@ -287,20 +288,19 @@ class MemoryNode:
             if entry.last_fetched_epoch >= 0:
                 end = partition.epoch_end(entry.last_fetched_epoch)
                 if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
-                    answer.diverging, answer.leader_epoch = end, partition.leader_epoch
+                    header.diverging.CopyFrom(end)
+                    header.leader_epoch = partition.leader_epoch
                     await stream.send(wire.FetchResponse(partitions=[answer]))
                     return
             records = partition.read(entry.fetch_offset, entry.max_bytes, request.isolation_level)
             answer.records = wish(records) if callable(wish) else records
-            answer.high_watermark, answer.last_stable_offset = partition.end, partition.end_for(1)
+            header.high_watermark, header.last_stable_offset = partition.end, partition.end_for(1)
             if request.isolation_level == 1:
-                answer.aborted = [
-                    data_pb2.AbortedTransaction(producer_id=producer, first_offset=first)
-                    for producer, first in partition.aborted
-                ]
-            answer.log_start_offset, answer.leader_epoch = partition.start, partition.leader_epoch
+                for producer, first in partition.aborted:
+                    header.aborted.add(producer_id=producer, first_offset=first)
+            header.log_start_offset, header.leader_epoch = partition.start, partition.leader_epoch
         except TidelogError as error:
-            answer.error = to_proto(error)
+            header.error.CopyFrom(to_proto(error))
         await stream.send(wire.FetchResponse(partitions=[answer]))
 
     async def list_offsets(

@@ -36,13 +36,13 @@ _LEVELS: Final = {
 
 
 def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
-    entries: list[Any] = message.partitions
+    entries = [(entry.header, entry.records) for entry in message.partitions]
     return ProduceRequest(
         message.acks,
         message.timeout_ms,
         [
-            ProduceBatch(entry.batch_id, entry.topic_id, entry.partition, entry.leader_epoch, entry.records)
-            for entry in entries
+            ProduceBatch(header.batch_id, header.topic_id, header.partition, header.leader_epoch, records)
+            for header, records in entries
         ],
         message.transactional_id,
         message.transaction_version,
@@ -213,28 +213,27 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
 
 
 def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
-    entries: list[Any] = message.partitions
-    return FetchAnswer([_read_partition(entry) for entry in entries])
+    return FetchAnswer([_read_partition(entry.header, entry.records) for entry in message.partitions])
 
 
-def _read_partition(entry: Any) -> FetchedPartition:
-    error, diverging, epochs, aborted = entry.error, entry.diverging, entry.epochs, entry.aborted
+def _read_partition(header: Any, records: wire.Buffer) -> FetchedPartition:
+    diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
     return FetchedPartition(
-        entry.fetch_id,
-        entry.topic_id,
-        entry.partition,
-        entry.leader_epoch,
-        entry.high_watermark,
-        entry.last_stable_offset,
-        entry.log_start_offset,
-        None if error is None else status.from_proto(error),
-        None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+        header.fetch_id,
+        header.topic_id,
+        header.partition,
+        header.leader_epoch,
+        header.high_watermark,
+        header.last_stable_offset,
+        header.log_start_offset,
+        status.from_proto(header.error) if header.HasField("error") else None,
+        EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
         tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
-        entry.preferred_read_replica,
-        bool(entry.waits),
-        entry.held_from,
-        entry.records,
+        header.preferred_read_replica,
+        header.waits,
+        header.held_from,
+        records,
     )
 
 
