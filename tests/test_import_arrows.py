@@ -189,7 +189,7 @@ def test_nothing_below_a_listener_knows_messages() -> None:
     """Handlers, replicas, quorum and controller take and return values. Only metadata records use protobuf."""
     messages = {"google.protobuf", "grpc_health", "tidelog.protocol"}
     above = ("node/listeners/", "node/process/")
-    formats = {"node/metadata/message_mapping.py", "node/metadata/metadata_codec.py"}
+    formats = {"node/metadata/metadata_codec.py"}
     strays = [
         found
         for found in imports_of("node")

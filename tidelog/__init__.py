@@ -13,7 +13,7 @@ from tidelog import forks
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin, ClusterDescription, TopicDescription
+    from tidelog.client.admin import Admin, TopicDescription
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidelog.client.producer import Producer
     from tidelog.client.receipt import Receipt
     from tidelog.client.transaction import Transaction
+    from tidelog.cluster_descriptions import ClusterDescription
     from tidelog.errors import (
         CommitFailed,
         CommitUnknown,
@@ -42,7 +43,7 @@ forks.register()
 _HOME: Final = {
     "Acks": "tidelog.types",
     "Admin": "tidelog.client.admin",
-    "ClusterDescription": "tidelog.client.admin",
+    "ClusterDescription": "tidelog.cluster_descriptions",
     "BatchDelivery": "tidelog.client.batch_delivery",
     "Codec": "tidelog.types",
     "CommitFailed": "tidelog.errors",

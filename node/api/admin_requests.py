@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from replication.controller.events import (
     ElectionType,
 )
-from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
     DirectoryId,
-    Incarnation,
     LeaderEpoch,
-    Millis,
-    NodeAddress,
-    NodeEpoch,
     NodeId,
-    Offset,
     PartitionIndex,
     PartitionKey,
     QuotaEntity,
@@ -45,47 +39,6 @@ class TopicPartitionId:
 @dataclass(frozen=True, slots=True)
 class DescribeClusterRequest:
     """The state of the cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """A registered node. address: on the listener of the request. leaders, replicas: the number of them."""
-
-    address: NodeAddress
-    node_epoch: NodeEpoch
-    incarnation: Incarnation
-    fenced: bool
-    draining: bool
-    leaders: int
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeClusterAnswer:
-    """The cluster as the answering node knows it.
-
-    controller_id: -1: unknown. controller_silence_ms: since it was last heard. metadata_offset: how far the node has
-    applied the metadata log. topics, ..., under_min_isr_partitions: numbers. full_partitions: their leader rejects
-    writes because its disk is full. damaged_partitions: a replica has lost records. unanswered_nodes: unfenced nodes
-    with replicas that did not report the state of their disks.
-    """
-
-    cluster_id: str
-    controller_id: NodeId
-    controller_epoch: LeaderEpoch
-    controller_silence_ms: Millis
-    metadata_offset: Offset
-    nodes: tuple[NodeStatus, ...]
-    voters: tuple[ReplicaKey, ...]
-    feature_level: int
-    topics: int
-    partitions: int
-    leaderless_partitions: int
-    under_replicated_partitions: int
-    under_min_isr_partitions: int
-    full_partitions: int
-    damaged_partitions: int
-    unanswered_nodes: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import TidelogError
-from tidelog.types import Millis, Offset, ProducerId
+from tidelog.types import Offset, ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +68,6 @@ class DescribeProducersRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveProducer:
-    """A producer that a partition knows. coordinator_epoch: of its last marker; -1 none. transaction_start: first
-    offset of its open transaction; -1 none."""
-
-    producer_id: ProducerId
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp_ms: Millis
-    coordinator_epoch: int
-    transaction_start: Offset
-
-
-@dataclass(frozen=True, slots=True)
 class DescribedProducers:
     """producers: by producer id."""
 
@@ -87,7 +75,7 @@ class DescribedProducers:
     partition: int
     error: TidelogError | None = None
     last_stable_offset: Offset = Offset(-1)
-    producers: tuple[ActiveProducer, ...] = ()
+    producers: tuple[KnownProducer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

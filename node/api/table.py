@@ -17,7 +17,6 @@ from node.api.admin_requests import (
     DescribeAclsRequest,
     DescribeClientQuotasAnswer,
     DescribeClientQuotasRequest,
-    DescribeClusterAnswer,
     DescribeClusterRequest,
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
@@ -99,6 +98,7 @@ from replication.controller.events import (
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
+from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.security.acls import AclDecision, AclOperation
 from tidelog.types import QuotaType
 
@@ -349,7 +349,7 @@ ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Api(
     _all_of(_topic_named(AclOperation.ALTER_CONFIGS, _topic)),
     audited=True,
 )
-ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, DescribeClusterAnswer, _DESCRIBE)
+ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
 ADMIN_ELECT_LEADERS: Final = Api("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER, audited=True)
 ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Api(
     "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions, _ALTER, audited=True

@@ -16,10 +16,10 @@ from typing import Any, Final, get_args
 
 from google.protobuf.message import DecodeError
 
-from node.metadata.message_mapping import MessageMapping
 from replication.controller import features
 from replication.controller.metadata_records import LocatedRecord, MetadataRecord, TopicRecord
 from tidelog.errors import CorruptLog, UnsupportedVersion
+from tidelog.protocol.message_mapping import MessageMapping
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches
 from tidelog.types import METADATA_TOPIC, LeaderEpoch, Millis, Offset, is_topic_name

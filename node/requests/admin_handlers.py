@@ -23,7 +23,6 @@ from node.api.admin_requests import (
     DescribeAclsRequest,
     DescribeClientQuotasAnswer,
     DescribeClientQuotasRequest,
-    DescribeClusterAnswer,
     DescribeClusterRequest,
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
@@ -37,7 +36,6 @@ from node.api.admin_requests import (
     ExplainRestartRequest,
     ListReassignmentsAnswer,
     ListReassignmentsRequest,
-    NodeStatus,
     OngoingReassignment,
     ScramCredentialInfo,
     TopicPartitionId,
@@ -98,7 +96,7 @@ from replication.controller.events import (
 )
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
-from replication.raft.voters import ReplicaKey
+from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, VoterDescription
 from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
 from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
@@ -207,24 +205,24 @@ class AdminHandlers:
             self._partitions[topic.topic_id] = found
         return found
 
-    async def describe_cluster(
-        self, _request: DescribeClusterRequest, context: RequestContext
-    ) -> DescribeClusterAnswer:
+    async def describe_cluster(self, _request: DescribeClusterRequest, context: RequestContext) -> ClusterDescription:
         """The state of the cluster for an operator."""
         image = self._metadata.image
         states = list(image.partitions())
         leaders = Counter(state.leader for state in states)
         replicas = Counter(node for state in states for node in state.replicas)
         disks = await self._log_dirs.query(image, replicas)
-        return DescribeClusterAnswer(
+        return ClusterDescription(
             cluster_id=image.cluster_id,
             controller_id=NO_NODE if self._view.is_lost else self._view.leader_id,
             controller_epoch=self._view.leader_epoch,
             controller_silence_ms=Millis(self._view.silence_ms()),
             metadata_offset=image.offset,
             nodes=tuple(
-                NodeStatus(
-                    address=_address(node, context.listener),
+                NodeDescription(
+                    node_id=node.node_id,
+                    endpoint=_address(node, context.listener).endpoint,
+                    rack=node.rack,
                     node_epoch=node.node_epoch,
                     incarnation=node.incarnation,
                     fenced=node.fenced,
@@ -234,7 +232,7 @@ class AdminHandlers:
                 )
                 for _, node in sorted(image.nodes.items())
             ),
-            voters=tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in image.voters),
+            voters=tuple(VoterDescription(voter.node_id, voter.directory_id) for voter in image.voters),
             feature_level=image.feature_level,
             topics=len(image.topics),
             partitions=len(states),

@@ -17,7 +17,6 @@ from typing import Final
 from node.api.marker_requests import (
     AbortTransactionAnswer,
     AbortTransactionRequest,
-    ActiveProducer,
     DescribedProducers,
     DescribeProducersAnswer,
     DescribeProducersRequest,
@@ -39,6 +38,7 @@ from storage.append_info import LogAppendInfo, Origin
 from storage.producers.producer_entry import ProducerState
 from storage.producers.verification import TransactionCheck
 from tidelog.clock import Clock
+from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import InvalidProducerEpoch, InvalidRequest, InvalidTxnState, NodeShuttingDown, TidelogError
 from tidelog.records import EndTxnMarker, control_batch
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, ProducerId
@@ -218,8 +218,8 @@ def _ensure_possible(producer_id: ProducerId, epoch: int) -> None:
         )
 
 
-def _active(state: ProducerState) -> ActiveProducer:
-    return ActiveProducer(
+def _active(state: ProducerState) -> KnownProducer:
+    return KnownProducer(
         state.producer_id,
         state.epoch,
         state.last_sequence,

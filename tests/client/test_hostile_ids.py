@@ -27,8 +27,6 @@ from tidelog.cli import (
 )
 from tidelog.cli.output import print_table
 from tidelog.client.admin import (
-    ClusterDescription,
-    NodeDescription,
     PartitionDescription,
     PartitionResult,
     ReassignmentDescription,
@@ -37,6 +35,7 @@ from tidelog.client.admin import (
 from tidelog.client.group_admin import GroupDescription, GroupListing, MemberDescription, PartitionLag
 from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription, TransactionListing
 from tidelog.client.users import UserDescription
+from tidelog.cluster_descriptions import ClusterDescription, NodeDescription
 from tidelog.errors import GroupIdNotFound
 from tidelog.printable import printable, shell_word
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType

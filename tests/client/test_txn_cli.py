@@ -13,8 +13,9 @@ from tests.client.memory_transactions import MemoryTransactionalId
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.cli.transaction_commands import duration
-from tidelog.client.transaction_admin import KnownProducer, TransactionDescription
+from tidelog.client.transaction_admin import TransactionDescription
 from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     ProducerFenced,
     TransactionalIdNotFound,

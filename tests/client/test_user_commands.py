@@ -12,10 +12,10 @@ import pytest
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
 from tidelog.cli import main
-from tidelog.client.acl_messages import binding_message
 from tidelog.client.users import UserDescription
 from tidelog.errors import ResourceNotFound, UnacceptableCredential, UnsupportedSaslMechanism
-from tidelog.protocol.v1 import admin_pb2, common_pb2
+from tidelog.protocol.message_mapping import write_message
+from tidelog.protocol.v1 import acl_pb2, admin_pb2, common_pb2
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from tidelog.security.scram import credential_of
 from tidelog.types import QuotaType, ScramMechanism
@@ -79,7 +79,8 @@ def test_a_removed_user_leaves_rules_and_quotas_and_the_commands_that_remove_the
 ) -> None:
     file = tmp_path / "password"
     file.write_text(PASSWORD)
-    rule = binding_message(
+    rule = write_message(
+        acl_pb2.AclBinding,
         AclBinding(
             ResourceType.TOPIC,
             "orders",
@@ -88,7 +89,7 @@ def test_a_removed_user_leaves_rules_and_quotas_and_the_commands_that_remove_the
             "*",
             AclOperation.READ,
             AclPermission.ALLOW,
-        )
+        ),
     )
     quotas = [
         admin_pb2.ClientQuota(

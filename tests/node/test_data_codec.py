@@ -33,6 +33,7 @@ from node.listeners.grpc.codec import ApiCodec
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.node.message_services import codecs_of
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
+from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     InvalidRecord,
     InvalidRequest,
@@ -158,7 +159,7 @@ fetch_answers = st.builds(
     st.none(),
 )
 partition_ids = st.builds(markers.PartitionId, topic_ids, int32)
-active_producers = st.builds(markers.ActiveProducer, int64, int32, int32, int64, int32, int64)
+active_producers = st.builds(KnownProducer, int64, int32, int32, int64, int32, int64)
 VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
     DATA_PRODUCE: (produce_requests, produce_answers),
     DATA_PRODUCE_STREAM: (produce_requests, produce_answers),

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from tests.sim.quorum_stories import active, voters_but, wait_active
 from tests.sim.world import Simulation
-from tidelog.client.acl_messages import binding_message, binding_of, filter_message
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.message_mapping import read_message, write_message
+from tidelog.protocol.v1 import acl_pb2, admin_pb2
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 
 
@@ -21,14 +21,14 @@ def rule(principal: str, topic: str = "orders") -> AclBinding:
 
 def create(sim: Simulation, *rules: AclBinding) -> int:
     """Returns how many did not exist."""
-    request = admin_pb2.CreateAclsRequest(bindings=[binding_message(each) for each in rules])
+    request = admin_pb2.CreateAclsRequest(bindings=[write_message(acl_pb2.AclBinding, each) for each in rules])
     return sim.admin(methods.ADMIN_CREATE_ACLS, request).created
 
 
 def delete(sim: Simulation, principal: str) -> set[AclBinding]:
     """Returns the removed rules."""
-    request = admin_pb2.DeleteAclsRequest(filters=[filter_message(AclFilter(principal=principal))])
-    return {binding_of(each) for each in sim.admin(methods.ADMIN_DELETE_ACLS, request).bindings}
+    request = admin_pb2.DeleteAclsRequest(filters=[write_message(acl_pb2.AclFilter, AclFilter(principal=principal))])
+    return {read_message(AclBinding, each) for each in sim.admin(methods.ADMIN_DELETE_ACLS, request).bindings}
 
 
 def rules_of(sim: Simulation, node: int) -> frozenset[AclBinding] | None:
@@ -53,7 +53,7 @@ def rules_outlive_elections(sim: Simulation) -> None:
     assert create(sim, rule("User:a"), rule("User:b")) == 2
     old = active(sim)
     held = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in voters_but(sim, old)]
-    request = admin_pb2.CreateAclsRequest(bindings=[binding_message(rule("User:c"))])
+    request = admin_pb2.CreateAclsRequest(bindings=[write_message(acl_pb2.AclBinding, rule("User:c"))])
     client = sim.client()
     asked = client.start(client.admin(methods.ADMIN_CREATE_ACLS, request), "an operator adds a rule")
     sim.run_for(0.1)

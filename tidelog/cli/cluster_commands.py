@@ -18,7 +18,7 @@ from tidelog.cli.output import (
     query,
     report,
 )
-from tidelog.client.admin import ClusterDescription
+from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)

@@ -10,33 +10,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
-from tidelog.client.acl_messages import binding_message, binding_of, decision_of, filter_message, question_message
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
-from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.options import (
+    checked_acl,
+    checked_acl_field,
+    text,
+    topic_name,
+    topic_partition,
+    topic_partitions,
+    whole_number,
+)
 from tidelog.client.read_committed import isolation_of
-from tidelog.client.read_message import read_message
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
-from tidelog.errors import ResourceNotFound, TidelogError, UnknownTopicOrPartition
+from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.errors import InvalidRequest, ResourceNotFound, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
-from tidelog.protocol.status import address_from_proto, from_proto
-from tidelog.protocol.v1 import admin_pb2, common_pb2, sasl_pb2
-from tidelog.security.acls import AclBinding, AclDecision, AclFilter, AclOperation, ResourceType
+from tidelog.protocol.message_mapping import read_message, write_message
+from tidelog.protocol.status import error_of
+from tidelog.protocol.v1 import acl_pb2, admin_pb2, common_pb2, sasl_pb2
+from tidelog.security.acls import (
+    AclBinding,
+    AclDecision,
+    AclFilter,
+    AclOperation,
+    ResourceType,
+    checked_binding,
+    checked_host,
+    checked_principal,
+)
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import (
     DirectoryId,
-    Endpoint,
     EpochEnd,
-    Incarnation,
     Isolation,
     LeaderEpoch,
-    NodeEpoch,
     NodeId,
     Offset,
     PartitionEpoch,
@@ -48,6 +62,9 @@ from tidelog.types import (
 
 VISIBLE_MS: Final = 5_000
 """How long `create_topic` waits until every partition has a leader; the topic exists in any case."""
+
+
+Known = TypeVar("Known", AclBinding, AclDecision)
 
 
 class TopicSettingWarning(UserWarning):
@@ -81,70 +98,6 @@ class TopicDescription:
     topic_id: TopicId
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDescription:
-    """A registered node. `fenced`: it sends no heartbeats or is not caught up; it leads no partition."""
-
-    node_id: NodeId
-    endpoint: Endpoint
-    rack: str
-    node_epoch: NodeEpoch
-    incarnation: Incarnation
-    fenced: bool
-    draining: bool
-    leaders: int
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class VoterDescription:
-    """A voter of the metadata quorum: a node and its metadata log directory."""
-
-    node_id: NodeId
-    directory_id: DirectoryId
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The cluster as the answering node knows it. `controller_id` is -1 if no active controller is known, or if none
-    was heard for longer than an election takes (`controller_silence_ms`). All other fields are then equally old."""
-
-    cluster_id: str
-    controller_id: NodeId
-    controller_epoch: int
-    metadata_offset: int
-    nodes: tuple[NodeDescription, ...]
-    voters: tuple[VoterDescription, ...]
-    topics: int
-    partitions: int
-    leaderless_partitions: int
-    under_replicated_partitions: int
-    under_min_isr_partitions: int
-    feature_level: int = 1
-    controller_silence_ms: int = 0
-    full_partitions: int = 0
-    """Partitions whose leader rejects every write because its disk is full."""
-    damaged_partitions: int = 0
-    """Partitions with a replica that has lost records."""
-    unanswered_nodes: tuple[NodeId, ...] = ()
-    """Unfenced nodes that did not report the state of their disks; these may be full or damaged."""
-
-    @property
-    def trouble(self) -> str:
-        """Why no change or election is possible now, and what to do; empty if there is an active controller."""
-        if self.controller_id >= 0:
-            return ""
-        silence = self.controller_silence_ms // 1_000
-        heard = f"no active controller has been heard for {silence} s" if silence else "no active controller is known"
-        if not self.voters:
-            return f"{heard}: the node that answered belongs to no cluster yet; query another node"
-        voters = ", ".join(str(voter.node_id) for voter in self.voters)
-        return (
-            f"{heard}: a majority of the voters (nodes {voters}) must run and reach each other; start the missing "
-            "nodes. The rest of this report is as old as that"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +310,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         outcome is unknown (`describe_acls` shows it).
         """
         request = admin_pb2.CreateAclsRequest(
-            bindings=[binding_message(each) for each in bindings], validate_only=validate_only
+            bindings=[_binding(each) for each in bindings], validate_only=validate_only
         )
         return (await self._change(methods.ADMIN_CREATE_ACLS, request)).created
 
@@ -367,15 +320,16 @@ class Admin(GroupAdmin, TransactionAdmin):
         Raises InvalidRequest, UnsupportedVersion, ClusterAuthorizationFailed; RequestTimedOut or ConnectionLost if the
         outcome is unknown.
         """
-        request = admin_pb2.DeleteAclsRequest(
-            filters=[filter_message(each) for each in filters], validate_only=validate_only
-        )
-        return [binding_of(each) for each in (await self._change(methods.ADMIN_DELETE_ACLS, request)).bindings]
+        request = admin_pb2.DeleteAclsRequest(filters=[_filter(each) for each in filters], validate_only=validate_only)
+        answer = await self._change(methods.ADMIN_DELETE_ACLS, request)
+        return [_known_acls(AclBinding, each) for each in answer.bindings]
 
     async def describe_acls(self, selecting: AclFilter = AclFilter()) -> list[AclBinding]:  # noqa: B008 (immutable)
         """Return the rules that the filter selects, by default all, sorted. Raises ClusterAuthorizationFailed."""
-        request = admin_pb2.DescribeAclsRequest(filter=filter_message(selecting))
-        return [binding_of(each) for each in (await self._query(methods.ADMIN_DESCRIBE_ACLS, request)).bindings]
+        answer = await self._query(
+            methods.ADMIN_DESCRIBE_ACLS, admin_pb2.DescribeAclsRequest(filter=_filter(selecting))
+        )
+        return [_known_acls(AclBinding, each) for each in answer.bindings]
 
     async def test_acl(
         self,
@@ -388,8 +342,14 @@ class Admin(GroupAdmin, TransactionAdmin):
     ) -> AclDecision:
         """Return whether the principal, connected from that IP address, may do the operation with the resource, and
         which rule decides. Nothing is done. Raises InvalidRequest, ClusterAuthorizationFailed."""
-        request = question_message(principal, operation, resource_type, resource_name, host)
-        return decision_of(await self._query(methods.ADMIN_EXPLAIN_ACL, request))
+        request = admin_pb2.ExplainAclRequest(
+            principal=checked_principal(checked_acl_field("principal", principal)),
+            operation=checked_acl_field("operation", operation),
+            resource_type=checked_acl_field("resource_type", resource_type),
+            resource_name=checked_acl_field("resource_name", resource_name),
+            host=checked_host(checked_acl_field("host", host)),
+        )
+        return _known_acls(AclDecision, await self._query(methods.ADMIN_EXPLAIN_ACL, request))
 
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -418,36 +378,32 @@ class Admin(GroupAdmin, TransactionAdmin):
         )
         answer = await self._query(methods.ADMIN_DESCRIBE_CLIENT_QUOTAS, request)
         return {
-            QuotaEntity(
-                each.entity.user if each.entity.HasField("user") else None,
-                each.entity.client_id if each.entity.HasField("client_id") else None,
-            ): {value.key: value.value for value in each.values}
+            read_message(QuotaEntity, each.entity): {value.key: value.value for value in each.values}
             for each in answer.entries
         }
 
     async def list_topics(self) -> list[TopicDescription]:
         """Return all topics, sorted by name."""
         answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
-        topics = [_topic(topic) for topic in answer.topics if not topic.HasField("error")]
+        topics = [read_message(TopicDescription, topic) for topic in answer.topics if not topic.HasField("error")]
         return sorted(topics, key=attrgetter("name"))
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return one topic. Raises UnknownTopicOrPartition."""
         answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
         topic = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
-        if topic.HasField("error"):
-            raise from_proto(topic.error)
+        if error := error_of(topic):
+            raise error
         if not topic.topic_id:
             raise UnknownTopicOrPartition(
                 f"there is no topic {name!r}: check its name (`tidelog topic list`), or create it"
             )
-        return _topic(topic)
+        return read_message(TopicDescription, topic)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return nodes, controller, voters and the number of partitions that need attention."""
         answer = await self._query(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
-        nodes = sorted((_node(node) for node in answer.nodes), key=attrgetter("node_id"))
-        return read_message(ClusterDescription, answer, nodes=tuple(nodes))
+        return read_message(ClusterDescription, answer)
 
     async def list_offsets(
         self,
@@ -532,15 +488,20 @@ def _warn(texts: Iterable[str]) -> None:
         warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # at the caller's line
 
 
-def _topic(topic: admin_pb2.TopicMetadata) -> TopicDescription:
-    partitions = (read_message(PartitionDescription, partition) for partition in topic.partitions)
-    in_order = tuple(sorted(partitions, key=attrgetter("partition")))
-    return read_message(TopicDescription, topic, partitions=in_order, configs=dict(sorted(topic.configs.items())))
+def _binding(binding: object) -> acl_pb2.AclBinding:
+    checked = checked_binding(checked_acl(AclBinding, "an ACL", binding))
+    return write_message(acl_pb2.AclBinding, checked)
 
 
-def _node(node: admin_pb2.NodeStatus) -> NodeDescription:
-    address = address_from_proto(node.address)
-    return read_message(NodeDescription, node, node_id=address.node_id, endpoint=address.endpoint, rack=address.rack)
+def _filter(selecting: object) -> acl_pb2.AclFilter:
+    return write_message(acl_pb2.AclFilter, checked_acl(AclFilter, "a filter", selecting))
+
+
+def _known_acls(kind: type[Known], message: Any) -> Known:
+    try:
+        return read_message(kind, message)
+    except ValueError as error:  # a number that this version has no name for
+        raise InvalidRequest(f"an ACL of the cluster is of a newer version ({error}): update this client") from None
 
 
 def _settings(name: str, settings: object) -> dict[str, str | None]:

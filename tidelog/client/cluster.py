@@ -36,7 +36,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
 from tidelog.protocol.rpc import Answer, Method, Request
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -107,10 +107,10 @@ class ClusterView:
         fresh = answer.metadata_offset >= self.metadata_offset
         topics, errors = dict(self.topics), dict(self.errors)
         for topic in answer.topics:
-            if topic.HasField("error"):
+            if error := error_of(topic):
                 if fresh and topic.name:  # without a name: an id that this node does not know
                     topics.pop(topic.name, None)
-                    errors[topic.name] = from_proto(topic.error)
+                    errors[topic.name] = error
                 continue
             known = topics.get(topic.name)
             if known is not None and answer.metadata_offset == known.reported_at:

@@ -19,7 +19,7 @@ from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
 from tidelog.client.coordinators import helps_again
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnreadableCoordinatorRecord
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint, NodeId
 
@@ -118,8 +118,8 @@ def _gaps(topic: str, answers: Sequence[Listed], failures: Sequence[TidelogError
     causes: dict[int, TidelogError] = {}
     for answer in answers:
         for each in answer.coordinators:
-            if each.HasField("error"):
-                causes[each.partition] = from_proto(each.error)
+            if error := error_of(each):
+                causes[each.partition] = error
             else:
                 covered[each.partition] += 1
     silent = f"no node that answered leads it{f' ({failures[0].message})' if failures else ''}"

@@ -30,7 +30,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
-from tidelog.protocol.status import address_from_proto, from_proto
+from tidelog.protocol.status import address_from_proto, error_of
 from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint
 
@@ -121,8 +121,8 @@ class Coordinators:
             )
             answer = await self._ask(request)
             for key, each in zip(unknown, answer.coordinators, strict=True):
-                if each.HasField("error"):
-                    found[key] = from_proto(each.error)
+                if error := error_of(each):
+                    found[key] = error
                 else:
                     found[key] = self._known[kind, key] = address_from_proto(each.node).endpoint
         return {key: found[key] for key in wanted}

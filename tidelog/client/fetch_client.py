@@ -43,7 +43,7 @@ from tidelog.clock import Clock
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.security.sasl_user import Sasl
@@ -260,8 +260,8 @@ class FetchClient(Service):
             timeout_ms=self._policy.request_timeout_ms,
         )
         (result,) = answer.partitions
-        if result.HasField("error"):
-            raise from_proto(result.error)
+        if error := error_of(result):
+            raise error
         end = EpochEnd(LeaderEpoch(result.end.epoch), Offset(result.end.end_offset))
         return EpochChecked(key, effect.number, end, self._clock.monotonic_ms())
 

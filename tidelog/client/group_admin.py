@@ -22,7 +22,8 @@ from tidelog.client.offset_lookup import EARLIEST, LATEST, list_positions
 from tidelog.client.options import offsets_to_commit, text, topic_partitions
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, groups_pb2
 from tidelog.types import OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
@@ -124,9 +125,7 @@ class GroupAdmin(AdminCalls):
             on_missing=on_missing,
         )
         listed = {
-            group.group_id: GroupListing(group.group_id, group.type, group.state, group.members)
-            for answer in answers.values()
-            for group in answer.groups
+            group.group_id: read_message(GroupListing, group) for answer in answers.values() for group in answer.groups
         }
         return [listed[group_id] for group_id in sorted(listed)]
 
@@ -140,10 +139,7 @@ class GroupAdmin(AdminCalls):
                 groups_pb2.DescribeGroupsRequest(group_ids=theirs),
                 timeout_ms=min(self._timeout_ms, QUERY_TIMEOUT_MS),
             )
-            return {
-                key: from_proto(each.error) if each.HasField("error") else each
-                for key, each in zip(theirs, answer.groups, strict=True)
-            }
+            return {key: error_of(each) or each for key, each in zip(theirs, answer.groups, strict=True)}
 
         found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
         names = await self._topic_names(
@@ -169,10 +165,7 @@ class GroupAdmin(AdminCalls):
                 groups_pb2.DeleteGroupsRequest(group_ids=theirs),
                 timeout_ms=self._timeout_ms,
             )
-            return {
-                key: from_proto(each.error) if each.HasField("error") else True
-                for key, each in zip(theirs, answer.groups, strict=True)
-            }
+            return {key: error_of(each) or True for key, each in zip(theirs, answer.groups, strict=True)}
 
         found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
         return {key: outcome if isinstance(outcome, TidelogError) else None for key, outcome in found.items()}
@@ -222,10 +215,7 @@ class GroupAdmin(AdminCalls):
             error_of=lambda _answer: None,
             timeout_ms=self._patience_ms,
         )
-        return {
-            key: from_proto(each.error) if each.HasField("error") else None
-            for key, each in zip(keys, answer.partitions, strict=True)
-        }
+        return {key: error_of(each) for key, each in zip(keys, answer.partitions, strict=True)}
 
     async def group_lag(self, group_id: str) -> list[PartitionLag]:
         """Return how far a group is behind: each partition that a member has or that has a committed offset, sorted.
@@ -309,29 +299,19 @@ def _ids(group_ids: Iterable[str]) -> list[str]:
 
 
 def _described_group(group: groups_pb2.DescribedGroup, names: Mapping[bytes, str]) -> GroupDescription:
-    return GroupDescription(
-        group.group_id,
-        group.type,
-        group.state,
-        group.group_epoch,
-        group.assignment_epoch,
-        group.assignor,
-        tuple(
-            MemberDescription(
-                member.member_id,
-                member.instance_id if member.HasField("instance_id") else None,
-                member.rack_id,
-                member.client_id,
-                member.client_host,
-                member.member_epoch,
-                tuple(member.subscribed_topic_names),
-                member.subscribed_topic_regex,
-                _named(member.assignment, names),
-                _named(member.target, names),
-            )
-            for member in group.members
-        ),
+    members = tuple(
+        read_message(
+            MemberDescription,
+            member,
+            rack=member.rack_id,
+            topics=tuple(member.subscribed_topic_names),
+            topic_pattern=member.subscribed_topic_regex,
+            assignment=_named(member.assignment, names),
+            target=_named(member.target, names),
+        )
+        for member in group.members
     )
+    return read_message(GroupDescription, group, members=members)
 
 
 def _named(topics: Iterable[groups_pb2.TopicPartitionList], names: Mapping[bytes, str]) -> tuple[TopicPartition, ...]:

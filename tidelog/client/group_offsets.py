@@ -29,9 +29,10 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2
-from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import Offset, TopicId, TopicPartition
 
 GROUP: Final = CoordinatorKind.GROUP
 _FENCED: Final = (FencedMemberEpoch, UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress)
@@ -182,7 +183,7 @@ def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True
 def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
     """Return why partitions were not committed, None if all were: that the committer was fenced comes first, then what
     no repetition changes."""
-    refused = [(each, from_proto(each.error)) for each in answer.partitions if each.HasField("error")]
+    refused = [(each, error) for each in answer.partitions if (error := error_of(each))]
     fenced = next((error for _, error in refused if isinstance(error, _FENCED)), None)
     if fenced is not None or not refused:
         return fenced
@@ -220,21 +221,21 @@ def _named(key: TopicPartition) -> groups_pb2.NamedPartition:
 
 
 def _key_of(message: groups_pb2.FetchedOffset | groups_pb2.CommittedPartition) -> TopicPartition:
-    return TopicPartition(message.topic, PartitionIndex(message.partition))
+    return read_message(TopicPartition, message)
 
 
 def _committed_of(message: groups_pb2.FetchedOffset) -> OffsetCommitted | None:
     if message.offset < 0:
         return None
-    committed = CommittedOffset(Offset(message.offset), LeaderEpoch(message.leader_epoch), message.metadata)
+    committed = read_message(CommittedOffset, message)
     return OffsetCommitted(committed, TopicId(UUID(bytes=message.topic_id)) if message.topic_id else None)
 
 
 def _commit_error(answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
     """The error for which the whole request is sent again, possibly to another node."""
-    errors = (from_proto(each.error) for each in answer.partitions if each.HasField("error"))
-    return next((error for error in errors if is_not_handled(error) or may_be_applied(error)), None)
+    errors = map(error_of, answer.partitions)
+    return next((error for error in errors if error and (is_not_handled(error) or may_be_applied(error))), None)
 
 
 def _fetch_error(answer: groups_pb2.OffsetFetchResponse) -> TidelogError | None:
-    return next((from_proto(each.error) for each in answer.partitions if each.HasField("error")), None)
+    return next(filter(None, map(error_of, answer.partitions)), None)

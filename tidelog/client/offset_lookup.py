@@ -18,7 +18,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -167,8 +167,7 @@ async def _round(
             failures.append(error)
             continue
         for key, result in zip(entries, answer.partitions, strict=True):
-            if result.HasField("error"):
-                refusal = from_proto(result.error)
+            if refusal := error_of(result):
                 cluster.note_leader(key, refusal.leader)
                 failures.append(refusal)
             elif result.offset == -1 and key in later:

@@ -8,7 +8,7 @@ Source: KIP-664; Kafka's TransactionsCommand.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,6 +19,7 @@ from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidRequest,
@@ -28,7 +29,8 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, data_pb2, transactions_pb2
 from tidelog.types import (
     NO_NODE,
@@ -75,19 +77,6 @@ class TransactionDescription:
     transaction_timeout_ms: int
     start_ms: Millis
     partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KnownProducer:
-    """A producer that a partition knows. last_timestamp_ms: of its last record. transaction_start: first offset of its
-    open transaction; -1 if none is open. coordinator_epoch: of its last marker; -1 none."""
-
-    producer_id: ProducerId
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp_ms: Millis
-    coordinator_epoch: int
-    transaction_start: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +133,7 @@ class TransactionAdmin(AdminCalls):
         )
         answers = await self._listings(request, on_missing)
         listed = {
-            each.transactional_id: TransactionListing(
-                each.transactional_id, node, ProducerId(each.producer_id), each.state, Millis(each.start_ms)
-            )
+            each.transactional_id: read_message(TransactionListing, each, coordinator=node)
             for node, answer in answers.items()
             for each in answer.transactions
         }
@@ -219,9 +206,9 @@ class TransactionAdmin(AdminCalls):
                     endpoint, methods.DATA_DESCRIBE_PRODUCERS, request, timeout_ms=timeout_ms
                 )
                 for (key, _), each in zip(entries, answer.partitions, strict=True):
-                    if each.HasField("error"):
-                        raise from_proto(each.error)
-                    found[key] = _producers_of(key, each)
+                    if error := error_of(each):
+                        raise error
+                    found[key] = read_message(PartitionProducers, each, partition=key)
             return {key: found[key] for key in wanted}
 
         return await self._again(ask, _helps_again)
@@ -287,8 +274,8 @@ class TransactionAdmin(AdminCalls):
         answer = await self._query(methods.ADMIN_GET_METADATA, request)
         partitions = []
         for topic in answer.topics:
-            if topic.HasField("error"):
-                raise from_proto(topic.error)
+            if error := error_of(topic):
+                raise error
             partitions += [
                 TopicPartition(topic.name, PartitionIndex(each.partition))
                 for each in topic.partitions
@@ -429,31 +416,5 @@ def _helps_again(error: TidelogError) -> bool:
 def _described(
     each: transactions_pb2.DescribedTransaction, coordinator: NodeId
 ) -> TransactionDescription | TidelogError:
-    if each.HasField("error"):
-        return from_proto(each.error)
-    return TransactionDescription(
-        each.transactional_id,
-        coordinator,
-        each.coordinator_epoch,
-        each.state,
-        ProducerId(each.producer_id),
-        each.producer_epoch,
-        each.transaction_timeout_ms,
-        Millis(each.start_ms),
-        tuple(sorted(TopicPartition(one.topic, PartitionIndex(one.partition)) for one in each.partitions)),
-    )
-
-
-def _producers_of(key: TopicPartition, each: data_pb2.DescribedProducers) -> PartitionProducers:
-    producers: Sequence[KnownProducer] = [
-        KnownProducer(
-            ProducerId(one.producer_id),
-            one.producer_epoch,
-            one.last_sequence,
-            Millis(one.last_timestamp_ms),
-            one.coordinator_epoch,
-            Offset(one.transaction_start),
-        )
-        for one in each.producers
-    ]
-    return PartitionProducers(key, Offset(each.last_stable_offset), tuple(producers))
+    partitions = tuple(sorted(read_message(TopicPartition, one) for one in each.partitions))
+    return error_of(each) or read_message(TransactionDescription, each, coordinator=coordinator, partitions=partitions)

@@ -49,7 +49,7 @@ from tidelog.client.transactional_core import NO_TRANSACTION, TransactionalCore
 from tidelog.clock import Clock
 from tidelog.errors import InvalidTxnState, TidelogError, TransactionOutcomeUnknown
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint, Millis, ProducerId, TopicPartition
 
@@ -358,8 +358,8 @@ class ProducerTransactions:
                 commit = offsets_request(transactional_id, call)
                 answer = await transport.call(to, methods.GROUPS_TXN_OFFSET_COMMIT, commit, timeout_ms=timeout_ms)
                 for partition in answer.partitions:
-                    if partition.HasField("error"):
-                        raise from_proto(partition.error)
+                    if error := error_of(partition):
+                        raise error
                 return OffsetsAdded(self._clock.monotonic_ms())
 
 

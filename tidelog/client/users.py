@@ -8,6 +8,7 @@ from random import Random
 
 from tidelog.client.options import text, whole_number
 from tidelog.errors import UnsupportedSaslMechanism
+from tidelog.protocol.message_mapping import write_message
 from tidelog.protocol.v1 import sasl_pb2
 from tidelog.security.scram import SALT_BYTES, checked_name, credential_of
 from tidelog.types import ScramMechanism
@@ -47,17 +48,7 @@ def upsertions(
     rounds = whole_number("iterations", iterations)
     made = [credential_of(each, password, rng.randbytes(SALT_BYTES), rounds) for each in mechanisms]
     return sasl_pb2.AlterUserScramCredentialsRequest(
-        upsertions=[
-            sasl_pb2.ScramCredentialUpsertion(
-                name=user,
-                mechanism=sasl_pb2.ScramMechanism.ValueType(each.mechanism),
-                salt=each.salt,
-                stored_key=each.stored_key,
-                server_key=each.server_key,
-                iterations=each.iterations,
-            )
-            for each in made
-        ]
+        upsertions=[write_message(sasl_pb2.ScramCredentialUpsertion, each, name=user) for each in made]
     )
 
 

@@ -101,6 +101,11 @@ def from_proto(message: common_pb2.Error) -> TidelogError:
     return error
 
 
+def error_of(message: Any) -> TidelogError | None:
+    """Return the error in the field `error` of an answer or of a part of it; None if there is none."""
+    return from_proto(message.error) if message.HasField("error") else None
+
+
 def address_to_proto(address: NodeAddress) -> common_pb2.NodeAddress:
     """Return a node's address as a protobuf message."""
     return common_pb2.NodeAddress(

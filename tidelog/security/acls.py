@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -203,18 +203,7 @@ def checked_binding(binding: AclBinding) -> AclBinding:
             f"operation {binding.operation.name} does not exist for a {binding.resource_type.name}; valid operations: "
             f"ALL, {valid}"
         )
-    host = checked_host(binding.host)
-    if host == binding.host:
-        return binding
-    return AclBinding(
-        binding.resource_type,
-        binding.resource_name,
-        binding.pattern_type,
-        binding.principal,
-        host,
-        binding.operation,
-        binding.permission,
-    )
+    return replace(binding, host=checked_host(binding.host))
 
 
 def checked_principal(principal: str) -> str:

@@ -8,10 +8,10 @@ from typing import Final
 from node.api.controller_requests import AcceptedIsr, ProposalOutcome
 from node.api.fetch import isolation_of
 from node.api.metadata import PartitionMetadata, SharedPartitions
-from node.metadata.message_mapping import Converter, MessageMapping
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
+from tidelog.protocol.message_mapping import Converter, MessageMapping
 from tidelog.protocol.status import from_proto, to_proto
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
 from tidelog.types import Isolation, PartitionKey
@@ -56,7 +56,6 @@ def _read_outcome(message: controller_pb2.AlteredPartition) -> ProposalOutcome:
 
 
 CONVERTERS: Final[Mapping[object, Converter]] = {
-    TidelogError: Converter(to_proto, from_proto),
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
     SharedPartitions: Converter(write=_write_partitions),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from node.api.api import Answered, Api, Asked
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.converters import CONVERTERS
-from node.metadata.message_mapping import MessageMapping
+from tidelog.protocol.message_mapping import MessageMapping
 from tidelog.protocol.rpc import Method
 
 if TYPE_CHECKING:

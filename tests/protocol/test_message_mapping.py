@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from node.metadata.message_mapping import Converter, MessageMapping
 from replication.controller.events import DamagedReplica
+from tidelog.protocol.message_mapping import Converter, MessageMapping
 from tidelog.protocol.v1 import controller_pb2
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.types import DirectoryId, LeaderEpoch, NodeEpoch, NodeId, PartitionIndex, PartitionKey, ProducerId, TopicId

@@ -8,7 +8,7 @@ The fields of both have the same names. The type hint selects the conversion:
     tuple, frozenset           a repeated field; a frozenset is written in order
     tuple | None               a message with one repeated field; or a repeated field, where empty stands for None
     another type | None        an optional field; or a plain field, where its default stands for None
-    Mapping[str, str]          a map
+    Mapping[str, str]          a map, read in the order of its keys
     Mapping[str, Endpoint]     repeated Listener, sorted by name
     a dataclass                a message; or, without a field of that name, further fields of the enclosing message
 
@@ -21,20 +21,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Generic, NewType, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
-from tidelog.types import Endpoint
+from tidelog.cluster_descriptions import NodeDescription
+from tidelog.errors import TidelogError
+from tidelog.protocol.status import address_from_proto, address_to_proto, from_proto, to_proto
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.types import Endpoint, NodeAddress
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 V = TypeVar("V", bound="DataclassInstance")
+M = TypeVar("M", bound=Message)
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -104,6 +110,23 @@ class MessageMapping(Generic[V]):
         )
 
 
+def read_message(kind: type[V], message: Any, **given: Any) -> V:
+    """The value of a dataclass in a message. given: the fields that are not read from the message. Raises ValueError
+    for an id that does not have 16 bytes."""
+    value: V = _mapping_of(kind, message.DESCRIPTOR, frozenset(given)).from_message(message, **given)
+    return value
+
+
+def write_message(kind: type[M], value: DataclassInstance, **more: Any) -> M:
+    """The message of a value. more: fields of the message that the value does not have."""
+    return kind(**_mapping_of(type(value), kind.DESCRIPTOR, frozenset()).to_fields(value), **more)
+
+
+@cache
+def _mapping_of(kind: type[V], message: Descriptor, given: frozenset[str]) -> MessageMapping[V]:
+    return MessageMapping(kind, message, given=given)
+
+
 def _function(parameters: str, expression: str, scope: dict[str, Any]) -> Any:
     return eval(f"lambda {parameters}: {expression}", scope)  # noqa: S307 - made of field names only
 
@@ -160,6 +183,16 @@ def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw)
 
 
+def _write_node(node: NodeDescription) -> dict[str, Any]:
+    address = address_to_proto(NodeAddress(node.node_id, node.endpoint, node.rack))
+    return {**_NODE.to_fields(node), "address": address}
+
+
+def _read_node(message: admin_pb2.NodeStatus) -> NodeDescription:
+    address = address_from_proto(message.address)
+    return _NODE.from_message(message, node_id=address.node_id, endpoint=address.endpoint, rack=address.rack)
+
+
 def _write_listeners(listeners: Mapping[str, Endpoint]) -> list[dict[str, Any]]:
     return [{"name": name, "host": at.host, "port": at.port} for name, at in sorted(listeners.items())]
 
@@ -175,6 +208,10 @@ _CONVERTERS: Final[dict[object, Converter]] = {
     bool: Converter(),
     bytes: Converter(),
     UUID: Converter(attrgetter("bytes"), _uuid),
-    Mapping[str, str]: Converter(None, dict),
+    TidelogError: Converter(to_proto, from_proto),
+    NodeDescription: Converter(_write_node, _read_node),
+    Mapping[str, str]: Converter(None, lambda items: dict(sorted(items.items()))),
     Mapping[str, Endpoint]: Converter(_write_listeners, _read_listeners),
 }
+
+_NODE: Final = MessageMapping(NodeDescription, admin_pb2.NodeStatus.DESCRIPTOR, given=("node_id", "endpoint", "rack"))

@@ -1,0 +1,91 @@
+"""What nodes answer about the cluster, as clients return it: one type for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.types import DirectoryId, Endpoint, Incarnation, Millis, NodeEpoch, NodeId, Offset, ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A registered node."""
+
+    node_id: NodeId
+    endpoint: Endpoint
+    """On the listener that got the request."""
+    rack: str
+    node_epoch: NodeEpoch
+    incarnation: Incarnation
+    fenced: bool
+    """It sends no heartbeats or is not caught up; it leads no partition."""
+    draining: bool
+    leaders: int
+    """How many partitions it leads."""
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterDescription:
+    """A voter of the metadata quorum: a node and its metadata log directory."""
+
+    node_id: NodeId
+    directory_id: DirectoryId
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster as the answering node knows it."""
+
+    cluster_id: str
+    controller_id: NodeId
+    """-1 if no active controller is known, or if none was heard for longer than an election takes
+    (`controller_silence_ms`). All other fields are then equally old."""
+    controller_epoch: int
+    metadata_offset: int
+    """How far the node has applied the metadata log."""
+    nodes: tuple[NodeDescription, ...]
+    voters: tuple[VoterDescription, ...]
+    topics: int
+    partitions: int
+    leaderless_partitions: int
+    under_replicated_partitions: int
+    under_min_isr_partitions: int
+    feature_level: int = 1
+    controller_silence_ms: int = 0
+    full_partitions: int = 0
+    """Partitions whose leader rejects every write because its disk is full."""
+    damaged_partitions: int = 0
+    """Partitions with a replica that has lost records."""
+    unanswered_nodes: tuple[NodeId, ...] = ()
+    """Unfenced nodes that did not report the state of their disks; these may be full or damaged."""
+
+    @property
+    def trouble(self) -> str:
+        """Why no change or election is possible now, and what to do; empty if there is an active controller."""
+        if self.controller_id >= 0:
+            return ""
+        silence = self.controller_silence_ms // 1_000
+        heard = f"no active controller has been heard for {silence} s" if silence else "no active controller is known"
+        if not self.voters:
+            return f"{heard}: the node that answered belongs to no cluster yet; query another node"
+        voters = ", ".join(str(voter.node_id) for voter in self.voters)
+        return (
+            f"{heard}: a majority of the voters (nodes {voters}) must run and reach each other; start the missing "
+            "nodes. The rest of this report is as old as that"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProducer:
+    """A producer that a partition knows."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: Millis
+    """Of its last record."""
+    coordinator_epoch: int
+    """Of its last marker; -1 none."""
+    transaction_start: Offset
+    """First offset of its open transaction; -1 if none is open."""
