@@ -39,6 +39,8 @@ class Api(Generic[Asked, Answered]):
     """The client quota that its bytes or partitions use, besides the quota for time on the event loop."""
     wait: str = ""
     """The field of a request that says how long it may wait for records, or for a look at a damaged log (ms)."""
+    is_forwarded: bool = False
+    """True for a change that every node accepts and passes on to the active controller."""
     is_stream: bool = False
     """True if requests and answers flow independently of each other on one open stream."""
 
@@ -48,9 +50,14 @@ class Api(Generic[Asked, Answered]):
         return self.name.partition(".")[0]
 
     @property
+    def operation(self) -> str:
+        """The second part of the name: `OffsetForLeaderEpoch`."""
+        return self.name.partition(".")[2]
+
+    @property
     def handler(self) -> str:
         """The name of the method that serves it: `offset_for_leader_epoch`."""
-        return _with_underscores(self.name.partition(".")[2])
+        return _with_underscores(self.operation)
 
     def wait_of(self, asked: Asked) -> int:
         """How long the request asks to wait (milliseconds)."""

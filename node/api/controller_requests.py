@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from node.api.api import Api
 from tidelog.errors import TidelogError
 from tidelog.types import LeaderEpoch, NodeId, PartitionEpoch, PartitionKey
 
@@ -31,3 +33,22 @@ class AlterPartitionAnswer:
     """In the order of the proposals."""
 
     partitions: tuple[ProposalOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A change that a node passes on to the active controller."""
+
+    api: Api[Any, Any]
+    """One with `is_forwarded`."""
+    asked: Any
+    principal: str = ""
+    """The caller who asked the node; empty if the node asks in its own name. The node has authorized it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeAnswer:
+    """The answer to the change."""
+
+    api: Api[Any, Any]
+    answered: Any

@@ -31,7 +31,7 @@ from node.api.admin_requests import (
     ListReassignmentsRequest,
 )
 from node.api.api import Answered, Api, Asked, Audience
-from node.api.controller_requests import AlterPartitionAnswer
+from node.api.controller_requests import AlterPartitionAnswer, Envelope, EnvelopeAnswer
 from node.api.fetch import FetchAnswer, FetchRequest
 from node.api.marker_requests import (
     AbortTransactionAnswer,
@@ -72,7 +72,6 @@ from replication.controller.events import (
     AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
-    AlterReassignments,
     AlterScramCredentials,
     ClientQuotasAltered,
     CreateAcls,
@@ -80,7 +79,6 @@ from replication.controller.events import (
     CreateTopic,
     DeleteAcls,
     DeleteTopic,
-    ElectLeaders,
     FeaturesUpdated,
     Heartbeat,
     HeartbeatAnswer,
@@ -161,6 +159,12 @@ def _for_nodes(
     name: str, asked: type[Asked], answered: type[Answered], *, audited: bool = False, wait: str = ""
 ) -> Api[Asked, Answered]:
     return Api(name, asked, answered, _NODES, audience=Audience.NODES, audited=audited, wait=wait)
+
+
+def _change(
+    name: str, asked: type[Asked], answered: type[Answered], permission: Permission, quota: QuotaType | None = None
+) -> Api[Asked, Answered]:
+    return Api(name, asked, answered, permission, audited=True, quota=quota, is_forwarded=True)
 
 
 SASL_AUTHENTICATE: Final = Api(
@@ -318,46 +322,42 @@ TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
 ADMIN_GET_METADATA: Final = Api(
     "Admin.GetMetadata", GetMetadataRequest, GetMetadataAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
 )
-ADMIN_CREATE_TOPIC: Final = Api(
+ADMIN_CREATE_TOPIC: Final = _change(
     "Admin.CreateTopic",
     CreateTopic,
     TopicCreated,
     _all_of(Need(AclOperation.CREATE, or_else=_topic_named(AclOperation.CREATE, _name))),
-    audited=True,
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
-ADMIN_DELETE_TOPIC: Final = Api(
+ADMIN_DELETE_TOPIC: Final = _change(
     "Admin.DeleteTopic",
     DeleteTopic,
     TopicDeleted,
     _all_of(_topic_named(AclOperation.DELETE, _name)),
-    audited=True,
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
-ADMIN_CREATE_PARTITIONS: Final = Api(
+ADMIN_CREATE_PARTITIONS: Final = _change(
     "Admin.CreatePartitions",
     CreatePartitions,
     TopicAltered,
     _all_of(_topic_named(AclOperation.ALTER, _topic)),
-    audited=True,
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
-ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Api(
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
     "Admin.IncrementalAlterConfigs",
     AlterConfigs,
     TopicAltered,
     _all_of(_topic_named(AclOperation.ALTER_CONFIGS, _topic)),
-    audited=True,
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
-ADMIN_ELECT_LEADERS: Final = Api("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER, audited=True)
-ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Api(
-    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions, _ALTER, audited=True
+ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = _change(
+    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions, _ALTER
 )
 ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
     "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer, _DESCRIBE
 )
-ADMIN_UPDATE_FEATURES: Final = Api("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated, _ALTER, audited=True)
+ADMIN_UPDATE_FEATURES: Final = _change("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated, _ALTER)
 ADMIN_EXPLAIN_PARTITIONS: Final = Api(
     "Admin.ExplainPartitions",
     ExplainPartitionsRequest,
@@ -371,23 +371,19 @@ ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
     Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
 )
 ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer, _DESCRIBE)
-ADMIN_REMOVE_VOTER: Final = Api("Admin.RemoveVoter", RemoveVoter, VoterRemoved, _ALTER, audited=True)
-ADMIN_CREATE_ACLS: Final = Api("Admin.CreateAcls", CreateAcls, AclsCreated, _ALTER, audited=True)
-ADMIN_DELETE_ACLS: Final = Api("Admin.DeleteAcls", DeleteAcls, AclsDeleted, _ALTER, audited=True)
+ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", RemoveVoter, VoterRemoved, _ALTER)
+ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", CreateAcls, AclsCreated, _ALTER)
+ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", DeleteAcls, AclsDeleted, _ALTER)
 ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer, _DESCRIBE)
 ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision, _DESCRIBE)
-ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
-    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, _ALTER, audited=True
+ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = _change(
+    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, _ALTER
 )
 ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer, _DESCRIBE
 )
-ADMIN_ALTER_CLIENT_QUOTAS: Final = Api(
-    "Admin.AlterClientQuotas",
-    AlterClientQuotas,
-    ClientQuotasAltered,
-    _all_of(Need(AclOperation.ALTER_CONFIGS)),
-    audited=True,
+ADMIN_ALTER_CLIENT_QUOTAS: Final = _change(
+    "Admin.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered, _all_of(Need(AclOperation.ALTER_CONFIGS))
 )
 ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
     "Admin.DescribeClientQuotas",
@@ -402,30 +398,7 @@ CONTROLLER_ALTER_PARTITION: Final = _for_nodes("Controller.AlterPartition", Alte
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
     "Controller.AllocateProducerIds", AllocateProducerIds, ProducerIdBlock
 )
-CONTROLLER_CREATE_TOPIC: Final = _for_nodes("Controller.CreateTopic", CreateTopic, TopicCreated, audited=True)
-CONTROLLER_DELETE_TOPIC: Final = _for_nodes("Controller.DeleteTopic", DeleteTopic, TopicDeleted, audited=True)
-CONTROLLER_ELECT_LEADERS: Final = _for_nodes("Controller.ElectLeaders", ElectLeaders, ChangedPartitions, audited=True)
-CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = _for_nodes(
-    "Controller.AlterPartitionReassignments", AlterReassignments, ChangedPartitions, audited=True
-)
-CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = _for_nodes(
-    "Controller.IncrementalAlterConfigs", AlterConfigs, TopicAltered, audited=True
-)
-CONTROLLER_CREATE_PARTITIONS: Final = _for_nodes(
-    "Controller.CreatePartitions", CreatePartitions, TopicAltered, audited=True
-)
-CONTROLLER_UPDATE_FEATURES: Final = _for_nodes(
-    "Controller.UpdateFeatures", UpdateFeatures, FeaturesUpdated, audited=True
-)
-CONTROLLER_REMOVE_VOTER: Final = _for_nodes("Controller.RemoveVoter", RemoveVoter, VoterRemoved, audited=True)
-CONTROLLER_CREATE_ACLS: Final = _for_nodes("Controller.CreateAcls", CreateAcls, AclsCreated, audited=True)
-CONTROLLER_DELETE_ACLS: Final = _for_nodes("Controller.DeleteAcls", DeleteAcls, AclsDeleted, audited=True)
-CONTROLLER_ALTER_CLIENT_QUOTAS: Final = _for_nodes(
-    "Controller.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered, audited=True
-)
-CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = _for_nodes(
-    "Controller.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, audited=True
-)
+CONTROLLER_ENVELOPE: Final = _for_nodes("Controller.Envelope", Envelope, EnvelopeAnswer, audited=True)
 
 QUORUM_INTRODUCE: Final = _for_nodes("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
 QUORUM_FETCH_METADATA: Final = _for_nodes(

@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 
 from node.api.api import Api, Audience
 from node.api.caller import Caller
+from node.api.controller_requests import Envelope
 from node.api.produce import ProduceRequest
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import NO_THROTTLE, Quotas
@@ -49,6 +50,9 @@ _log = logging.getLogger("node.requests")
 REQUEST_BYTES_MAX: Final = 8 << 20
 """Bytes of a request without records: twice what 10,000 partitions named by topics with the longest names take. Parsed
 strings, and errors that quote them, take several times their bytes on the wire."""
+
+ENVELOPE_BYTES_MAX: Final = 4_096
+"""Bytes that an envelope adds to the request in it, which another node has accepted: mostly the principal."""
 
 
 class ProtocolCodec(Protocol):
@@ -320,10 +324,10 @@ def shutting_down() -> NodeShuttingDown:
 
 def ensure_small(api: Api[Any, Any], size: int) -> None:
     """Raise InvalidRequest if a request that carries no records has more than `REQUEST_BYTES_MAX` bytes."""
-    if size > REQUEST_BYTES_MAX and api.asked is not ProduceRequest:
+    limit = REQUEST_BYTES_MAX + (ENVELOPE_BYTES_MAX if api.asked is Envelope else 0)
+    if size > limit and api.asked is not ProduceRequest:
         raise InvalidRequest(
-            f"the request to {api} has {size} bytes, at most {REQUEST_BYTES_MAX} are allowed: split it into several "
-            "requests"
+            f"the request to {api} has {size} bytes, at most {limit} are allowed: split it into several requests"
         )
 
 

@@ -7,51 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
-from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
+from node.api.admin_requests import (
+    AlterReassignmentsRequest,
+    ChangedPartition,
+    ChangedPartitions,
+    ElectLeadersRequest,
+    TopicPartitionId,
+)
+from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, Envelope, EnvelopeAnswer, ProposalOutcome
 from node.controller.controller_driver import ControllerDriver
 from node.requests.context import RequestContext
 from node.requests.topic_settings import TopicSettings
 from replication.controller import features
 from replication.controller.events import (
-    AclsCreated,
-    AclsDeleted,
     AllocateProducerIds,
-    AlterClientQuotas,
     AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
     AlterReassignments,
-    AlterScramCredentials,
-    ClientQuotasAltered,
     ConfigChange,
-    CreateAcls,
-    CreatePartitions,
     CreateTopic,
-    DeleteAcls,
-    DeleteTopic,
     ElectionType,
     ElectLeaders,
-    FeaturesUpdated,
     Heartbeat,
     HeartbeatAnswer,
     PartitionOutcome,
     PartitionOutcomes,
     ProducerIdBlock,
+    Reassignment,
     Registered,
     RegisterNode,
-    RemoveVoter,
-    ScramCredentialsAltered,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
+    Request,
     UpdateFeatures,
-    VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.types import Millis
+from tidelog.types import Millis, PartitionKey
 
 
 class ControllerHandlers:
@@ -81,66 +74,39 @@ class ControllerHandlers:
         """Allocate a block of producer ids to a node."""
         return await self._driver.ask(request, ProducerIdBlock)
 
-    async def create_topic(self, request: CreateTopic, _context: RequestContext) -> TopicCreated:
-        """Create a topic."""
-        configs = self._settings.at_creation(request.configs)
-        return await self._driver.ask(replace(request, configs=configs), TopicCreated)
-
-    async def delete_topic(self, request: DeleteTopic, _context: RequestContext) -> TopicDeleted:
-        """Delete a topic."""
-        return await self._driver.ask(request, TopicDeleted)
-
-    async def elect_leaders(self, request: ElectLeaders, _context: RequestContext) -> ChangedPartitions:
-        """Elect the preferred leaders, or replicas that may lack committed records."""
-        if request.validate_only and request.type is not ElectionType.UNCLEAN:
-            raise InvalidRequest("validate_only is supported for an unclean election only")
-        return _changed(await self._driver.ask(request, PartitionOutcomes))
-
-    async def alter_partition_reassignments(
-        self, request: AlterReassignments, _context: RequestContext
-    ) -> ChangedPartitions:
-        """Move partitions to other nodes."""
-        if len({each.partition for each in request.partitions}) < len(request.partitions):
-            raise InvalidRequest("a partition is listed twice in one reassignment: list each once")
-        return _changed(await self._driver.ask(request, PartitionOutcomes))
-
-    async def incremental_alter_configs(self, request: AlterConfigs, _context: RequestContext) -> TopicAltered:
-        """Change topic settings."""
-        changes = tuple(
-            ConfigChange(each.key, self._settings.when_removed(each.key) if each.value is None else each.value)
-            for each in request.changes
+    async def envelope(self, request: Envelope, _context: RequestContext) -> EnvelopeAnswer:
+        """Make a change that a node forwards. The node has authorized who asked for it."""
+        changes_partitions = request.api.answered is ChangedPartitions
+        answered = await self._driver.ask(
+            self._event(request.asked), PartitionOutcomes if changes_partitions else request.api.answered
         )
-        return await self._driver.ask(replace(request, changes=changes), TopicAltered)
+        return EnvelopeAnswer(request.api, _changed(answered) if changes_partitions else answered)
 
-    async def create_partitions(self, request: CreatePartitions, _context: RequestContext) -> TopicAltered:
-        """Add partitions to a topic."""
-        return await self._driver.ask(request, TopicAltered)
+    def _event(self, asked: Any) -> Request:
+        """The change as the controller gets it. Raises InvalidRequest."""
+        match asked:
+            case CreateTopic():
+                return replace(asked, configs=self._settings.at_creation(asked.configs))
+            case AlterConfigs():
+                return replace(asked, changes=tuple(map(self._config_change, asked.changes)))
+            case UpdateFeatures(level=0):
+                return replace(asked, level=features.LATEST)
+            case ElectLeadersRequest():
+                if asked.validate_only and asked.type is not ElectionType.UNCLEAN:
+                    raise InvalidRequest("validate_only is supported for an unclean election only")
+                return ElectLeaders(asked.type, tuple(map(_key_of, asked.partitions)), asked.validate_only)
+            case AlterReassignmentsRequest():
+                moves = tuple(
+                    Reassignment(_key_of(each.partition), each.replicas, each.cancel) for each in asked.partitions
+                )
+                if len({each.partition for each in moves}) < len(moves):
+                    raise InvalidRequest("a partition is listed twice in one reassignment: list each once")
+                return AlterReassignments(moves)
+        request: Request = asked
+        return request
 
-    async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
-        """Raise the feature level; 0 selects the latest level of this controller."""
-        return await self._driver.ask(replace(request, level=request.level or features.LATEST), FeaturesUpdated)
-
-    async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
-        """Remove a voter whose node does not return."""
-        return await self._driver.ask(request, VoterRemoved)
-
-    async def alter_user_scram_credentials(
-        self, request: AlterScramCredentials, _context: RequestContext
-    ) -> ScramCredentialsAltered:
-        """Set and remove SCRAM credentials."""
-        return await self._driver.ask(request, ScramCredentialsAltered)
-
-    async def create_acls(self, request: CreateAcls, _context: RequestContext) -> AclsCreated:
-        """Add rules to the access control lists."""
-        return await self._driver.ask(request, AclsCreated)
-
-    async def delete_acls(self, request: DeleteAcls, _context: RequestContext) -> AclsDeleted:
-        """Remove rules from the access control lists."""
-        return await self._driver.ask(request, AclsDeleted)
-
-    async def alter_client_quotas(self, request: AlterClientQuotas, _context: RequestContext) -> ClientQuotasAltered:
-        """Change quotas."""
-        return await self._driver.ask(request, ClientQuotasAltered)
+    def _config_change(self, change: ConfigChange) -> ConfigChange:
+        return change if change.value is not None else replace(change, value=self._settings.when_removed(change.key))
 
 
 def _altered(altered: AlteredPartition) -> ProposalOutcome:
@@ -148,6 +114,13 @@ def _altered(altered: AlteredPartition) -> ProposalOutcome:
     if isinstance(state, TidelogError):
         return ProposalOutcome(altered.key, state)
     return ProposalOutcome(altered.key, AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr))
+
+
+def _key_of(place: TopicPartitionId) -> PartitionKey:
+    """The key of a partition in a forwarded request: names may mean another topic here than at the sender."""
+    if place.topic_id is None:
+        raise InvalidRequest(f"partition {place.partition} of topic {place.topic!r} was forwarded without its topic id")
+    return PartitionKey(place.topic_id, place.partition)
 
 
 def _changed(outcomes: PartitionOutcomes) -> ChangedPartitions:

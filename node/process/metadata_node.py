@@ -17,7 +17,7 @@ from uuid import UUID
 
 from node.api.controller_requests import AlterPartitionAnswer
 from node.api.peers import Peers
-from node.api.table import CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION, CONTROLLER_CREATE_TOPIC
+from node.api.table import ADMIN_CREATE_TOPIC, CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION
 from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_driver import ControllerDriver
@@ -201,7 +201,7 @@ class MetadataNode:
 
     async def create_topic(self, request: CreateTopic) -> TopicCreated:
         """Create an internal topic. Raises TopicExists, InvalidReplicationFactor, NotController, RequestTimedOut."""
-        return await self.client.call(CONTROLLER_CREATE_TOPIC, request, timeout_ms=CREATE_TOPIC_MS)
+        return await self.client.forward(ADMIN_CREATE_TOPIC, request, timeout_ms=CREATE_TOPIC_MS)
 
     async def run_controller(self) -> None:
         """Run the controller's timers until cancelled."""

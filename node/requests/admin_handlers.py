@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from node.api.admin_requests import (
@@ -43,20 +43,20 @@ from node.api.admin_requests import (
 from node.api.api import Answered, Api, Asked
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.table import (
+    ADMIN_ALTER_CLIENT_QUOTAS,
+    ADMIN_ALTER_PARTITION_REASSIGNMENTS,
+    ADMIN_ALTER_USER_SCRAM_CREDENTIALS,
+    ADMIN_CREATE_ACLS,
+    ADMIN_CREATE_PARTITIONS,
+    ADMIN_CREATE_TOPIC,
+    ADMIN_DELETE_ACLS,
+    ADMIN_DELETE_TOPIC,
+    ADMIN_ELECT_LEADERS,
     ADMIN_EXPLAIN_PARTITIONS,
     ADMIN_GET_METADATA,
-    CONTROLLER_ALTER_CLIENT_QUOTAS,
-    CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
-    CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS,
-    CONTROLLER_CREATE_ACLS,
-    CONTROLLER_CREATE_PARTITIONS,
-    CONTROLLER_CREATE_TOPIC,
-    CONTROLLER_DELETE_ACLS,
-    CONTROLLER_DELETE_TOPIC,
-    CONTROLLER_ELECT_LEADERS,
-    CONTROLLER_INCREMENTAL_ALTER_CONFIGS,
-    CONTROLLER_REMOVE_VOTER,
-    CONTROLLER_UPDATE_FEATURES,
+    ADMIN_INCREMENTAL_ALTER_CONFIGS,
+    ADMIN_REMOVE_VOTER,
+    ADMIN_UPDATE_FEATURES,
 )
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
@@ -75,7 +75,6 @@ from replication.controller.events import (
     AclsDeleted,
     AlterClientQuotas,
     AlterConfigs,
-    AlterReassignments,
     AlterScramCredentials,
     ClientQuotasAltered,
     CreateAcls,
@@ -83,9 +82,7 @@ from replication.controller.events import (
     CreateTopic,
     DeleteAcls,
     DeleteTopic,
-    ElectLeaders,
     FeaturesUpdated,
-    Reassignment,
     RemoveVoter,
     ScramCredentialsAltered,
     TopicAltered,
@@ -100,6 +97,9 @@ from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, Vo
 from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
 from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
+
+Altered = TypeVar("Altered", TopicAltered, AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
+"""An answer that says how far the metadata log must be applied for the change to be visible."""
 
 CHANGE_MS: Final = 15_000
 """After this time the outcome of a change is unknown."""
@@ -250,7 +250,7 @@ class AdminHandlers:
         """Forward; respond when this node has applied the topic."""
         ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
         with context.throttle.mutation(0 if request.validate_only else request.partitions):
-            answer = await self._forward(CONTROLLER_CREATE_TOPIC, request)
+            answer = await self._forward(ADMIN_CREATE_TOPIC, request, context)
         topic_id = answer.topic_id
         if topic_id is not None:
             await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
@@ -264,27 +264,24 @@ class AdminHandlers:
         for name in (request.name, "" if topic is None else topic.name):
             ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
         with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
-            answer = await self._forward(CONTROLLER_DELETE_TOPIC, request)
+            answer = await self._forward(ADMIN_DELETE_TOPIC, request, context)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
-    async def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ChangedPartitions:
+    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ChangedPartitions:
         """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
-        keys = tuple(self._key_of(each) for each in request.partitions)
-        wanted = ElectLeaders(request.type, keys, request.validate_only)
-        return self._named(await self._forward(CONTROLLER_ELECT_LEADERS, wanted))
+        request = replace(request, partitions=tuple(map(self._with_id, request.partitions)))
+        return self._named(await self._forward(ADMIN_ELECT_LEADERS, request, context))
 
     async def alter_partition_reassignments(
-        self, request: AlterReassignmentsRequest, _context: RequestContext
+        self, request: AlterReassignmentsRequest, context: RequestContext
     ) -> ChangedPartitions:
         """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
-        wanted = tuple(
-            Reassignment(self._key_of(each.partition), each.replicas, each.cancel) for each in request.partitions
-        )
-        api = CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
-        return self._named(await self._forward(api, AlterReassignments(wanted)))
+        moves = tuple(replace(each, partition=self._with_id(each.partition)) for each in request.partitions)
+        request = replace(request, partitions=moves)
+        return self._named(await self._forward(ADMIN_ALTER_PARTITION_REASSIGNMENTS, request, context))
 
     async def list_partition_reassignments(
         self, _request: ListReassignmentsRequest, _context: RequestContext
@@ -299,12 +296,13 @@ class AdminHandlers:
             )
         )
 
-    async def incremental_alter_configs(self, request: AlterConfigs, _context: RequestContext) -> TopicAltered:
+    async def incremental_alter_configs(self, request: AlterConfigs, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the settings."""
         for change in request.changes:
             if change.key in KEPT_SETTINGS:
                 ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
-        return await self._alter(CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
+        api, what = ADMIN_INCREMENTAL_ALTER_CONFIGS, f"topic {request.topic} was changed"
+        return await self._alter(api, request, context, what)
 
     async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
@@ -312,26 +310,25 @@ class AdminHandlers:
         topic = self._metadata.image.topic(request.topic)
         added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
         with context.throttle.mutation(added):
-            return await self._alter(CONTROLLER_CREATE_PARTITIONS, request)
+            return await self._alter(ADMIN_CREATE_PARTITIONS, request, context, f"topic {request.topic} was changed")
 
-    async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
+    async def update_features(self, request: UpdateFeatures, context: RequestContext) -> FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
-        answer = await self._forward(CONTROLLER_UPDATE_FEATURES, request)
+        answer = await self._forward(ADMIN_UPDATE_FEATURES, request, context)
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
         return answer
 
-    async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
+    async def remove_voter(self, request: RemoveVoter, context: RequestContext) -> VoterRemoved:
         """Forward."""
-        return await self._forward(CONTROLLER_REMOVE_VOTER, request)
+        return await self._forward(ADMIN_REMOVE_VOTER, request, context)
 
     async def alter_user_scram_credentials(
-        self, request: AlterScramCredentials, _context: RequestContext
+        self, request: AlterScramCredentials, context: RequestContext
     ) -> ScramCredentialsAltered:
         """Forward; respond when this node has applied the credentials."""
-        answer = await self._forward(CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, request)
-        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the credentials were changed")
-        return answer
+        api = ADMIN_ALTER_USER_SCRAM_CREDENTIALS
+        return await self._alter(api, request, context, "the credentials were changed")
 
     async def describe_user_scram_credentials(
         self, request: DescribeScramCredentialsRequest, _context: RequestContext
@@ -347,24 +344,17 @@ class AdminHandlers:
             )
         )
 
-    async def create_acls(self, request: CreateAcls, _context: RequestContext) -> AclsCreated:
+    async def create_acls(self, request: CreateAcls, context: RequestContext) -> AclsCreated:
         """Forward; respond when this node has applied the rules."""
-        answer = await self._forward(CONTROLLER_CREATE_ACLS, request)
-        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were created")
-        return answer
+        return await self._alter(ADMIN_CREATE_ACLS, request, context, "the ACLs were created")
 
-    async def delete_acls(self, request: DeleteAcls, _context: RequestContext) -> AclsDeleted:
+    async def delete_acls(self, request: DeleteAcls, context: RequestContext) -> AclsDeleted:
         """Forward; respond when this node has applied the removal."""
-        answer = await self._forward(CONTROLLER_DELETE_ACLS, request)
-        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were removed")
-        return answer
+        return await self._alter(ADMIN_DELETE_ACLS, request, context, "the ACLs were removed")
 
-    async def alter_client_quotas(self, request: AlterClientQuotas, _context: RequestContext) -> ClientQuotasAltered:
+    async def alter_client_quotas(self, request: AlterClientQuotas, context: RequestContext) -> ClientQuotasAltered:
         """Forward; respond when this node has applied the quotas."""
-        answer = await self._forward(CONTROLLER_ALTER_CLIENT_QUOTAS, request)
-        reached = answer.metadata_offset
-        await self._applied(lambda image: image.offset >= reached, "the quotas were changed")
-        return answer
+        return await self._alter(ADMIN_ALTER_CLIENT_QUOTAS, request, context, "the quotas were changed")
 
     async def describe_client_quotas(
         self, request: DescribeClientQuotasRequest, _context: RequestContext
@@ -378,13 +368,13 @@ class AdminHandlers:
         found.sort(key=lambda each: (each.entity.user or "", each.entity.client_id or "", each.entity.user is None))
         return DescribeClientQuotasAnswer(tuple(found))
 
-    async def _forward(self, api: Api[Asked, Answered], request: Asked) -> Answered:
-        return await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+    async def _forward(self, api: Api[Asked, Answered], request: Asked, context: RequestContext) -> Answered:
+        return await self._controller.forward(api, request, timeout_ms=CHANGE_MS, principal=context.principal)
 
-    async def _alter(self, api: Api[Any, TopicAltered], request: AlterConfigs | CreatePartitions) -> TopicAltered:
-        answer = await self._forward(api, request)
-        reached = answer.metadata_offset
-        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+    async def _alter(self, api: Api[Asked, Altered], request: Asked, context: RequestContext, what: str) -> Altered:
+        """Forward; respond when this node has applied the change. what: was done, for the error if it has not."""
+        answer = await self._forward(api, request, context)
+        await self._applied(lambda image: image.offset >= answer.metadata_offset, what)
         return answer
 
     # --- access control lists ---------------------------------------------------------------------------------------
@@ -469,6 +459,9 @@ class AdminHandlers:
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {place.topic!r} does not exist, as far as this node knows")
         return PartitionKey(topic.topic_id, place.partition)
+
+    def _with_id(self, place: TopicPartitionId) -> TopicPartitionId:
+        return replace(place, topic_id=self._key_of(place).topic_id)
 
     def _named(self, changed: ChangedPartitions) -> ChangedPartitions:
         return ChangedPartitions(tuple(self._with_name(each) for each in changed.partitions))

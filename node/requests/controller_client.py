@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 from node.api.api import Answered, Api, Asked
+from node.api.controller_requests import Envelope
 from node.api.peers import Peers
+from node.api.table import CONTROLLER_ENVELOPE
 from node.quorum.state import QuorumView
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.requests.recorded_changes import audited
 from node.security.authorizer import AuditTrail
 from tidelog.clock import Clock
-from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
+from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, UnknownServerError
 from tidelog.types import Endpoint, NodeId
 
 PAUSE_MS: Final = 50
@@ -66,6 +68,15 @@ class ControllerClient:
             await self._serve(api, asked, timeout_ms)
         else:
             await self._peers.call(target, api, asked, timeout_ms=timeout_ms)
+
+    async def forward(
+        self, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int, principal: str = ""
+    ) -> Answered:
+        """Ask the active controller for a change, as `call`. principal: who asked this node; empty for none."""
+        answer = await self.call(CONTROLLER_ENVELOPE, Envelope(api, asked, principal), timeout_ms=timeout_ms)
+        if answer.api is not api:
+            raise UnknownServerError(f"the active controller answered {api} with the answer to {answer.api}: a defect")
+        return cast("Answered", answer.answered)
 
     async def call(self, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
         """Call the active controller. timeout_ms: limit of all attempts together.

@@ -27,6 +27,7 @@ from typing import Any, Final
 from node.api.admin_requests import ChangedPartition, ChangedPartitions
 from node.api.api import Api
 from node.api.caller import Caller
+from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.security.authorizer import AuditTrail
 from replication.coordination.group_requests import (
     CommittedPartition,
@@ -118,8 +119,13 @@ class AuditLog(AuditTrail):
     def changed(self, caller: Caller, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
         """As AuditTrail's."""
         self.counts["change"] += 1
-        what = {"principal": _short(caller.principal), **_origin(caller), "request": api.name}
-        result = _outcome(outcome)
+        request, forwarded = api.name, {}
+        if isinstance(asked, Envelope):
+            request = f"Controller.{asked.api.operation}"
+            forwarded = {"forwarded_for": _short(asked.principal)} if asked.principal else {}
+            asked = asked.asked
+        what = {"principal": _short(caller.principal), **forwarded, **_origin(caller), "request": request}
+        result = _outcome(outcome.answered if isinstance(outcome, EnvelopeAnswer) else outcome)
         for items in ITEMS_MAX:
             line = self._line("change", {**what, "outcome": result, "asked": _plain(asked, items)})
             if len(line) <= LINE_CHARACTERS_MAX:

@@ -32,11 +32,13 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from node.api.table import APIS
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from tests.fuzz.callers import GROUP, TRANSACTIONAL_ID, WAYS, Caller, Protected, protected
 from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.mutator import mutated
 from tests.fuzz.refused import everything, refusing_listener
+from tests.node.message_services import enveloped
 from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
 from tidelog.errors import TidelogError
@@ -89,11 +91,12 @@ FEW_PARTITIONS: Final = CoordinatorSettings(GroupSettings(partitions=5), Transac
 
 FEW: Final[tuple[Method[Any, Any], ...]] = (
     methods.ADMIN_CREATE_TOPIC,
-    methods.CONTROLLER_CREATE_TOPIC,
     methods.ADMIN_DELETE_TOPIC,
-    methods.CONTROLLER_DELETE_TOPIC,
 )
 """Where they succeed, the others meet many files, or no topic any more: three of each are sent, the deletions last."""
+
+FORWARDED: Final = tuple(method for method in methods.ALL if APIS[str(method)].is_forwarded)
+"""What an envelope contains."""
 
 
 class Maker:
@@ -106,7 +109,11 @@ class Maker:
     def bytes_of(self, method: Method[Any, Any]) -> bytes:
         """One request: a message of its kind, sometimes with bytes that make it none."""
         kind = _message_of(method)
-        data: bytes = self.message(kind).SerializeToString()
+        message = self.message(kind)
+        if method is methods.CONTROLLER_ENVELOPE and self._rng.random() < PLAUSIBLE:
+            forwarded = self._rng.choice([each for each in FORWARDED if each not in FEW])
+            message = enveloped(forwarded, self.message(_message_of(forwarded)), "User:fuzz")
+        data: bytes = message.SerializeToString()
         if self._rng.random() < 0.25:
             data = mutated(self._rng, [data, self.message(kind).SerializeToString()])
         return data
@@ -204,9 +211,9 @@ class Assault:
         plan: list[Method[Any, Any]] = [method for method in methods.ALL if method not in FEW] * (
             count // (len(methods.ALL) - len(FEW)) + 1
         )
-        plan = [*plan, *FEW[:2] * 3][: count - 6]
+        plan = [*plan, *FEW[:1] * 3][: count - 3]
         self._rng.shuffle(plan)
-        plan += FEW[2:] * 3
+        plan += FEW[1:] * 3
         async with asyncio.TaskGroup() as sending:
             for method in plan:
                 await slots.acquire()

@@ -15,6 +15,7 @@ from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
 from tidelog.protocol.rpc import CallKind, Method
+from tidelog.protocol.v1 import controller_pb2
 
 METHODS = {str(method): method for method in methods.ALL}
 
@@ -35,6 +36,12 @@ class MessageCodec:
 
 def messages_of(api: str) -> MessageCodec:
     return MessageCodec(METHODS[api])
+
+
+def enveloped(method: Method[Any, Any], request: Any, principal: str = "") -> controller_pb2.EnvelopeRequest:
+    """A change as a node forwards it."""
+    data = request.SerializeToString()
+    return controller_pb2.EnvelopeRequest(api=str(method), request=data, principal=principal)
 
 
 def codecs_of(service: str) -> list[ApiCodec[Any, Any]]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.api.admin_requests import DescribeLogDirsRequest
-from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
+from node.api.controller_requests import AlterPartitionAnswer, Envelope, EnvelopeAnswer, ProposalOutcome
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_GET_METADATA, APIS
 from node.controller.controller_handlers import ControllerHandlers
@@ -26,7 +26,7 @@ from node.requests.admin_handlers import AdminHandlers
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from replication.controller.image import PartitionState
-from tests.node.message_services import MessageService, codecs_of
+from tests.node.message_services import MessageService, codecs_of, enveloped
 from tidelog.errors import (
     InvalidRequest,
     InvalidUpdateVersion,
@@ -75,6 +75,9 @@ LEAVES: Final[dict[object, st.SearchStrategy[Any]]] = {
 }
 
 
+FORWARDED: Final = tuple(api for api in APIS.values() if api.is_forwarded)
+
+
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Every value of a type that requests are made of."""
     if hint in LEAVES:
@@ -90,6 +93,12 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(values(parts[0]), values(parts[1]), max_size=3)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return st.sampled_from(list(hint))
+    if hint in (Envelope, EnvelopeAnswer):
+        return st.sampled_from(FORWARDED).flatmap(
+            lambda api: st.builds(
+                hint, api=st.just(api), **{hint.__slots__[1]: values(getattr(api, hint.__slots__[1]))}
+            )
+        )
     assert isinstance(hint, type), hint
     assert is_dataclass(hint), hint
     hints = get_type_hints(hint)
@@ -199,27 +208,25 @@ MALFORMED: Final[list[tuple[Method[Any, Any], Any]]] = [
         methods.CONTROLLER_ALTER_PARTITION,
         controller_pb2.AlterPartitionRequest(partitions=[controller_pb2.AlterPartitionItem(topic_id=b"short")]),
     ),
-    (methods.CONTROLLER_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=b"short")),
-    (
-        methods.CONTROLLER_ELECT_LEADERS,
-        admin_pb2.ElectLeadersRequest(partitions=[admin_pb2.TopicPartitionId(topic="orders")]),
-    ),
-    (
-        methods.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
-        admin_pb2.AlterPartitionReassignmentsRequest(partitions=[admin_pb2.PartitionReassignment(cancel=True)]),
-    ),
-    (methods.CONTROLLER_REMOVE_VOTER, admin_pb2.RemoveVoterRequest(directory_id=bytes(1))),
+]
+MALFORMED_FORWARDED: Final = [
+    (methods.CONTROLLER_ENVELOPE, enveloped(method, message))
+    for method, message in MALFORMED
+    if APIS[str(method)].is_forwarded
 ]
 
 
-@pytest.mark.parametrize(("method", "message"), MALFORMED, ids=lambda given: str(given).strip())
+@pytest.mark.parametrize(
+    ("method", "message"), [*MALFORMED, *MALFORMED_FORWARDED], ids=lambda given: str(given).strip()
+)
 def test_a_malformed_id_is_refused_before_a_handler_sees_it(method: Method[Any, Any], message: Any) -> None:
     class Unreached:
         def __getattr__(self, name: str) -> Any:
             return lambda *_: pytest.fail(f"{name} was called")
 
     served = MessageService(Gate(APIS[str(method)].service, Unreached()))
-    with pytest.raises(InvalidRequest, match=f"{method}: an id has 16 bytes, this one"):
+    named = message.api if method is methods.CONTROLLER_ENVELOPE else method
+    with pytest.raises(InvalidRequest, match=f"{named}: an id has 16 bytes, this one"):
         asyncio.run(getattr(served, method.attribute)(message, RequestContext("client", "test")))
 
 

@@ -27,7 +27,7 @@ from node.requests.gate import Gate
 from node.runtime.request_meter import RequestMeter, RequestMeters
 from node.runtime.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.security.authorizer import Authorizer
-from tests.node.message_services import messages_of
+from tests.node.message_services import enveloped, messages_of
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
 from tests.node.test_metrics import Nanoseconds
 from tidelog.errors import (
@@ -412,21 +412,23 @@ def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_p
     """A request of a client has a line at the node that was asked, and one at the controller, which names that node. A
     node that has been taken over leaves the second one only."""
 
-    def lines(nodes: RealNodes) -> list[tuple[int, str, str]]:
+    def lines(nodes: RealNodes) -> list[tuple[int, str, str, str]]:
         events = [json.loads(line) for line in nodes.audit]
         nodes.audit.clear()
-        return sorted((event["node"], event["request"], event["principal"]) for event in events)
+        return sorted(
+            (event["node"], event["request"], event["principal"], event.get("forwarded_for", "")) for event in events
+        )
 
     async def story() -> None:
         async with real_nodes(tmp_path) as nodes:
             nodes.audit.clear()
             await create_topic(nodes)
             assert lines(nodes) == [
-                (0, "Admin.CreateTopic", "User:ANONYMOUS"),
-                (0, "Controller.CreateTopic", "node 0"),
+                (0, "Admin.CreateTopic", "User:ANONYMOUS", ""),
+                (0, "Controller.CreateTopic", "node 0", "User:ANONYMOUS"),
             ]
             forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
-            await nodes.call(0, methods.CONTROLLER_CREATE_TOPIC, forged)
-            assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS")]
+            await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPIC, forged))
+            assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS", "")]
 
     asyncio.run(story())

@@ -340,7 +340,7 @@ def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypatch: py
 @pytest.mark.parametrize(
     "api",
     [
-        "Controller.CreateTopic",
+        "Controller.Envelope",
         "Quorum.FetchMetadata",
         "Data.GetReplicaLogInfo",
         "Data.WriteTxnMarkers",

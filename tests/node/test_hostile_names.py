@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from node.observability import logs
+from tests.node.message_services import enveloped
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import TidelogError, UnknownServerError
 from tidelog.protocol import methods, wire
@@ -54,14 +55,20 @@ def requests_with(name: str) -> Iterator[tuple[Method[Any, Any], Any]]:
     """Every request that has room for a name, with this one in each place."""
     place = admin_pb2.TopicPartitionId(topic=name)
     yield methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[name], topic_ids=[name.encode()[:100]])
-    for create in (methods.ADMIN_CREATE_TOPIC, methods.CONTROLLER_CREATE_TOPIC):
-        replicas = 9 if name in NAMES_OF_TOPICS else 1
-        yield create, admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=replicas)
-        configs = {name: "1"}, {"retention.ms": name}, {"cleanup.policy": name}, {"durability": name}
-        for each in configs:
-            yield create, admin_pb2.CreateTopicRequest(name="new", partitions=1, replication_factor=1, configs=each)
-    for delete in (methods.ADMIN_DELETE_TOPIC, methods.CONTROLLER_DELETE_TOPIC):
-        yield delete, admin_pb2.DeleteTopicRequest(name=name)
+    replicas = 9 if name in NAMES_OF_TOPICS else 1
+    changes: list[tuple[Method[Any, Any], Any]] = [
+        (methods.ADMIN_CREATE_TOPIC, admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=replicas))
+    ]
+    for configs in {name: "1"}, {"retention.ms": name}, {"cleanup.policy": name}, {"durability": name}:
+        new = admin_pb2.CreateTopicRequest(name="new", partitions=1, replication_factor=1, configs=configs)
+        changes.append((methods.ADMIN_CREATE_TOPIC, new))
+    changes.append((methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name=name)))
+    for method, request in changes:
+        yield method, request
+        yield methods.CONTROLLER_ENVELOPE, enveloped(method, request)
+    yield methods.CONTROLLER_ENVELOPE, controller_pb2.EnvelopeRequest(api=name)
+    principal = controller_pb2.EnvelopeRequest(api="Admin.CreateTopic", principal=name)
+    yield methods.CONTROLLER_ENVELOPE, principal
     yield methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=[place])
     move = admin_pb2.PartitionReassignment(partition=place, replicas=[0])
     yield methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, admin_pb2.AlterPartitionReassignmentsRequest(partitions=[move])

@@ -150,7 +150,7 @@ def test_a_million_topics_asked_for_by_name_are_refused_before_they_are_parsed()
 
 @pytest.mark.parametrize("method", REQUESTS, ids=str)
 def test_only_requests_with_records_may_be_large(method: Method[Any, Any]) -> None:
-    unknown_field = b"\x72\x80\x80\x80\x04" + bytes(REQUEST_BYTES_MAX)
+    unknown_field = b"\x72\x80\x80\x80\x08" + bytes(2 * REQUEST_BYTES_MAX)
     read = reader(method)(unknown_field)
     if method.request is ProduceRequest:
         assert read == ProduceRequest()

@@ -7,16 +7,24 @@ cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from node.api.table import APIS
+from google.protobuf.message import DecodeError
+
+from node.api.api import Api
+from node.api.controller_requests import Envelope, EnvelopeAnswer
+from node.api.table import APIS, CONTROLLER_ENVELOPE
+from node.boundary.boundary import ensure_small
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.derived_codec import derived
+from node.security.principals import USER
+from tidelog.errors import InvalidRequest, UnsupportedVersion
 from tidelog.protocol import methods
+from tidelog.protocol.v1 import controller_pb2
 
-_WRITTEN: Final = {codec.api.name: codec for codec in DATA_CODECS}
 _METHODS: Final = {str(method): method for method in methods.ALL}
 
 
@@ -24,3 +32,61 @@ _METHODS: Final = {str(method): method for method in methods.ALL}
 def codec_of(name: str) -> ApiCodec[Any, Any]:
     """The codec of an API."""
     return _WRITTEN.get(name) or derived(APIS[name], _METHODS[name])
+
+
+# --- changes that a node forwards ---
+
+
+def _forwarded(name: str) -> Api[Any, Any]:
+    """The API of a message in an envelope. Raises UnsupportedVersion, InvalidRequest."""
+    api = APIS.get(name)
+    if api is None:
+        raise UnsupportedVersion(
+            f"this node does not know the request {name[:100]!r}: run the same version on all nodes"
+        )
+    if not api.is_forwarded:  # another one in an envelope would reach its handler without its checks
+        raise InvalidRequest(f"{api} is not a request that nodes forward to the controller: send it as it is")
+    return api
+
+
+def _write_envelope(envelope: Envelope) -> controller_pb2.EnvelopeRequest:
+    codec = codec_of(envelope.api.name)
+    assert codec.write_request is not None, f"{envelope.api} is forwarded"
+    request = codec.write_request(envelope.asked).SerializeToString()
+    return controller_pb2.EnvelopeRequest(api=envelope.api.name, request=request, principal=envelope.principal)
+
+
+def _read_envelope(message: controller_pb2.EnvelopeRequest) -> Envelope:
+    api, principal = _forwarded(message.api), message.principal
+    if principal and not principal.startswith(USER):
+        raise InvalidRequest(f"{api} is forwarded for {principal[:100]!r}, which is not a principal (User:NAME)")
+    ensure_small(api, len(message.request))
+    return Envelope(api, codec_of(api.name).decode(message.request), principal)
+
+
+def _write_envelope_answer(answer: EnvelopeAnswer) -> controller_pb2.EnvelopeResponse:
+    response = codec_of(answer.api.name).encode(answer.answered, 0)
+    return controller_pb2.EnvelopeResponse(api=answer.api.name, response=response)
+
+
+def _read_envelope_answer(message: controller_pb2.EnvelopeResponse) -> EnvelopeAnswer:
+    api = APIS.get(message.api)
+    if api is None or not api.is_forwarded:
+        raise ValueError(f"{message.api[:100]!r} is not forwarded")
+    codec = codec_of(api.name)
+    assert codec.read_answer is not None, f"{api} is forwarded"
+    try:
+        return EnvelopeAnswer(api, codec.read_answer(codec.method.answer.FromString(message.response)))
+    except DecodeError as error:
+        raise ValueError(f"{api}: {error}") from None
+
+
+_ENVELOPE: Final = ApiCodec(
+    CONTROLLER_ENVELOPE,
+    methods.CONTROLLER_ENVELOPE,
+    _read_envelope,
+    _write_envelope_answer,
+    _write_envelope,
+    _read_envelope_answer,
+)
+_WRITTEN: Final[Mapping[str, ApiCodec[Any, Any]]] = {codec.api.name: codec for codec in (*DATA_CODECS, _ENVELOPE)}

@@ -480,3 +480,55 @@ class AllocateProducerIdsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015
+
+@_typing.final
+class EnvelopeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    API_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    api: _builtins.str
+    """an RPC of Admin that changes the cluster, as `Admin.CreateTopic`"""
+    request: _builtins.bytes
+    """its message"""
+    principal: _builtins.str
+    """the caller of the node, `User:NAME`; empty: the node asks in its own name"""
+    def __init__(
+        self,
+        *,
+        api: _builtins.str = ...,
+        request: _builtins.bytes = ...,
+        principal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api", b"api", "principal", b"principal", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnvelopeRequest: _TypeAlias = EnvelopeRequest  # noqa: Y015
+
+@_typing.final
+class EnvelopeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    API_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    api: _builtins.str
+    """of the request"""
+    response: _builtins.bytes
+    """its message"""
+    def __init__(
+        self,
+        *,
+        api: _builtins.str = ...,
+        response: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api", b"api", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnvelopeResponse: _TypeAlias = EnvelopeResponse  # noqa: Y015

@@ -120,41 +120,8 @@ CONTROLLER_ALTER_PARTITION: Final = Method(
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
     CONTROLLER, "AllocateProducerIds", controller_pb2.AllocateProducerIdsRequest, controller_pb2.AllocateProducerIdsResponse, CallKind.UNARY
 )
-CONTROLLER_CREATE_TOPIC: Final = Method(
-    CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse, CallKind.UNARY
-)
-CONTROLLER_DELETE_TOPIC: Final = Method(
-    CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse, CallKind.UNARY
-)
-CONTROLLER_ELECT_LEADERS: Final = Method(
-    CONTROLLER, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse, CallKind.UNARY
-)
-CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
-    CONTROLLER, "AlterPartitionReassignments", admin_pb2.AlterPartitionReassignmentsRequest, admin_pb2.AlterPartitionReassignmentsResponse, CallKind.UNARY
-)
-CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = Method(
-    CONTROLLER, "IncrementalAlterConfigs", admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.IncrementalAlterConfigsResponse, CallKind.UNARY
-)
-CONTROLLER_CREATE_PARTITIONS: Final = Method(
-    CONTROLLER, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse, CallKind.UNARY
-)
-CONTROLLER_UPDATE_FEATURES: Final = Method(
-    CONTROLLER, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse, CallKind.UNARY
-)
-CONTROLLER_REMOVE_VOTER: Final = Method(
-    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse, CallKind.UNARY
-)
-CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = Method(
-    CONTROLLER, "AlterUserScramCredentials", sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse, CallKind.UNARY
-)
-CONTROLLER_CREATE_ACLS: Final = Method(
-    CONTROLLER, "CreateAcls", admin_pb2.CreateAclsRequest, admin_pb2.CreateAclsResponse, CallKind.UNARY
-)
-CONTROLLER_DELETE_ACLS: Final = Method(
-    CONTROLLER, "DeleteAcls", admin_pb2.DeleteAclsRequest, admin_pb2.DeleteAclsResponse, CallKind.UNARY
-)
-CONTROLLER_ALTER_CLIENT_QUOTAS: Final = Method(
-    CONTROLLER, "AlterClientQuotas", admin_pb2.AlterClientQuotasRequest, admin_pb2.AlterClientQuotasResponse, CallKind.UNARY
+CONTROLLER_ENVELOPE: Final = Method(
+    CONTROLLER, "Envelope", controller_pb2.EnvelopeRequest, controller_pb2.EnvelopeResponse, CallKind.UNARY
 )
 QUORUM: Final = "tidelog.v1.Quorum"
 QUORUM_INTRODUCE: Final = Method(
