@@ -17,7 +17,6 @@ from tests.client.test_fetch_core import RequestSession
 from tidelog.client import initial_partitions
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
-from tidelog.client.coordinators import Coordinators
 from tidelog.client.core_events import FindLeader
 from tidelog.client.fetch_core import MISSING_PARTITION_MS, REFUSED_CLIENT_MS
 from tidelog.client.initial_partitions import InitialPartitions
@@ -261,7 +260,7 @@ def test_what_existed_is_asked_for_at_growing_intervals() -> None:
 
         nodes.on_call = on_call
         cluster = Cluster(NODES[:1], nodes, clock, Random(3))
-        initial = InitialPartitions(cluster, (), Coordinators(cluster, Random(3)).pause_ms)
+        initial = InitialPartitions(cluster, (), Random(3))
         await initial.find()
         with pytest.raises(SaslAuthenticationFailed):
             await initial.contain(TopicId(UUID(int=1)), PartitionIndex(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.client.coordinator_listing import NODE_TIMEOUT_MS, list_all
+from tidelog.client.retries import Retries
 from tidelog.errors import (
     ConnectionFailed,
     CoordinatorLoadInProgress,
@@ -56,9 +58,8 @@ class Nodes:
         return answer
 
     def list(self, on_missing: Callable[[TidelogError], None] | None = None) -> list[str]:
-        work = list_all(
-            TRANSACTIONS_TOPIC, self.nodes, self.ask, self.clock, timeout_ms=TIMEOUT_MS, on_missing=on_missing
-        )
+        retries = Retries(self.clock, Random(1), TIMEOUT_MS)
+        work = list_all(TRANSACTIONS_TOPIC, self.nodes, self.ask, retries, on_missing=on_missing)
         task = self.loop.create_task(work)
         self.loop.run_until(task.done, within=100)
         return sorted(each.transactional_id for answer in task.result().values() for each in answer.transactions)

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
-from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
@@ -27,6 +26,7 @@ from tidelog.client.options import (
     whole_number,
 )
 from tidelog.client.read_committed import isolation_of
+from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
 from tidelog.cluster_descriptions import ClusterDescription

@@ -10,7 +10,6 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.options import at_least
@@ -69,14 +68,12 @@ class AdminCalls(Service):
 
     async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
-        start = self._clock.monotonic_ms()
+        retries = self._cluster.retries(self._patience_ms)
         while True:
             try:
                 return await self._cluster.call_any(method, request)
-            except ConnectionFailed:
-                if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._patience_ms:
-                    raise
-            await self._clock.sleep_ms(BACKOFF_MS)
+            except ConnectionFailed as error:
+                await retries.pause(error)
 
     async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
         """All nodes, as far as the one that answers knows."""

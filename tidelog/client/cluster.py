@@ -19,6 +19,7 @@ from typing import Final, cast
 from uuid import UUID
 
 from tidelog.client.core_events import LeaderKnown
+from tidelog.client.retries import BACKOFF_MS, Retries, backoff_ms
 from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
@@ -52,8 +53,6 @@ from tidelog.types import (
 
 QUERY_TIMEOUT_MS: Final = 3_000
 """Timeout of one metadata request; a node answers it from memory."""
-BACKOFF_MS: Final = 100
-"""Pause between two rounds of requests (Kafka's `retry.backoff.ms`)."""
 AGE_MS_MAX: Final = 300_000
 """Metadata are refreshed after this time even if nothing changed (Kafka's `metadata.max.age.ms`)."""
 STALE_MS: Final = 4_000
@@ -274,6 +273,10 @@ class Cluster:
         self._stale_since_ms: Millis | None = None
         """Since when the last queried node has had no newer metadata."""
 
+    def retries(self, timeout_ms: int) -> Retries:
+        """Return the attempts of a call that may take this time."""
+        return Retries(self.clock, self._rng, timeout_ms)
+
     def on_change(self, listener: Callable[[TidelogError | None], None]) -> None:
         """Call `listener(None)` after each answer and `listener(error)` after a round without any answer."""
         self._listeners.append(listener)
@@ -315,7 +318,7 @@ class Cluster:
             self._wanted.clear()
             if with_cause or self._topics:
                 await self._refresh_once()
-            await self.clock.sleep_ms(int(BACKOFF_MS * self._rng.uniform(0.8, 1.2)))
+            await self.clock.sleep_ms(backoff_ms(1, self._rng))
 
     async def refresh(self, topic: str) -> ClusterView:
         """Return the view after an answer to a request sent from now on. Raises ConnectionFailed if no node answers."""

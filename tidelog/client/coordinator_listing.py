@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
+from tidelog.client.cluster import QUERY_TIMEOUT_MS
 from tidelog.client.coordinators import helps_again
-from tidelog.clock import Clock
+from tidelog.client.retries import Retries
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnreadableCoordinatorRecord
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
@@ -36,24 +36,20 @@ async def list_all(
     topic: str,
     nodes: Callable[[], Awaitable[Mapping[NodeId, Endpoint]]],
     ask: Callable[[Endpoint, int], Awaitable[Listed]],
-    clock: Clock,
+    retries: Retries,
     *,
-    timeout_ms: int,
     on_missing: OnMissing | None = None,
 ) -> dict[NodeId, Listed]:
     """Return the answers of the nodes, by node.
 
-    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. timeout_ms: after which
-    they are not asked again. on_missing: None raises
-    instead; otherwise it gets an error for each partition that is unreadable, or not covered when the time is over, and
-    the rest is returned.
-    Raises UnreadableCoordinatorRecord at once; after `timeout_ms` CoordinatorNotAvailable, or the error of a node that
-    did not answer; each error of a node that does not pass.
+    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. on_missing: None raises
+    instead; otherwise it gets an error for each partition that is unreadable, or not covered when the time of `retries`
+    is over, and the rest is returned.
+    Raises UnreadableCoordinatorRecord at once; when the time is over CoordinatorNotAvailable, or the error of a node
+    that did not answer; each error of a node that does not pass.
     """
-    began = clock.monotonic_ms()
     while True:
-        left_ms = began + timeout_ms - clock.monotonic_ms()
-        for_each_ms = min(max(left_ms, QUERY_TIMEOUT_MS), NODE_TIMEOUT_MS)
+        for_each_ms = min(max(retries.left_ms, QUERY_TIMEOUT_MS), NODE_TIMEOUT_MS)
         answers, failures = await _asked(topic, await nodes(), ask, for_each_ms)
         if refusal := next((error for error in failures if not helps_again(error)), None):
             raise refusal
@@ -61,13 +57,16 @@ async def list_all(
         if not gaps:
             return answers
         may_pass = [gap for gap in gaps if not isinstance(gap, UnreadableCoordinatorRecord)]
-        if not may_pass or clock.monotonic_ms() + BACKOFF_MS - began >= timeout_ms:
-            if on_missing is None or not answers:
+        try:
+            if not may_pass:
                 raise gaps[0]
+            await retries.pause(gaps[0])
+        except TidelogError:
+            if on_missing is None or not answers:
+                raise
             for gap in gaps:
                 on_missing(gap)
             return answers
-        await clock.sleep_ms(BACKOFF_MS)
 
 
 async def _asked(

@@ -15,7 +15,8 @@ from enum import Enum
 from random import Random
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS, Cluster
+from tidelog.client.cluster import QUERY_TIMEOUT_MS, Cluster
+from tidelog.client.retries import Retries
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -34,8 +35,6 @@ from tidelog.protocol.status import address_from_proto, error_of
 from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint
 
-BACKOFF_MS_MAX: Final = 400
-"""A failover takes about a second: pauses longer than this would add to it."""
 ATTEMPT_MS: Final = 5_000
 """Timeout of one attempt: a node that hangs is given up, and the coordinator is looked up again."""
 
@@ -86,12 +85,16 @@ class Coordinators:
         self._repeats = False
         """Whether the last lookup did not help: another node is asked then, since one may have old metadata."""
 
+    @property
+    def retries(self) -> Callable[[int], Retries]:
+        """Return the function that begins the attempts of a call, which may take some time (milliseconds)."""
+        return self._cluster.retries
+
     async def find(self, kind: CoordinatorKind, key: str, *, timeout_ms: int) -> Endpoint:
         """Return the address of the coordinator. Looks it up for at most `timeout_ms`, then raises the last error:
         CoordinatorNotAvailable, ConnectionFailed. Raises at once what no repetition changes: GroupAuthorizationFailed,
         TransactionalIdAuthorizationFailed, InvalidGroupId, InvalidRequest, UnsupportedVersion."""
-        clock = self._cluster.clock
-        start, failures = clock.monotonic_ms(), 0
+        retries = self._cluster.retries(timeout_ms)
         while True:
             try:
                 found = (await self.look_up(kind, [key]))[key]
@@ -99,13 +102,9 @@ class Coordinators:
                 found = error
             if isinstance(found, Endpoint):
                 return found
-            if not (is_not_handled(found) or may_be_applied(found)):
+            if not helps_again(found):
                 raise found
-            failures += 1
-            pause_ms = self.pause_ms(failures)
-            if clock.monotonic_ms() + pause_ms - start >= timeout_ms:
-                raise found
-            await clock.sleep_ms(pause_ms)
+            await retries.pause(found)
 
     async def look_up(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Endpoint | TidelogError]:
         """Return the coordinator of each key, or the reason why there is none; one question for those that are not
@@ -133,11 +132,6 @@ class Coordinators:
             del self._known[kind, key]
         self._repeats = True
 
-    def pause_ms(self, failures: int) -> int:
-        """Return the pause before the next attempt, after this number of failures in a row (1 or more)."""
-        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(failures - 1, 10))
-        return int(full * self._rng.uniform(0.8, 1.2))
-
     async def call(
         self,
         kind: CoordinatorKind,
@@ -155,16 +149,13 @@ class Coordinators:
         repeats_unknown: send the request again although an earlier attempt may have been applied (connection lost, no
         answer). Raises the error of the answer, or the last error after `timeout_ms`.
         """
-        clock = self._cluster.clock
-        start, failures = clock.monotonic_ms(), 0
+        retries = self._cluster.retries(timeout_ms)
         while True:
-            left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
-            to = await self.find(kind, key, timeout_ms=left_ms)
+            to = await self.find(kind, key, timeout_ms=retries.left_ms)
             message = request() if callable(request) else request
-            left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
             try:
                 answer: Answer = await self._cluster.transport.call(
-                    to, method, message, timeout_ms=min(left_ms, ATTEMPT_MS)
+                    to, method, message, timeout_ms=min(retries.left_ms, ATTEMPT_MS)
                 )
                 error = error_of(answer)
             except TidelogError as refusal:
@@ -175,11 +166,7 @@ class Coordinators:
                 raise error
             if not isinstance(error, CoordinatorLoadInProgress):
                 self.forget(kind, key, to)
-            failures += 1
-            pause_ms = self.pause_ms(failures)
-            if clock.monotonic_ms() + pause_ms - start >= timeout_ms:
-                raise error
-            await clock.sleep_ms(pause_ms)
+            await retries.pause(error)
 
     async def call_each(
         self,
@@ -192,17 +179,10 @@ class Coordinators:
         """Ask the coordinators of many keys, each node about `KEYS_AT_ONCE` of its keys at once. send: asks one node
         and returns the outcome of each key. Returns the outcomes in the order of the keys; what could not be asked
         within `timeout_ms` has its error. For requests that may be repeated."""
-        clock = self._cluster.clock
-        start, failures = clock.monotonic_ms(), 0
-        wanted = list(dict.fromkeys(keys))
+        retries = self._cluster.retries(timeout_ms)
+        left = wanted = list(dict.fromkeys(keys))
         outcomes: dict[str, Outcome | TidelogError] = {}
-        while True:
-            left = [key for key in wanted if key not in outcomes or helps_again(outcomes[key])]
-            if not left or (failures and clock.monotonic_ms() - start >= timeout_ms):
-                return {key: outcomes[key] for key in wanted}
-            if failures:
-                await clock.sleep_ms(self.pause_ms(failures))
-            failures += 1
+        while left:
             by_node: dict[Endpoint, list[str]] = {}
             for some in _divided(left):
                 try:
@@ -224,6 +204,14 @@ class Coordinators:
                     outcome = answered[key]
                     if helps_again(outcome) and not isinstance(outcome, CoordinatorLoadInProgress):
                         self.forget(kind, key, endpoint)
+            failed = {key: each for key in wanted if isinstance(each := outcomes[key], TidelogError)}
+            left = [key for key, error in failed.items() if helps_again(error)]
+            if left:
+                try:
+                    await retries.pause(failed[left[0]])
+                except TidelogError:
+                    break  # each key has its own error
+        return {key: outcomes[key] for key in wanted}
 
     async def _ask(self, request: groups_pb2.FindCoordinatorRequest) -> groups_pb2.FindCoordinatorResponse:
         """Ask the node that answered last. After a lookup that did not help, ask in random order."""

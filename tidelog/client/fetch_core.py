@@ -50,6 +50,7 @@ from tidelog.client.fetch_events import (
     VerifyLeader,
 )
 from tidelog.client.plausible import plausible_epoch, possible_batches
+from tidelog.client.retries import backoff_ms
 from tidelog.errors import (
     CorruptLog,
     CorruptRecord,
@@ -104,8 +105,6 @@ REFUSED_MS: Final = 5_000
 that is corrupt, another replica becomes leader within one or two heartbeats."""
 LOOKUP_MS: Final = 1_000
 """Interval of leader lookups while a partition has failed on corrupt bytes: a new leader may have sound ones."""
-BACKOFF_MS: Final = 100
-BACKOFF_MS_MAX: Final = 400
 
 
 class FetchCore:
@@ -541,8 +540,7 @@ class FetchCore:
 
     def _back_off(self, cursor: Cursor, at: Millis) -> None:
         cursor.failures += 1
-        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(cursor.failures - 1, 10))
-        cursor.retry_ms = Millis(at + int(full * self._rng.uniform(0.8, 1.2)))
+        cursor.retry_ms = Millis(at + backoff_ms(cursor.failures, self._rng))
 
     def _look_up_leader(self, cursor: Cursor, effects: list[Effect]) -> None:
         if not cursor.lookup_pending:

@@ -120,8 +120,7 @@ class GroupAdmin(AdminCalls):
             OFFSETS_TOPIC,
             self._refreshed_nodes,
             ask,
-            self._clock,
-            timeout_ms=self._patience_ms,
+            self._cluster.retries(self._patience_ms),
             on_missing=on_missing,
         )
         listed = {
@@ -262,7 +261,7 @@ class GroupAdmin(AdminCalls):
 
     @property
     def _group_offsets(self) -> GroupOffsets:
-        return GroupOffsets(self._coordinators, self._clock, self._patience_ms)
+        return GroupOffsets(self._coordinators, self._patience_ms)
 
 
 @dataclass(frozen=True, slots=True)

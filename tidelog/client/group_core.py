@@ -24,6 +24,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from tidelog.client.core_events import TimePassed
+from tidelog.client.retries import backoff_ms
 from tidelog.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -51,8 +52,6 @@ REFUSED_MS: Final = 3_000
 """How long a refusal of a member that has never joined is repeated: a node may not have applied its new permission."""
 INSTANCE_MS: Final = 60_000
 """How long a static member waits for its place: a killed one keeps it until its session times out."""
-BACKOFF_MS: Final = 100
-BACKOFF_MS_MAX: Final = 1_000
 
 
 class MembershipState(Enum):
@@ -411,8 +410,7 @@ class GroupCore:
 
     def _back_off(self, at: Millis) -> None:
         self._failures += 1
-        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(self._failures - 1, 10))
-        self._due = Millis(at + int(full * self._rng.uniform(0.8, 1.2)))
+        self._due = Millis(at + backoff_ms(self._failures, self._rng))
 
     def _note_done(self, at: Millis) -> None:
         match self._open:

@@ -121,11 +121,11 @@ class GroupMember:
         self._callback: asyncio.Task[Any] | None = None
         """The task of the callback that runs."""
         coordinators = Coordinators(cluster, rng)
-        self._session = GroupSession(options.group_id, cluster, coordinators, self)
-        self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
+        self._session = GroupSession(options.group_id, cluster, coordinators, rng, self)
+        self._offsets = GroupOffsets(coordinators, timeout_ms)
         self._names: dict[TopicId, str] = {}
         self._missing = MissingTopics(options.group_id, options.topics)
-        self._initial = InitialPartitions(cluster, options.topics, coordinators.pause_ms)
+        self._initial = InitialPartitions(cluster, options.topics, rng)
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}

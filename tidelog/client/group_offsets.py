@@ -15,7 +15,6 @@ from uuid import UUID
 
 from tidelog.client.coordinators import CoordinatorKind, Coordinators, is_not_handled, may_be_applied
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.clock import Clock
 from tidelog.errors import (
     CommitFailed,
     FencedInstanceId,
@@ -49,8 +48,8 @@ class OffsetCommitted:
 class GroupOffsets:
     """Commits and fetches offsets of groups. timeout_ms: of one call."""
 
-    def __init__(self, coordinators: Coordinators, clock: Clock, timeout_ms: int) -> None:
-        self._coordinators, self._clock, self._timeout_ms = coordinators, clock, timeout_ms
+    def __init__(self, coordinators: Coordinators, timeout_ms: int) -> None:
+        self._coordinators, self._timeout_ms = coordinators, timeout_ms
         self._known: dict[tuple[str, TopicPartition], Offset] = {}
         """The highest offset of each partition that was fetched or sent, by group."""
 
@@ -93,12 +92,16 @@ class GroupOffsets:
                 partitions=partitions,
             )
 
-        start, failures = self._clock.monotonic_ms(), 0
+        retries = self._coordinators.retries(self._timeout_ms)
         while True:
-            left_ms = max(1, start + self._timeout_ms - self._clock.monotonic_ms())
             try:
                 answer = await self._coordinators.call(
-                    GROUP, group_id, methods.GROUPS_OFFSET_COMMIT, request, error_of=_commit_error, timeout_ms=left_ms
+                    GROUP,
+                    group_id,
+                    methods.GROUPS_OFFSET_COMMIT,
+                    request,
+                    error_of=_commit_error,
+                    timeout_ms=retries.left_ms,
                 )
             except (*_FENCED, StaleMemberEpoch) as refusal:  # of the whole request
                 error: TidelogError | None = refusal
@@ -109,11 +112,9 @@ class GroupOffsets:
                 return
             if isinstance(error, _FENCED):
                 raise commit_failed(group_id, error, was_member=was_member)
-            failures += 1
-            pause_ms = self._coordinators.pause_ms(failures)
-            if error.retry is not Retry.LATER or self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms:
+            if error.retry is not Retry.LATER:
                 raise error
-            await self._clock.sleep_ms(pause_ms)
+            await retries.pause(error)
 
     async def fetch(
         self,
@@ -142,12 +143,16 @@ class GroupOffsets:
                 require_stable=require_stable,
             )
 
-        start, failures = self._clock.monotonic_ms(), 0
+        retries = self._coordinators.retries(self._timeout_ms)
         while True:
-            left_ms = max(1, start + self._timeout_ms - self._clock.monotonic_ms())
             try:
                 answer = await self._coordinators.call(
-                    GROUP, group_id, methods.GROUPS_OFFSET_FETCH, request, error_of=_fetch_error, timeout_ms=left_ms
+                    GROUP,
+                    group_id,
+                    methods.GROUPS_OFFSET_FETCH,
+                    request,
+                    error_of=_fetch_error,
+                    timeout_ms=retries.left_ms,
                 )
                 found = {_key_of(each): _committed_of(each) for each in answer.partitions}
                 if named is not None:
@@ -158,12 +163,9 @@ class GroupOffsets:
             except _FENCED as error:
                 raise commit_failed(group_id, error) from error
             except TidelogError as error:
-                failures += 1
-                pause_ms = self._coordinators.pause_ms(failures)
-                late = self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms
-                if error.retry is not Retry.LATER or late:
+                if error.retry is not Retry.LATER:
                     raise
-            await self._clock.sleep_ms(pause_ms)
+                await retries.pause(error)
 
 
 def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True) -> CommitFailed:

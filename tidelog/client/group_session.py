@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import CoordinatorKind, Coordinators, is_not_handled, may_be_applied
+from tidelog.client.retries import backoff_ms
 from tidelog.errors import ConnectionLost, RequestTimedOut, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
@@ -51,9 +53,11 @@ class SessionListener(Protocol):
 class GroupSession:
     """Keeps one stream open."""
 
-    def __init__(self, group_id: str, cluster: Cluster, coordinators: Coordinators, listener: SessionListener) -> None:
+    def __init__(
+        self, group_id: str, cluster: Cluster, coordinators: Coordinators, rng: Random, listener: SessionListener
+    ) -> None:
         self._group_id, self._cluster, self._coordinators = group_id, cluster, coordinators
-        self._listener = listener
+        self._rng, self._listener = rng, listener
         self._outbox: deque[ConsumerGroupHeartbeatRequest] = deque()
         self._wake = asyncio.Event()
         self._stream: _Stream | None = None
@@ -82,7 +86,7 @@ class GroupSession:
                 if not (is_not_handled(error) or may_be_applied(error)):
                     self._listener.on_refusal(error)
             self._failures += 1
-            await clock.sleep_ms(0 if self._failures == 1 else self._coordinators.pause_ms(self._failures - 1))
+            await clock.sleep_ms(0 if self._failures == 1 else backoff_ms(self._failures - 1, self._rng))
 
     async def _follow(self, coordinator: Endpoint) -> None:
         """Open a stream and pass its messages on until it ends. Raises the cause."""

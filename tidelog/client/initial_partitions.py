@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from random import Random
 from uuid import UUID
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.fetch_core import REFUSED_CLIENT_MS
+from tidelog.client.retries import backoff_ms
 from tidelog.errors import Retry, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
@@ -17,10 +18,9 @@ from tidelog.types import PartitionIndex, TopicId
 class InitialPartitions:
     """Asks once, when the member begins."""
 
-    def __init__(self, cluster: Cluster, topics: tuple[str, ...], pause_ms: Callable[[int], int]) -> None:
-        """topics: its subscription; none: all topics, for a pattern. pause_ms: after this number of failures in a
-        row."""
-        self._cluster, self._pause_ms = cluster, pause_ms
+    def __init__(self, cluster: Cluster, topics: tuple[str, ...], rng: Random) -> None:
+        """topics: its subscription; none: all topics, for a pattern."""
+        self._cluster, self._rng = cluster, rng
         self._request = admin_pb2.GetMetadataRequest(topics=topics, all_topics=not topics)
         self._counts: dict[TopicId, int] = {}
         self._error: TidelogError | None = None
@@ -42,7 +42,7 @@ class InitialPartitions:
                     self.give_up(error)
                     return
                 failures += 1
-                await self._cluster.clock.sleep_ms(self._pause_ms(failures))
+                await self._cluster.clock.sleep_ms(backoff_ms(failures, self._rng))
                 continue
             self._counts = {
                 TopicId(UUID(bytes=topic.topic_id)): len(topic.partitions) for topic in answer.topics if topic.topic_id

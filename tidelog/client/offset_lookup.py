@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster, PartitionView
+from tidelog.client.cluster import NEW_TOPIC_MS, Cluster, PartitionView
 from tidelog.client.read_committed import LEVELS
+from tidelog.client.retries import BACKOFF_MS
 from tidelog.errors import (
     InvalidRequest,
     RequestTimedOut,
@@ -74,8 +75,7 @@ async def list_positions(
     newest leader epoch of what was read or committed of a partition; a leader of an older epoch is not asked. Looks up
     leaders again and retries for `timeout_ms`, then raises the last error.
     """
-    clock = cluster.clock
-    start = clock.monotonic_ms()
+    clock, retries = cluster.clock, cluster.retries(timeout_ms)
     found: dict[TopicPartition, EpochEnd] = {}
     later: set[TopicPartition] = set()
     """Partitions without a record at or after the timestamp."""
@@ -84,25 +84,24 @@ async def list_positions(
         left = {key: LATEST if key in later else timestamp for key, timestamp in wanted.items() if key not in found}
         if not left:
             return {key: found[key] for key in wanted}
-        left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
-        failures = await _round(cluster, left, found, later, left_ms, isolation, known)
+        failures = await _round(cluster, left, found, later, retries.left_ms, isolation, known)
         at = clock.monotonic_ms()
         if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
             unknown_since = None
         elif unknown_since is None:
             unknown_since = at
         for error in failures:
-            end = start + timeout_ms
-            if unknown_since is not None and isinstance(error, UnknownTopicOrPartition):
-                end = min(unknown_since + NEW_TOPIC_MS, end)
-            if error.retry is Retry.NEVER or at + BACKOFF_MS >= end:
+            is_missing = isinstance(error, UnknownTopicOrPartition)
+            if unknown_since is not None and is_missing and at + BACKOFF_MS >= unknown_since + NEW_TOPIC_MS:
+                raise error
+            if error.retry is Retry.NEVER:
                 raise error
         if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
             cluster.distrust_last()
         if failures:
-            await clock.sleep_ms(BACKOFF_MS)
+            await retries.pause(failures[0])
             for topic in sorted({key.topic for key in left}):
-                if not await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms())):
+                if not await _refresh(cluster, topic, retries.left_ms):
                     unknown_since = None
 
 

@@ -46,6 +46,7 @@ from tidelog.client.producer_events import (
     SubmitAttempt,
 )
 from tidelog.client.producer_failures import commit_unknown, unsent_error
+from tidelog.client.retries import backoff_ms
 from tidelog.client.sequences import PLAIN, Series
 from tidelog.errors import (
     ConnectionFailed,
@@ -684,8 +685,8 @@ class ProducerCore:
 
     def _backoff(self, attempts: int) -> int:
         """Return milliseconds before the next attempt: doubling, bounded, with a random variation of a fifth."""
-        full = min(self.policy.retry_backoff_ms_max, self.policy.retry_backoff_ms << min(attempts - 1, 20))
-        return int(full * self._rng.uniform(0.8, 1.2))
+        policy = self.policy
+        return backoff_ms(attempts, self._rng, first=policy.retry_backoff_ms, most=policy.retry_backoff_ms_max)
 
     def _alarm(self, queue: PartitionQueue, at: Millis) -> None:
         if queue.alarm_ms is None or at < queue.alarm_ms:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.client.cluster import BACKOFF_MS, ClusterView, TopicView
+from tidelog.client.cluster import ClusterView, TopicView
 from tidelog.client.connection import Service
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -87,14 +87,12 @@ class ReplicaReader(Service):
         incarnation any more, OffsetOutOfRange above the log end, CorruptLog, KafkaStorageError, ConnectionFailed,
         TopicAuthorizationFailed, and the last error after the patience.
         """
-        start = self._clock.monotonic_ms()
+        retries = self._cluster.retries(patience_ms)
         while True:
             try:
                 return await self._read_once(node, topic, topic_partition, offset, wait_ms)
-            except _PASSING:
-                if self._clock.monotonic_ms() + BACKOFF_MS - start >= patience_ms:
-                    raise
-            await self._clock.sleep_ms(BACKOFF_MS)
+            except _PASSING as error:
+                await retries.pause(error)
             await self._cluster.refresh(topic_partition.topic)
 
     async def _read_once(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.client.admin_calls import AdminCalls
-from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.coordinator_listing import OnMissing, list_all
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
+from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
@@ -160,8 +160,7 @@ class TransactionAdmin(AdminCalls):
             TRANSACTIONS_TOPIC,
             self._refreshed_nodes,
             ask,
-            self._clock,
-            timeout_ms=self._limit_ms,
+            self._cluster.retries(self._limit_ms),
             on_missing=on_missing,
         )
 
@@ -390,19 +389,16 @@ class TransactionAdmin(AdminCalls):
 
     async def _again(self, ask: Callable[[int], Awaitable[Found]], can_help: Callable[[TidelogError], bool]) -> Found:
         """Ask until it succeeds, at most for `patience_ms` and `request_timeout_ms`. ask: gets the time left."""
-        start = self._clock.monotonic_ms()
-        limit_ms = self._limit_ms
+        retries = self._cluster.retries(self._limit_ms)
         while True:
-            left_ms = max(1, start + limit_ms - self._clock.monotonic_ms())
             try:
-                return await ask(left_ms)
+                return await ask(retries.left_ms)
             except TidelogError as error:
-                is_late = self._clock.monotonic_ms() + BACKOFF_MS - start >= limit_ms
-                if is_late or not (can_help(error) or isinstance(error, RequestTimedOut)):
+                if not (can_help(error) or isinstance(error, RequestTimedOut)):
                     raise
+                await retries.pause(error)
                 if error.retry is Retry.ELSEWHERE:
                     await self._refresh_leaders()
-            await self._clock.sleep_ms(BACKOFF_MS)
 
     async def _refresh_leaders(self) -> None:
         for topic in sorted(self._cluster.view.topics):

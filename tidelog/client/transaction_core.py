@@ -21,6 +21,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from tidelog.client.retries import backoff_ms
 from tidelog.client.transaction_events import (
     AbortTransaction,
     AddOffsets,
@@ -405,7 +406,5 @@ class TransactionCore:
         return repr(self.policy.transactional_id)
 
     def _pause_ms(self, error: TidelogError, failures: int) -> int:
-        """Return milliseconds before the next attempt: doubling, bounded, with a random variation of a fifth."""
         first = CONCURRENT_MS if isinstance(error, ConcurrentTransactions) else self.policy.retry_backoff_ms
-        full = min(self.policy.retry_backoff_ms_max, first << min(failures - 1, 20))
-        return max(1, int(full * self._rng.uniform(0.8, 1.2)))
+        return backoff_ms(failures, self._rng, first=first, most=self.policy.retry_backoff_ms_max)

@@ -160,7 +160,7 @@ class ProducerTransactions:
         """Return the committed offsets of a group. require_stable: wait until no open transaction may change one.
         Raises the last error after `max_block_ms`."""
         assert self._coordinators is not None, "a transaction begins after the start"
-        offsets = GroupOffsets(self._coordinators, self._clock, self._policy.max_block_ms)
+        offsets = GroupOffsets(self._coordinators, self._policy.max_block_ms)
         who = GroupMetadata(group_id)
         found = await offsets.fetch(group_id, None, lambda: who, require_stable=require_stable)
         return {key: each.committed for key, each in found.items() if each is not None}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
+from tidelog.client.cluster import QUERY_TIMEOUT_MS
 from tidelog.client.offset_lookup import ensure_current
 from tidelog.errors import Retry, TidelogError, UnknownLeaderEpoch, UnknownTopicOrPartition
 from tidelog.protocol import methods
@@ -28,20 +28,19 @@ class StreamAdmin(ReadAdmin):
         `request_timeout_ms`, then raises the last error.
         """
         found: dict[TopicPartition, EpochEnd] = {}
-        start = self._clock.monotonic_ms()
+        retries = self._cluster.retries(self._timeout_ms)
         while True:
             left = {key: each for key, each in questions.items() if key not in found}
             if not left:
                 return found
             failures = await self._epoch_round(left, found)
-            late = self._clock.monotonic_ms() + BACKOFF_MS - start >= self._timeout_ms
             for error in failures:
-                if late or error.retry is Retry.NEVER:
+                if error.retry is Retry.NEVER:
                     raise error
             if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
                 self._cluster.distrust_last()
             if failures:
-                await self._clock.sleep_ms(BACKOFF_MS)
+                await retries.pause(failures[0])
                 for topic in sorted({key.topic for key in left}):
                     await self._cluster.refresh(topic)
 
