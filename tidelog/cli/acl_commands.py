@@ -8,17 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    ValidateOnly,
-    counted,
-    print_json,
-    print_table,
-    query,
-    report,
-)
+from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.security.acls import (
@@ -48,8 +39,9 @@ Hosts = Annotated[list[str] | None, typer.Option("--host", help="IP address of t
 NO_AUTHORIZER: Final = "the node has no authorizer (authorizer.class.name): it refuses no request"
 
 
-@app.command()
+@cluster_command(app)
 def add(
+    call: CommandCall,
     allow: Annotated[list[str] | None, typer.Option("--allow", help="Principal to allow: User:NAME.")] = None,
     deny: Annotated[list[str] | None, typer.Option("--deny", help="Principal to deny: User:NAME.")] = None,
     operation: Operations = None,
@@ -61,8 +53,6 @@ def add(
     prefixed: Prefixed = False,
     host: Hosts = None,
     validate_only: ValidateOnly = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Add ACLs: one for each principal, operation and host. A denial is stronger than any permission."""
     resource = _resource(topic, group, transactional_id, user, cluster=cluster)
@@ -87,19 +77,20 @@ def add(
     ]
 
     async def create(admin: Admin) -> tuple[int, bool]:
-        return await admin.create_acls(bindings, validate_only=validate_only), as_json or await _has_effect(admin)
+        return await admin.create_acls(bindings, validate_only=validate_only), call.as_json or await _has_effect(admin)
 
-    created, has_effect = query(bootstrap, create)
+    created, has_effect = call.query(create)
     document = {"created": 0 if validate_only else created, "bindings": [_plain(each) for each in bindings]}
     known = len(bindings) - created
     text = f"{counted(created, 'ACL')} {'can be added' if validate_only else 'added'}"
-    report(document, text + (f", {known} existed already" if known else ""), as_json=as_json)
+    call.report(document, text + (f", {known} existed already" if known else ""))
     if not has_effect:
         say(NO_AUTHORIZER)
 
 
-@app.command("list")
+@cluster_command(app, "list")
 def list_(
+    call: CommandCall,
     principal: Annotated[str | None, typer.Option("--principal", help="Only of this principal.")] = None,
     topic: Topic = None,
     group: Group = None,
@@ -107,8 +98,6 @@ def list_(
     user: User = None,
     cluster: Cluster = False,
     prefixed: Prefixed = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """List ACLs. With a resource: those that refer to it, by its name, a prefix of it, or *."""
     resource = _resource(topic, group, transactional_id, user, cluster=cluster)
@@ -117,10 +106,10 @@ def list_(
     selecting = AclFilter(kind, name, pattern, principal)
 
     async def describe(admin: Admin) -> tuple[list[AclBinding], bool]:
-        return await admin.describe_acls(selecting), as_json or await _has_effect(admin)
+        return await admin.describe_acls(selecting), call.as_json or await _has_effect(admin)
 
-    found, has_effect = query(bootstrap, describe)
-    if as_json:
+    found, has_effect = call.query(describe)
+    if call.as_json:
         print_json([_plain(each) for each in found])
         return
     _print("ACLs", found)
@@ -128,8 +117,9 @@ def list_(
         say(NO_AUTHORIZER)
 
 
-@app.command()
+@cluster_command(app)
 def remove(
+    call: CommandCall,
     principal: Annotated[list[str] | None, typer.Option("--principal", help="Of this principal: User:NAME.")] = None,
     operation: Operations = None,
     topic: Topic = None,
@@ -140,8 +130,6 @@ def remove(
     prefixed: Prefixed = False,
     host: Hosts = None,
     validate_only: ValidateOnly = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Remove the ACLs that have all the given values. A resource name is compared as it was given to `add`."""
     resource = _resource(topic, group, transactional_id, user, cluster=cluster)
@@ -156,8 +144,8 @@ def remove(
         for each in operations or [None]
         for where in _or_any(host)
     ]
-    gone = query(bootstrap, lambda admin: admin.delete_acls(filters, validate_only=validate_only))
-    if as_json:
+    gone = call.query(lambda admin: admin.delete_acls(filters, validate_only=validate_only))
+    if call.as_json:
         print_json({"removed": not validate_only, "bindings": [_plain(each) for each in gone]})
         return
     if gone:
@@ -166,8 +154,9 @@ def remove(
         say("no ACL has these values: none was removed")
 
 
-@app.command("test")
+@cluster_command(app, "test")
 def explain(
+    call: CommandCall,
     principal: Annotated[str, typer.Argument(help="User:NAME.", show_default=False)],
     operation: Annotated[str, typer.Argument(help="An operation, as read.", show_default=False)],
     topic: Topic = None,
@@ -176,16 +165,14 @@ def explain(
     user: User = None,
     cluster: Cluster = False,
     host: Annotated[str, typer.Option("--host", help="IP address of the caller.")] = "127.0.0.1",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Show whether a principal may do something, and which rule decides. Exit code 1: it may not."""
     resource = _resource(topic, group, transactional_id, user, cluster=cluster)
     if resource is None:
         raise InvalidRequest("name a resource, for example --topic orders or --cluster")
     asked = _operation(operation)
-    decision = query(bootstrap, lambda admin: admin.test_acl(principal, asked, *resource, host=host))
-    if as_json:
+    decision = call.query(lambda admin: admin.test_acl(principal, asked, *resource, host=host))
+    if call.as_json:
         rule = None if decision.rule is None else _plain(decision.rule)
         print_json({**dataclasses.asdict(decision), "rule": rule})
     else:

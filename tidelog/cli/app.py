@@ -11,58 +11,39 @@ import typer
 
 import tidelog
 from tidelog.cli import (
-    acl_commands as acl,
+    acl_commands,
+    certs_commands,
+    cluster_commands,
+    group_commands,
+    job_commands,
+    log_commands,
+    node_commands,
+    partition_commands,
+    quorum_commands,
+    quota_commands,
+    record_commands,
+    spark_commands,
+    topic_commands,
+    transaction_commands,
+    user_commands,
 )
-from tidelog.cli import (
-    certs_commands as certs,
-)
-from tidelog.cli import (
-    cluster_commands as cluster,
-)
-from tidelog.cli import (
-    group_commands as group,
-)
-from tidelog.cli import (
-    job_commands as job,
-)
-from tidelog.cli import (
-    log_commands as log,
-)
-from tidelog.cli import (
-    node_commands as node,
-)
-from tidelog.cli import (
-    partition_commands as partition,
-)
-from tidelog.cli import (
-    quorum_commands as quorum,
-)
-from tidelog.cli import (
-    quota_commands as quota,
-)
-from tidelog.cli import (
-    record_commands as records,
-)
-from tidelog.cli import (
-    spark_commands as spark,
-)
-from tidelog.cli import (
-    topic_commands as topic,
-)
-from tidelog.cli import (
-    transaction_commands as transaction,
-)
-from tidelog.cli import (
-    up,
-)
-from tidelog.cli import (
-    user_commands as user,
+from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.cluster_command import cluster_command
+from tidelog.cli.cluster_options import (
+    BOOTSTRAP_HELP,
+    SaslMechanism,
+    SaslPasswordFile,
+    SaslTokenFile,
+    SaslUsername,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    sasl_of,
+    tls_of,
+    tls_option_for,
 )
 from tidelog.cli.interrupts import INTERRUPTED
-from tidelog.cli.output import BootstrapBeforeCommand
-from tidelog.cli.sasl_options import SaslMechanism, SaslPasswordFile, SaslTokenFile, SaslUsername, choose_sasl
-from tidelog.cli.tls_options import TlsCa, TlsCert, TlsKey, choose_tls, tls_option_for
-from tidelog.cli.wrong_usage import WrongUsage
+from tidelog.cli.up import up
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import ReaderGone, say
 
@@ -82,10 +63,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
-    bootstrap: BootstrapBeforeCommand = None,
+    bootstrap: Annotated[str | None, typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)] = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -96,27 +78,29 @@ def _options(
 ) -> None:
     """Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP."""
     del version, bootstrap  # handled by their callbacks
-    choose_tls(tls_ca, tls_cert, tls_key)
-    choose_sasl(sasl_username, sasl_password_file, sasl_mechanism, sasl_token_file)
+    ctx.obj = (
+        tls_of(tls_ca, tls_cert, tls_key),
+        sasl_of(sasl_username, sasl_password_file, sasl_mechanism, sasl_token_file),
+    )
 
 
-app.command("up")(up.up)
-app.add_typer(topic.app, name="topic")
-app.add_typer(partition.app, name="partition")
-app.add_typer(node.app, name="node")
-app.command("produce")(records.produce)
-app.command("consume")(records.consume)
-app.add_typer(group.app, name="group")
-app.add_typer(acl.app, name="acl")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(quota.app, name="quota")
-app.add_typer(transaction.app, name="txn")
-app.add_typer(log.app, name="log")
-app.add_typer(user.app, name="user")
-app.add_typer(certs.app, name="certs")
-app.add_typer(spark.app, name="spark")
-app.add_typer(job.app, name="job")
+app.command("up")(up)
+app.add_typer(topic_commands.app, name="topic")
+app.add_typer(partition_commands.app, name="partition")
+app.add_typer(node_commands.app, name="node")
+cluster_command(app, "produce")(record_commands.produce)
+cluster_command(app, "consume")(record_commands.consume)
+app.add_typer(group_commands.app, name="group")
+app.add_typer(acl_commands.app, name="acl")
+app.add_typer(cluster_commands.app, name="cluster")
+app.add_typer(quorum_commands.app, name="quorum")
+app.add_typer(quota_commands.app, name="quota")
+app.add_typer(transaction_commands.app, name="txn")
+app.add_typer(log_commands.app, name="log")
+app.add_typer(user_commands.app, name="user")
+app.add_typer(certs_commands.app, name="certs")
+app.add_typer(spark_commands.app, name="spark")
+app.add_typer(job_commands.app, name="job")
 
 
 # Typer uses its own click or the installed one, depending on the version; this class is in both.

@@ -6,31 +6,21 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    ValidateOnly,
-    counted,
-    plain,
-    print_json,
-    print_table,
-    query,
-    report,
-)
+from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.output import counted, plain, print_json, print_table
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
 
 
-@app.command()
-def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def status(call: CommandCall) -> None:
     """Show nodes, controller and problems. Exit code 1: a partition is not writable or is damaged, a node did not
     report its disks, or the cluster cannot be changed."""
-    found = query(bootstrap, lambda admin: admin.describe_cluster())
+    found = call.query(lambda admin: admin.describe_cluster())
     problems = _problems(found)
-    if as_json:
+    if call.as_json:
         print_json({**plain(found), "healthy": not problems, "problems": problems})
     else:
         _print(found)
@@ -40,22 +30,18 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
         raise typer.Exit(1)
 
 
-@app.command()
-def upgrade(
-    validate_only: ValidateOnly = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
-) -> None:
+@cluster_command(app)
+def upgrade(call: CommandCall, validate_only: ValidateOnly = False) -> None:
     """Raise the feature level of the metadata after every node runs this version. This cannot be undone."""
-    level = query(bootstrap, lambda admin: admin.update_features(validate_only=validate_only))
+    level = call.query(lambda admin: admin.update_features(validate_only=validate_only))
     document = {"feature_level": level, "updated": not validate_only}
-    report(document, f"the feature level {'could be' if validate_only else 'is'} {level}", as_json=as_json)
+    call.report(document, f"the feature level {'could be' if validate_only else 'is'} {level}")
 
 
-@app.command("remove-voter")
-def remove_voter(
-    node: Annotated[int, typer.Argument(help="Number of the node.")], bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
-) -> None:
+@cluster_command(app, "remove-voter")
+def remove_voter(call: CommandCall, node: Annotated[int, typer.Argument(help="Number of the node.")]) -> None:
     """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
-    query(bootstrap, lambda admin: admin.remove_voter(node))
+    call.query(lambda admin: admin.remove_voter(node))
     say(f"node {node} is no longer a voter")
 
 

@@ -9,20 +9,10 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.argument_values import WrongUsage, partition_of
+from tidelog.cli.cluster_command import CommandCall, administrator, cluster_command
 from tidelog.cli.group_resets import reset_offsets
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    administrator,
-    counted,
-    ensure_complete,
-    print_json,
-    print_table,
-    query,
-)
-from tidelog.cli.partition_names import partition_of
-from tidelog.cli.wrong_usage import WrongUsage
+from tidelog.cli.output import counted, ensure_complete, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.clock import MachineClock
@@ -32,7 +22,7 @@ from tidelog.standard_streams import end_without_reader, say
 from tidelog.types import TopicPartition
 
 app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_args_is_help=True)
-app.command("reset-offsets")(reset_offsets)
+cluster_command(app, "reset-offsets")(reset_offsets)
 Groups = Annotated[list[str], typer.Argument(help="Ids of groups.", show_default=False)]
 
 STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
@@ -41,55 +31,48 @@ CLEAR = "\x1b[2J\x1b[H"
 """Clears a terminal and moves to its first line."""
 
 
-@app.command("list")
+@cluster_command(app, "list")
 def list_(
+    call: CommandCall,
     state: Annotated[
         list[str] | None, typer.Option("--state", help="Only groups in this state: Empty, Stable, ...; repeatable.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """List all groups. Exit code 1: those of a coordinator are missing."""
     missing: list[TidelogError] = []
     unknown = [name for name in state or () if name.lower() not in map(str.lower, STATES)]
     if unknown:
         raise WrongUsage(f"unknown group state {unknown[0]!r}; use {', '.join(STATES)}")
-    found = query(bootstrap, lambda admin: admin.list_groups(states=state or (), on_missing=missing.append))
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            "groups",
-            ("group", "type", "state", "members"),
-            [(group.group_id, group.type, group.state, group.members) for group in found],
-        )
+    found = call.query(lambda admin: admin.list_groups(states=state or (), on_missing=missing.append))
+    rows = [(group.group_id, group.type, group.state, group.members) for group in found]
+    call.show(found, "groups", ("group", "type", "state", "members"), rows)
     ensure_complete(missing)
 
 
-@app.command()
-def describe(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def describe(call: CommandCall, groups: Groups) -> None:
     """Show members and what each one reads."""
-    found = query(bootstrap, lambda admin: admin.describe_groups(groups))
-    if as_json:
+    found = call.query(lambda admin: admin.describe_groups(groups))
+    if call.as_json:
         print_json([_document(group_id, each) for group_id, each in found.items()])
     for group_id, each in found.items():
         if isinstance(each, TidelogError):
             say(f"tidelog: group {group_id!r}: {each.message}")
-        elif not as_json:
+        elif not call.as_json:
             _print(each)
     if any(isinstance(each, TidelogError) for each in found.values()):
         raise typer.Exit(1)
 
 
-@app.command()
-def delete(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def delete(call: CommandCall, groups: Groups) -> None:
     """Delete groups that have no members, with all their committed offsets."""
-    found = query(bootstrap, lambda admin: admin.delete_groups(groups))
+    found = call.query(lambda admin: admin.delete_groups(groups))
     failed = {group_id: error for group_id, error in found.items() if error is not None}
-    if as_json:
+    if call.as_json:
         print_json([{"group": group_id, "deleted": group_id not in failed} for group_id in found])
     for group_id in found:
-        if group_id not in failed and not as_json:
+        if group_id not in failed and not call.as_json:
             say(f"group {group_id!r} deleted")
     for group_id, error in failed.items():
         hint = (
@@ -100,8 +83,9 @@ def delete(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Js
         raise typer.Exit(1)
 
 
-@app.command("delete-offsets")
+@cluster_command(app, "delete-offsets")
 def delete_offsets(
+    call: CommandCall,
     group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="All committed offsets of this topic; repeatable.")
@@ -109,8 +93,6 @@ def delete_offsets(
     partition: Annotated[
         list[str] | None, typer.Option("--partition", "-p", help="That of this partition, TOPIC-N; repeatable.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Delete committed offsets of topics to which no member of the group subscribes."""
     if not (topic or partition):
@@ -130,9 +112,9 @@ def delete_offsets(
             keys += found
         return await admin.delete_group_offsets(group, sorted(set(keys)))
 
-    found = query(bootstrap, work)
+    found = call.query(work)
     failed = {key: error for key, error in found.items() if error is not None}
-    if as_json:
+    if call.as_json:
         print_json({"group": group, "partitions": [{"partition": key, "deleted": key not in failed} for key in found]})
     say(f"{counted(len(found) - len(failed), 'offset')} of group {group!r} deleted")
     for key, error in failed.items():
@@ -141,25 +123,24 @@ def delete_offsets(
         raise typer.Exit(1)
 
 
-@app.command()
+@cluster_command(app)
 def lag(
+    call: CommandCall,
     groups: Groups,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two repetitions.")] = 2.0,
     times: Annotated[int | None, typer.Option("--times", min=1, help="Repeat this often, then end.")] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Show how many records a group has still to read: for each partition, with its member, client and host. Unknown
     (-) where nothing is committed. Records that were deleted before it read them are counted apart."""
 
     async def work() -> None:
-        async with administrator(bootstrap) as admin:
+        async with administrator(call.connection) as admin:
             left = times if times is not None else None if watch else 1
             clock = MachineClock()
             while True:
                 lags = {group_id: await admin.group_lag(group_id) for group_id in dict.fromkeys(groups)}
-                _print_lags(lags, clears=(watch or times is not None) and sys.stdout.isatty(), as_json=as_json)
+                _print_lags(lags, clears=(watch or times is not None) and sys.stdout.isatty(), as_json=call.as_json)
                 end_without_reader()
                 left = None if left is None else left - 1
                 if left == 0:

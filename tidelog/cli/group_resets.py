@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query
-from tidelog.cli.partition_names import partition_of
-from tidelog.cli.wrong_usage import WrongUsage
+from tidelog.cli.argument_values import WrongUsage, partition_of, time_of
+from tidelog.cli.cluster_command import CommandCall
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.group_options import duration_ms
@@ -51,6 +51,7 @@ class Change:
 
 
 def reset_offsets(
+    call: CommandCall,
     group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="All partitions of this topic; repeatable.")
@@ -62,8 +63,7 @@ def reset_offsets(
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
     to_time: Annotated[
-        str | None,
-        typer.Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z."),
+        str | None, typer.Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z.")
     ] = None,
     by_duration: Annotated[
         str | None, typer.Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
@@ -74,8 +74,6 @@ def reset_offsets(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Change the offsets.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (the default).")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Set committed offsets of a group without members. Without --execute, only show what would change."""
     if execute and dry_run:
@@ -107,8 +105,8 @@ def reset_offsets(
             await admin.alter_group_offsets(group, {change.partition: change.after for change in changes})
         return changes, members
 
-    changes, members = query(bootstrap, work)
-    if as_json:
+    changes, members = call.query(work)
+    if call.as_json:
         print_json({"group": group, "executed": execute, "changes": changes})
     else:
         rows = [(str(each.partition), "-" if each.before is None else each.before, each.after) for each in changes]
@@ -160,11 +158,10 @@ async def _plan(
 
 
 def _time(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise WrongUsage(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    moment = time_of(text)
+    if moment is None:
+        raise WrongUsage(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z")
+    return moment
 
 
 def _before(duration: str) -> datetime:

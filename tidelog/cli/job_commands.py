@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, Final
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP
-from tidelog.cli.sasl_options import chosen_sasl
-from tidelog.cli.tls_options import chosen_tls
+from tidelog.cli.cluster_options import connection_of
 from tidelog.client_variables import ClientVariable
-from tidelog.jobs.job_frame import JobConnection
+from tidelog.cluster_connection import DEFAULT_BOOTSTRAP
 
 JOBS: Final = {
     "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
@@ -31,13 +30,11 @@ def _group() -> None:
 
 def _add(name: str, what: str) -> None:
     def run(ctx: typer.Context) -> None:
-        import os
-
         bootstrap = ctx.find_root().params.get("bootstrap") or os.environ.get(
             ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP
         )
         module: Any = import_module(f"tidelog.jobs.{name}")
-        code = module.main(ctx.args, JobConnection(bootstrap, chosen_tls(), chosen_sasl()))
+        code = module.main(ctx.args, connection_of(ctx, bootstrap))
         if code:
             raise typer.Exit(code)
 

@@ -6,21 +6,20 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, query
+from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.output import print_json
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="Single nodes.", no_args_is_help=True)
 
 
-@app.command("safe-to-restart")
+@cluster_command(app, "safe-to-restart")
 def safe_to_restart(
-    node_id: Annotated[int, typer.Argument(help="The node's number.", show_default=False)],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
+    call: CommandCall, node_id: Annotated[int, typer.Argument(help="The node's number.", show_default=False)]
 ) -> None:
     """Report whether the cluster keeps working while a node is stopped. Exit code 1: it does not."""
-    restart = query(bootstrap, lambda admin: admin.explain_restart(node_id))
-    if as_json:
+    restart = call.query(lambda admin: admin.explain_restart(node_id))
+    if call.as_json:
         print_json(restart)
     elif restart.safe:
         say(f"node {node_id} may be stopped: the rest of the cluster keeps working")

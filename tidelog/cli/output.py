@@ -1,102 +1,26 @@
-"""Shared by all commands: common options, queries to the cluster, tables for people, JSON for scripts."""
+"""What commands print: tables and sentences for people, JSON for scripts."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import dataclasses
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from tidelog.cli.sasl_options import chosen_sasl
-from tidelog.cli.tls_options import chosen_tls
-from tidelog.client.admin import Admin
-from tidelog.client.connection import TLS_FAILURES
-from tidelog.client_variables import ClientVariable
 from tidelog.errors import TidelogError
 from tidelog.printable import printable
 from tidelog.standard_streams import ReaderGone, encodable, json_line, say
 
-Answer = TypeVar("Answer")
-BOOTSTRAP_HELP = "Addresses of some nodes: host:port,host:port."
-
-
-def _bootstrap_of(ctx: typer.Context, value: str) -> str:
-    """The addresses after the command, or else before it, or else those of the environment, or else the default."""
-    return _optional_bootstrap_of(ctx, value) or value
-
-
-def _optional_bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
-    source = ctx.get_parameter_source("bootstrap")
-    before: str | None = ctx.find_root().params.get("bootstrap")
-    return value if before is None or (source is not None and source.name == "COMMANDLINE") else before
-
-
-BootstrapBeforeCommand = Annotated[
-    str | None, typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)
-]
-Bootstrap = Annotated[
-    str,
-    typer.Option("--bootstrap", "-b", envvar=ClientVariable.BOOTSTRAP, help=BOOTSTRAP_HELP, callback=_bootstrap_of),
-]
-OptionalBootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        envvar=ClientVariable.BOOTSTRAP,
-        help=BOOTSTRAP_HELP,
-        callback=_optional_bootstrap_of,
-        show_default=False,
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
-
-ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")]
-
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-"""Default address of the first node of `tidelog up`."""
-
-PATIENCE_MS = 2_000
-"""How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
-
-
 WIDTH_OF_FILES = 1 << 20
 """Columns: wider than any table. Rich would take 80."""
-
-
-@asynccontextmanager
-async def administrator(bootstrap: str, client_id: str = "") -> AsyncIterator[Admin]:
-    """An Admin client with the options of the command. It does not warn of what the command prints as an error."""
-    log = logging.getLogger(TLS_FAILURES)
-    level = log.level
-    log.setLevel(logging.ERROR)
-    tls, sasl = chosen_tls(), chosen_sasl()
-    try:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS, tls=tls, sasl=sasl, client_id=client_id) as admin:
-            yield admin
-    finally:
-        log.setLevel(level)
-
-
-def query(bootstrap: str, call: Callable[[Admin], Awaitable[Answer]]) -> Answer:
-    """Return the answer of one or more calls of an Admin client."""
-
-    async def work() -> Answer:
-        async with administrator(bootstrap) as admin:
-            return await call(admin)
-
-    return asyncio.run(work())
 
 
 def plain(value: object) -> Any:
@@ -132,6 +56,10 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     Nothing in a title or cell is interpreted, neither by Rich nor by a terminal: ids are chosen by clients. A reader
     that has gone does not end the command: its exit code counts.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=Text(_shown(title), "bold"), title_justify="left")
     cells = [list(row) for row in rows]
     for index, column in enumerate(columns):

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query
-from tidelog.cli.partition_names import partition_of
+from tidelog.cli.argument_values import WrongUsage, partition_of
+from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.transaction_commands import who_holds_lso
-from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
 from tidelog.standard_streams import say
 
@@ -19,18 +19,18 @@ Names = Annotated[
 ]
 
 
-@app.command("why-unavailable")
-def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app, "why-unavailable")
+def why_unavailable(call: CommandCall, names: Names = None) -> None:
     """Show why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or it is unknown."""
     wanted = [partition_of(name) for name in names or ()]
 
     async def explain(admin: Admin) -> tuple[list[PartitionExplanation], str]:
         return await admin.explain_partitions(wanted), (await admin.describe_cluster()).trouble
 
-    explanations, trouble = query(bootstrap, explain)
+    explanations, trouble = call.query(explain)
     if trouble:
         say(trouble)
-    if as_json:
+    if call.as_json:
         print_json([_plain(each) for each in explanations])
     else:
         for each in explanations:
@@ -41,14 +41,12 @@ def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRA
         raise typer.Exit(1)
 
 
-@app.command("who-holds-lso")
+@cluster_command(app, "who-holds-lso")
 def holders_of_lso(
-    name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
+    call: CommandCall, name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)]
 ) -> None:
     """Show which open transaction read_committed consumers wait for, whose it is, and what to do."""
-    who_holds_lso(name, bootstrap, as_json=as_json)
+    who_holds_lso(call, name)
 
 
 def _say_explanation(explanation: PartitionExplanation) -> None:
@@ -63,8 +61,9 @@ def _say_explanation(explanation: PartitionExplanation) -> None:
         say(f"  do:  {step}")
 
 
-@app.command()
+@cluster_command(app)
 def elect(
+    call: CommandCall,
     names: Names = None,
     unclean: Annotated[
         bool,
@@ -73,8 +72,6 @@ def elect(
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --unclean: do not ask for confirmation.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Elect preferred leaders, or with --unclean any available replica. Exit code 1: an election was rejected or not
     confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
@@ -83,13 +80,13 @@ def elect(
         raise WrongUsage("--unclean loses records: name the partitions as TOPIC-N")
 
     if unclean and not yes:
-        expected = query(bootstrap, lambda admin: admin.elect_leaders(wanted, unclean=True, validate_only=True))
-        if as_json:
+        expected = call.query(lambda admin: admin.elect_leaders(wanted, unclean=True, validate_only=True))
+        if call.as_json:
             print_json([{**_plain(each), "elected": False} for each in expected])
             raise typer.Exit(1)
         if not _is_confirmed(expected):
             raise typer.Exit(1)
-    _show(query(bootstrap, lambda admin: admin.elect_leaders(wanted, unclean=unclean)), as_json=as_json)
+    _show(call, call.query(lambda admin: admin.elect_leaders(wanted, unclean=unclean)))
 
 
 def _is_confirmed(expected: list[PartitionResult]) -> bool:
@@ -111,15 +108,14 @@ def _is_confirmed(expected: list[PartitionResult]) -> bool:
     return is_confirmed
 
 
-@app.command()
+@cluster_command(app)
 def reassign(
+    call: CommandCall,
     name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)],
     replicas: Annotated[
         str, typer.Option("--replicas", "-r", help="The new replicas, preferred leader first: 1,2,3.")
     ] = "",
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the reassignment in progress.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Move a partition's replicas; returns once the reassignment has started."""
     nodes = replicas.split(",") if replicas else []
@@ -127,23 +123,20 @@ def reassign(
         raise WrongUsage("pass --replicas with node ids (1,2,3), or --cancel")
     target = None if cancel else [int(node) for node in nodes]
     partition = partition_of(name)
-    _show(query(bootstrap, lambda admin: admin.reassign({partition: target})), as_json=as_json)
+    _show(call, call.query(lambda admin: admin.reassign({partition: target})))
 
 
-@app.command()
-def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def moves(call: CommandCall) -> None:
     """Show the reassignments in progress."""
-    found = query(bootstrap, lambda admin: admin.list_reassignments())
-    if as_json:
-        print_json(found)
-        return
+    found = call.query(lambda admin: admin.list_reassignments())
     rows = [(str(each.partition), each.replicas, each.adding, each.removing, each.isr) for each in found]
-    print_table("reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
+    call.show(found, "reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
 
 
-def _show(outcomes: list[PartitionResult], *, as_json: bool) -> None:
+def _show(call: CommandCall, outcomes: list[PartitionResult]) -> None:
     refused = [each for each in outcomes if each.error is not None]
-    if as_json:
+    if call.as_json:
         print_json([_plain(each) for each in outcomes])
     else:
         for each in outcomes:

@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    ValidateOnly,
-    print_json,
-    print_table,
-    query,
-    report,
-)
+from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig
 from tidelog.types import QuotaEntity, QuotaType
@@ -31,35 +22,33 @@ DefaultClient = Annotated[bool, typer.Option("--default-client-id", help="Every 
 _KEYS = ", ".join(quota.value for quota in QuotaType)
 
 
-@app.command("set")
+@cluster_command(app, "set")
 def set_(
+    call: CommandCall,
     quotas: Annotated[list[str], typer.Argument(help=f"KEY=LIMIT; keys: {_KEYS}.", show_default=False)],
     user: User = None,
     client_id: Client = None,
     default_user: DefaultUser = False,
     default_client_id: DefaultClient = False,
     validate_only: ValidateOnly = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Set quotas of a user, a client id, or a client id of a user. Each node applies them by itself, at once."""
     entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
     limits = dict(map(_limit, quotas))
-    query(bootstrap, lambda admin: admin.alter_client_quotas({entity: limits}, validate_only=validate_only))
+    call.query(lambda admin: admin.alter_client_quotas({entity: limits}, validate_only=validate_only))
     document = {"entity": entity, "quotas": limits, "set": not validate_only}
     text = f"quotas of {entity} {'can be set like this' if validate_only else 'set'}"
-    report(document, text, as_json=as_json)
+    call.report(document, text)
 
 
-@app.command()
+@cluster_command(app)
 def remove(
+    call: CommandCall,
     quotas: Annotated[list[str] | None, typer.Argument(help="Keys; without any: all.", show_default=False)] = None,
     user: User = None,
     client_id: Client = None,
     default_user: DefaultUser = False,
     default_client_id: DefaultClient = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Remove quotas of a user, a client id, or a client id of a user."""
     entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
@@ -70,7 +59,7 @@ def remove(
         await admin.alter_client_quotas({entity: dict.fromkeys(keys)})
         return found.get(entity, {})
 
-    limits = query(bootstrap, change)
+    limits = call.query(change)
     removed = [key for key in keys if key in limits]
     without = [key for key in quotas or () if key not in limits]
     text = f"quotas of {entity} removed: {', '.join(removed)}" if removed else f"no quota of {entity} was removed"
@@ -78,22 +67,20 @@ def remove(
         text += f"; not set: {', '.join(without)}"
     elif not removed:
         text += ": none is set"
-    report({"entity": entity, "removed": removed}, text, as_json=as_json)
+    call.report({"entity": entity, "removed": removed}, text)
 
 
-@app.command("list")
-def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app, "list")
+def list_(call: CommandCall) -> None:
     """List all quotas."""
-    found = query(bootstrap, lambda admin: admin.describe_client_quotas())
-    if as_json:
-        print_json([{"entity": entity, "quotas": limits} for entity, limits in found.items()])
-        return
+    found = call.query(lambda admin: admin.describe_client_quotas())
+    document = [{"entity": entity, "quotas": limits} for entity, limits in found.items()]
     rows = [
         (_shown(entity.user), _shown(entity.client_id), key, f"{limit:.15g}")
         for entity, limits in found.items()
         for key, limit in limits.items()
     ]
-    print_table("quotas", ("user", "client id", "quota", "limit"), rows)
+    call.show(document, "quotas", ("user", "client id", "quota", "limit"), rows)
 
 
 def _entity(user: str | None, client_id: str | None, *, default_user: bool, default_client_id: bool) -> QuotaEntity:

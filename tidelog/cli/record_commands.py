@@ -6,32 +6,23 @@ import asyncio
 import os
 import sys
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tidelog.cli.argument_values import WrongUsage, time_of
+from tidelog.cli.cluster_command import CommandCall, administrator
 from tidelog.cli.lines import Read, lines, opened
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    administrator,
-    counted,
-    plain,
-    print_json,
-    printed_warnings,
-)
-from tidelog.cli.sasl_options import chosen_sasl
-from tidelog.cli.tls_options import chosen_tls
-from tidelog.cli.wrong_usage import WrongUsage
+from tidelog.cli.output import counted, plain, print_json, printed_warnings
 from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.client.delivery import Delivery
 from tidelog.client.offset_lookup import since_1970_ms
 from tidelog.client.producer import Producer
 from tidelog.clock import MachineClock
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -86,6 +77,7 @@ class Tally:
 
 
 def produce(
+    call: CommandCall,
     topic: Topic,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help="The text before it on a line is the key.")
@@ -101,8 +93,6 @@ def produce(
         int, typer.Option(min=1, max=86_400, help="Seconds after which a record that is not acknowledged fails.")
     ] = 30,
     client_id: ClientId = "",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Send each line of standard input (or of a file) as one record."""
     if key_separator == "":
@@ -111,11 +101,12 @@ def produce(
         raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
     resolution: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
     separator = os.fsencode(key_separator) if key_separator is not None else None
+    connection = replace(call.connection, client_id=client_id)
 
     async def work(tally: Tally, read: Read, progress: Any) -> None:
-        await _reach(bootstrap, topic, client_id)
+        await _reach(connection, topic)
         async with Producer(
-            bootstrap,
+            connection.bootstrap,
             acks=acks,
             compression=compression,
             on_unknown=resolution,
@@ -123,9 +114,7 @@ def produce(
             record_bytes_max=LINE_BYTES_MAX,
             max_block_ms=timeout * 1000,
             delivery_timeout_ms=timeout * 1000,
-            tls=chosen_tls(),
-            sasl=chosen_sasl(),
-            client_id=client_id,
+            **connection.of_client,
         ) as producer:
             await producer.partitions(topic)
             packed_name = None if source is None else str(source)
@@ -148,7 +137,7 @@ def produce(
             ended = False
             raise
         finally:  # the caller needs the outcome of the sent lines in any case
-            if as_json:
+            if call.as_json:
                 print_json({"topic": topic, **{name: n for name, n in vars(tally).items() if name != "first"}})
             elif tally.sent or ended:
                 say(str(tally))
@@ -157,6 +146,7 @@ def produce(
 
 
 def consume(
+    call: CommandCall,
     topic: Topic,
     start: Annotated[
         str | None, typer.Option("--from", help="earliest, latest, or an ISO 8601 time.", show_default="earliest")
@@ -179,43 +169,36 @@ def consume(
         ),
     ] = "read_uncommitted",
     client_id: ClientId = "",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Print committed records, one per line, up to the present end. With --group, those of the partitions that the
     group assigns, from the committed offsets on; --from counts where none is committed."""
     if isolation not in ("read_uncommitted", "read_committed"):
         raise WrongUsage(f"--isolation {isolation!r}: use read_uncommitted or read_committed")
+    connection = replace(call.connection, client_id=client_id)
     if group is not None:
         if group == "":
             raise WrongUsage("--group is empty: pass the id of a group")
         if offset is not None or partition is not None:
             raise WrongUsage("a group assigns partitions and has offsets of its own: leave out --partition, --offset")
-        with printed_warnings():
-            count = asyncio.run(
-                _consume_as_member(
-                    group,
-                    topic,
-                    bootstrap,
-                    client_id,
-                    _reset(start or "earliest"),
-                    most,
-                    isolation=isolation,
-                    follow=follow,
-                    keys=keys,
-                    as_json=as_json,
-                )
-            )
-        if not as_json:
-            say(counted(count, "record"))
-        return
-    place = _start(start, offset, partition)
+        reset = _reset(start or "earliest")
+    else:
+        place = _start(start, offset, partition)
 
     async def work() -> int:
-        await _reach(bootstrap, topic, client_id)
-        async with Consumer(
-            bootstrap, isolation=isolation, tls=chosen_tls(), sasl=chosen_sasl(), client_id=client_id
-        ) as consumer:
+        await _reach(connection, topic)
+        if group is not None:
+            return await _consume_as_member(
+                connection,
+                group,
+                topic,
+                reset,
+                most,
+                isolation=isolation,
+                follow=follow,
+                keys=keys,
+                as_json=call.as_json,
+            )
+        async with Consumer(connection.bootstrap, isolation=isolation, **connection.of_client) as consumer:
             everything = await consumer.partitions(topic)
             chosen = (
                 everything
@@ -228,18 +211,18 @@ def consume(
             consumer.assign(chosen)
             for one in chosen:
                 await consumer.seek(one, place)
-            return await _print(consumer, None if follow else ends, most, keys=keys, as_json=as_json)
+            return await _print(consumer, None if follow else ends, most, keys=keys, as_json=call.as_json)
 
     with printed_warnings():
         count = asyncio.run(work())
-    if not as_json:
+    if not call.as_json:
         say(counted(count, "record"))
 
 
-async def _reach(bootstrap: str, topic: str, client_id: str) -> None:
+async def _reach(connection: ClusterConnection, topic: str) -> None:
     """Raise ConnectionFailed quickly if no node answers; clients by themselves retry for longer. The question needs no
     permission that writing and reading the topic do not imply."""
-    async with administrator(bootstrap, client_id) as admin:
+    async with administrator(connection) as admin:
         with suppress(UnknownTopicOrPartition, NodeNotAvailable):
             await admin.describe_topic(topic)
 
@@ -270,10 +253,9 @@ async def _print(
 
 
 async def _consume_as_member(
+    connection: ClusterConnection,
     group: str,
     topic: str,
-    bootstrap: str,
-    client_id: str,
     reset: str | timedelta,
     most: int | None,
     *,
@@ -284,8 +266,7 @@ async def _consume_as_member(
 ) -> int:
     """Print what a member of the group reads: until `most` records, or, unless `follow`, until the ends that its
     partitions have when they are assigned. What was printed is committed, also when the command is interrupted."""
-    await _reach(bootstrap, topic, client_id)
-    async with administrator(bootstrap, client_id) as admin:
+    async with administrator(connection) as admin:
         known = (await admin.describe_groups([group]))[group]
         if isinstance(known, UnsupportedVersion):  # the feature level is too low: the message names the next step
             raise known
@@ -299,16 +280,14 @@ async def _consume_as_member(
             ends.pop(key, None)
 
     consumer = Consumer(
-        bootstrap,
+        connection.bootstrap,
         group=group,
         topics=[topic],
         isolation=isolation,
         auto_offset_reset=reset,
         on_assigned=None if follow else note_ends,
         on_revoked=forget,
-        tls=chosen_tls(),
-        sasl=chosen_sasl(),
-        client_id=client_id,
+        **connection.of_client,
     )
     count, polls, is_printed = 0, 0, True
     async with consumer:
@@ -403,11 +382,10 @@ def _place(text: str) -> Place:
         return "earliest"
     if text == "latest":
         return "latest"
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise WrongUsage(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    moment = time_of(text)
+    if moment is None:
+        raise WrongUsage(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z")
+    return moment
 
 
 @contextmanager
@@ -417,6 +395,7 @@ def _progress(what: str) -> Any:
         yield lambda _count: None
         return
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),

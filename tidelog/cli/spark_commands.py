@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import Json, OptionalBootstrap, counted, print_json, query
+from tidelog.cli.cluster_command import query
+from tidelog.cli.cluster_options import BOOTSTRAP_HELP, bootstrap_of, connection_of
+from tidelog.cli.output import Json, counted, print_json
 from tidelog.cli.spark_environment import SparkFinding, environment
 from tidelog.cli.spark_session import session_findings
+from tidelog.client_variables import ClientVariable
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
 
@@ -22,11 +26,22 @@ def _group() -> None:
 
 @app.command()
 def check(
+    ctx: typer.Context,
     master: Annotated[
         str, typer.Option("--master", help="Spark's master, for example spark://host:7077; empty: Spark's own default.")
     ] = "local[2]",
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that the session may take.")] = 180,
-    bootstrap: OptionalBootstrap = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            envvar=ClientVariable.BOOTSTRAP,
+            help=BOOTSTRAP_HELP,
+            callback=bootstrap_of,
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check what Spark needs: Java, PySpark, Python and versions on the driver and on executors.
@@ -46,7 +61,7 @@ def check(
         note(finding)
     nodes: list[str] = []
     if bootstrap is not None:
-        reached, nodes = _cluster(bootstrap)
+        reached, nodes = _cluster(connection_of(ctx, bootstrap))
         note(reached)
     if is_ready := all(finding.is_good for finding in found):
         for finding in session_findings(master, nodes, timeout_s=timeout):
@@ -63,11 +78,15 @@ def check(
         raise typer.Exit(1)
 
 
-def _cluster(bootstrap: str) -> tuple[SparkFinding, list[str]]:
+def _cluster(connection: ClusterConnection) -> tuple[SparkFinding, list[str]]:
     """Whether the driver reaches the cluster, and the addresses of its nodes that executors need."""
     try:
-        cluster = query(bootstrap, lambda admin: admin.describe_cluster())
+        cluster = query(connection, lambda admin: admin.describe_cluster())
     except TidelogError as error:
-        return SparkFinding("cluster", f"{bootstrap}: {error.message}", "correct --bootstrap, or start the nodes"), []
+        return SparkFinding(
+            "cluster", f"{connection.bootstrap}: {error.message}", "correct --bootstrap, or start the nodes"
+        ), []
     nodes = [str(node.endpoint) for node in cluster.nodes if not node.fenced]
-    return SparkFinding("cluster", f"{cluster.cluster_id} with {counted(len(nodes), 'node')} at {bootstrap}"), nodes
+    return SparkFinding(
+        "cluster", f"{cluster.cluster_id} with {counted(len(nodes), 'node')} at {connection.bootstrap}"
+    ), nodes

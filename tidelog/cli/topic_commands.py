@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, ValidateOnly, print_json, print_table, query, report
+from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.output import print_json, print_table
 from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
@@ -19,8 +20,9 @@ Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=Fal
 Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
 
 
-@app.command()
+@cluster_command(app)
 def create(
+    call: CommandCall,
     name: Name,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
     replicas: Annotated[
@@ -28,26 +30,19 @@ def create(
     ] = 1,
     config: Config = None,
     validate_only: ValidateOnly = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Create a topic."""
     configs = _settings(config or ())
     with _warnings() as warned:
-        topic_id = query(
-            bootstrap,
+        topic_id = call.query(
             lambda admin: admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replicas,
-                configs=configs,
-                validate_only=validate_only,
-            ),
+                name, partitions=partitions, replication_factor=replicas, configs=configs, validate_only=validate_only
+            )
         )
     given = None if validate_only else topic_id
     document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
     text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
-    report(document, text, as_json=as_json)
+    call.report(document, text)
 
 
 @contextmanager
@@ -73,8 +68,9 @@ def _settings(given: Iterable[str]) -> dict[str, str]:
     return configs
 
 
-@app.command()
+@cluster_command(app)
 def alter(
+    call: CommandCall,
     name: Name,
     config: Config = None,
     default: Annotated[
@@ -82,8 +78,6 @@ def alter(
     ] = None,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
     validate_only: ValidateOnly = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Change a topic's settings, or add partitions."""
     changes: dict[str, str | None] = {**_settings(config or ()), **dict.fromkeys(default or ())}
@@ -97,19 +91,16 @@ def alter(
             await admin.create_partitions(name, partitions, validate_only=validate_only)
 
     with _warnings() as warned:
-        query(bootstrap, change)
+        call.query(change)
     document = {"name": name, "altered": not validate_only, "warnings": warned}
     text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
-    report(document, text, as_json=as_json)
+    call.report(document, text)
 
 
-@app.command("list")
-def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app, "list")
+def list_(call: CommandCall) -> None:
     """List all topics."""
-    topics = query(bootstrap, lambda admin: admin.list_topics())
-    if as_json:
-        print_json(topics)
-        return
+    topics = call.query(lambda admin: admin.list_topics())
     rows = [
         (
             topic.name,
@@ -120,14 +111,14 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> No
         )
         for topic in topics
     ]
-    print_table("topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
+    call.show(topics, "topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
 
 
-@app.command()
-def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def describe(call: CommandCall, name: Name) -> None:
     """Show a topic's partitions, leaders, in-sync replicas and settings."""
-    topic = query(bootstrap, lambda admin: admin.describe_topic(name))
-    if as_json:
+    topic = call.query(lambda admin: admin.describe_topic(name))
+    if call.as_json:
         print_json(topic)
         return
     rows = [
@@ -147,8 +138,8 @@ def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json
     print_table("settings", ("key", "value"), topic.configs.items())
 
 
-@app.command()
-def delete(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def delete(call: CommandCall, name: Name) -> None:
     """Delete a topic and all its records."""
-    query(bootstrap, lambda admin: admin.delete_topic(name))
-    report({"name": name, "deleted": True}, f"topic {name!r} deleted", as_json=as_json)
+    call.query(lambda admin: admin.delete_topic(name))
+    call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")

@@ -6,19 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    counted,
-    ensure_complete,
-    print_json,
-    print_table,
-    query,
-    report,
-)
-from tidelog.cli.partition_names import partition_of
-from tidelog.cli.wrong_usage import WrongUsage
+from tidelog.cli.argument_values import WrongUsage, partition_of
+from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.output import counted, ensure_complete, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription
 from tidelog.clock import MachineClock
@@ -30,8 +20,9 @@ app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_a
 MAX_TIMEOUT_HELP = "How long a transaction must have had no write; default: the nodes' transaction.max.timeout.ms."
 
 
-@app.command("list")
+@cluster_command(app, "list")
 def list_transactions(
+    call: CommandCall,
     state: Annotated[
         list[str] | None, typer.Option("--state", help="Only in this state, for example Ongoing; repeatable.")
     ] = None,
@@ -42,44 +33,37 @@ def list_transactions(
     pattern: Annotated[
         str, typer.Option("--pattern", help="Only ids that match this regular expression (RE2) as a whole.")
     ] = "",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """List the transactional ids of all coordinators. Exit code 1: those of a coordinator are missing."""
     missing: list[TidelogError] = []
-    found = query(
-        bootstrap,
+    found = call.query(
         lambda admin: admin.list_transactions(
             states=state or (),
             producer_ids=producer_id or (),
             duration_ms_min=-1 if open_for_ms is None else open_for_ms,
             pattern=pattern,
             on_missing=missing.append,
-        ),
+        )
     )
-    if as_json:
-        print_json(found)
-    else:
-        rows = [
-            (each.transactional_id, each.coordinator, each.producer_id, each.state, _open_for(each.start_ms))
-            for each in found
-        ]
-        columns = ("transactional id", "coordinator", "producer id", "state", "open for")
-        print_table(counted(len(found), "transactional id"), columns, rows)
+    rows = [
+        (each.transactional_id, each.coordinator, each.producer_id, each.state, _open_for(each.start_ms))
+        for each in found
+    ]
+    columns = ("transactional id", "coordinator", "producer id", "state", "open for")
+    call.show(found, counted(len(found), "transactional id"), columns, rows)
     ensure_complete(missing)
 
 
-@app.command()
+@cluster_command(app)
 def describe(
+    call: CommandCall,
     transactional_ids: Annotated[list[str], typer.Argument(help="Transactional ids.", show_default=False)],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Show producer, state and partitions of transactional ids. Exit code 1: one is not known."""
-    found = query(bootstrap, lambda admin: admin.describe_transactions(transactional_ids))
+    found = call.query(lambda admin: admin.describe_transactions(transactional_ids))
     known = [each for each in found.values() if isinstance(each, TransactionDescription)]
     failures = {name: each for name, each in found.items() if isinstance(each, TidelogError)}
-    if as_json:
+    if call.as_json:
         errors = [
             {"transactional_id": name, "error": {"name": type(error).__name__, "message": error.message}}
             for name, error in failures.items()
@@ -101,34 +85,23 @@ def describe(
             )
             for each in known
         ]
-        columns = (
-            "transactional id",
-            "coordinator",
-            "producer id",
-            "epoch",
-            "state",
-            "timeout",
-            "open for",
-            "partitions",
-        )
+        producer = ("transactional id", "coordinator", "producer id", "epoch")
+        columns = (*producer, "state", "timeout", "open for", "partitions")
         print_table(counted(len(known), "transactional id"), columns, rows)
     if failures:
         raise typer.Exit(1)
 
 
-@app.command("find-hanging")
+@cluster_command(app, "find-hanging")
 def find_hanging(
+    call: CommandCall,
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only in this topic; repeatable.")] = None,
     max_timeout_ms: Annotated[int | None, typer.Option("--max-timeout-ms", min=0, help=MAX_TIMEOUT_HELP)] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Find transactions that are open in a partition but unknown to their coordinator: read_committed consumers wait
     for them for ever. Exit code 1: there are some."""
-    found = query(
-        bootstrap, lambda admin: admin.find_hanging_transactions(topic or None, max_timeout_ms=max_timeout_ms)
-    )
-    if as_json:
+    found = call.query(lambda admin: admin.find_hanging_transactions(topic or None, max_timeout_ms=max_timeout_ms))
+    if call.as_json:
         print_json(found)
     elif not found:
         say("no transaction hangs in the topics that you may describe")
@@ -150,8 +123,9 @@ def find_hanging(
         raise typer.Exit(1)
 
 
-@app.command()
+@cluster_command(app)
 def abort(
+    call: CommandCall,
     transactional_id: Annotated[
         str | None, typer.Argument(help="Transactional id whose open transaction to abort.", show_default=False)
     ] = None,
@@ -161,8 +135,6 @@ def abort(
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", help="First offset of the hanging transaction.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Abort the open transaction of a transactional id, and fence its producer: the application has to start it again.
 
@@ -170,26 +142,24 @@ def abort(
     """
     if transactional_id is not None and partition is None and start_offset is None:
         name = transactional_id
-        before = query(bootstrap, lambda admin: admin.abort_transaction(name))
+        before = call.query(lambda admin: admin.abort_transaction(name))
         what = "its open transaction is aborted" if before.start_ms >= 0 else "it had no open transaction"
-        report(
+        call.report(
             {"transactional_id": name, "producer_id": before.producer_id, "was_open": before.start_ms >= 0},
             f"transactional id {name!r}: {what}, its producer {before.producer_id} is fenced",
-            as_json=as_json,
         )
     elif transactional_id is None and partition is not None and start_offset is not None:
         key, offset = partition_of(partition), start_offset
-        producer = query(bootstrap, lambda admin: admin.abort_hanging_transaction(key, offset))
-        report(
+        producer = call.query(lambda admin: admin.abort_hanging_transaction(key, offset))
+        call.report(
             {"partition": str(key), "start_offset": offset, "producer_id": producer.producer_id},
             f"{key}: the transaction of producer {producer.producer_id} since offset {offset} is aborted",
-            as_json=as_json,
         )
     else:
         raise WrongUsage("give a transactional id, or --partition and --start-offset of a hanging transaction")
 
 
-def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:
+def who_holds_lso(call: CommandCall, name: str) -> None:
     """Print which transaction read_committed consumers of a partition wait for."""
     key = partition_of(name)
 
@@ -199,8 +169,8 @@ def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:
         max_timeout_ms = await admin.transaction_max_timeout_ms() if any(each.is_hanging for each in found) else 0
         return stable, (await admin.list_offsets([key]))[key], found, max_timeout_ms
 
-    stable, end, found, max_timeout_ms = query(bootstrap, ask)
-    if as_json:
+    stable, end, found, max_timeout_ms = call.query(ask)
+    if call.as_json:
         print_json({"partition": str(key), "last_stable_offset": stable, "end_offset": end, "transactions": found})
         return
     if not found:

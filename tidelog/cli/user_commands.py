@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, report
+from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.output import counted
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.printable import shell_word
@@ -20,8 +21,9 @@ app = typer.Typer(help="Users that authenticate by SCRAM.", no_args_is_help=True
 Name = Annotated[str, typer.Argument(help="Name of the user; its principal is User:NAME.", show_default=False)]
 
 
-@app.command()
+@cluster_command(app)
 def add(
+    call: CommandCall,
     name: Name,
     password_file: Annotated[
         str | None,
@@ -31,8 +33,6 @@ def add(
         list[str] | None, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512; default: both.")
     ] = None,
     iterations: Annotated[int, typer.Option("--iterations", help="Iterations of PBKDF2.")] = ITERATIONS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
 ) -> None:
     """Create a user, or change its password. Without --password-file the password is prompted for.
 
@@ -40,35 +40,29 @@ def add(
     """
     password = _password(name, password_file)
     mechanisms = mechanism or ["SCRAM-SHA-256", "SCRAM-SHA-512"]
-    query(
-        bootstrap,
-        lambda admin: admin.set_password(name, password, mechanisms=mechanisms, iterations=iterations),
-    )
+    call.query(lambda admin: admin.set_password(name, password, mechanisms=mechanisms, iterations=iterations))
     document = {"name": name, "mechanisms": mechanisms, "iterations": iterations}
-    report(document, f"user {name!r} can log in with {' and '.join(mechanisms)}", as_json=as_json)
+    call.report(document, f"user {name!r} can log in with {' and '.join(mechanisms)}")
 
 
-@app.command("list")
-def list_users(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app, "list")
+def list_users(call: CommandCall) -> None:
     """List the users and their mechanisms."""
-    users = query(bootstrap, lambda admin: admin.list_users())
-    if as_json:
-        print_json(users)
-    else:
-        rows = [(user.name, user.mechanism, user.iterations) for user in users]
-        print_table("users", ("name", "mechanism", "iterations"), rows)
+    users = call.query(lambda admin: admin.list_users())
+    rows = [(user.name, user.mechanism, user.iterations) for user in users]
+    call.show(users, "users", ("name", "mechanism", "iterations"), rows)
 
 
-@app.command()
-def remove(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+@cluster_command(app)
+def remove(call: CommandCall, name: Name) -> None:
     """Remove a user: its sessions end. ACLs and quotas of that name remain, and hold for a later user of that name."""
 
     async def change(admin: Admin) -> list[str]:
         await admin.remove_user(name)
-        return [] if as_json else await _left(admin, name)
+        return [] if call.as_json else await _left(admin, name)
 
-    left = query(bootstrap, change)
-    report({"name": name, "removed": True}, f"user {name!r} removed", *left, as_json=as_json)
+    left = call.query(change)
+    call.report({"name": name, "removed": True}, f"user {name!r} removed", *left)
 
 
 async def _left(admin: Admin, name: str) -> list[str]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.jobs.archive_files import SINK_LOG, ensure_no_pattern, whole_files
 from tidelog.jobs.archive_layout import (
@@ -33,7 +34,6 @@ from tidelog.jobs.archive_verifier import ensure_local_archive, verify_archive
 from tidelog.jobs.hadoop_files import HadoopDirectory
 from tidelog.jobs.job_arguments import WrongArguments, interval, name_pattern, start_place, whole_number
 from tidelog.jobs.job_frame import (
-    JobConnection,
     StopRequest,
     add_spark_arguments,
     connection_of,
@@ -42,6 +42,7 @@ from tidelog.jobs.job_frame import (
     print_report,
     run_as_program,
     run_job,
+    spark_options,
 )
 from tidelog.jobs.job_session import ensure_spark, silence, spark_session
 from tidelog.jobs.json_values import ObjectParser, schema_of
@@ -105,7 +106,7 @@ class ArchiveProgress:
         return self.records > before
 
 
-def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("archive", DESCRIPTION, defaults)
     parser.add_argument("topics", nargs="*", metavar="TOPIC")
     parser.add_argument(
@@ -131,7 +132,7 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
     return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
@@ -175,10 +176,10 @@ def _ensure_arguments(arguments: argparse.Namespace) -> None:
         ensure_no_pattern("--to", arguments.to)
 
 
-def _ask_cluster(connection: JobConnection, topics: Sequence[str]) -> None:
+def _ask_cluster(connection: ClusterConnection, topics: Sequence[str]) -> None:
     """Ask before Spark starts and an archive begins. Raises ConnectionFailed if no node answers,
     UnknownTopicOrPartition, and TopicAuthorizationFailed if the records of a topic may not be read."""
-    with Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin:
+    with Admin(connection.bootstrap, **connection.of_client) as admin:
         admin.describe_cluster()
         for topic in topics:
             admin.describe_topic(topic)
@@ -188,7 +189,7 @@ def _ask_cluster(connection: JobConnection, topics: Sequence[str]) -> None:
 
 def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
     options = {
-        **connection_of(arguments).spark_options(),
+        **spark_options(connection_of(arguments)),
         "includeHeaders": "true",
         "includeTimestampMs": "true",
         "maxOffsetsPerTrigger": str(arguments.offsets_per_batch),

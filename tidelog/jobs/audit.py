@@ -20,10 +20,10 @@ from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
 from tidelog.client.replica_reader import ReplicaReader
 from tidelog.clock import Clock, MachineClock
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_arguments import INT32_MAX, whole_number
 from tidelog.jobs.job_frame import (
-    JobConnection,
     connection_of,
     job_parser,
     plain,
@@ -86,7 +86,7 @@ class AuditProgress:
         say(f"tidelog job audit: {self._count} partitions read{found}; the last is {report.topic}-{report.partition}")
 
 
-def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("audit", DESCRIPTION, defaults)
     parser.add_argument(
         "topics", nargs="*", metavar="TOPIC", help="default: all, or with --receipts those that receipts name"
@@ -110,7 +110,7 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
     return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
@@ -172,12 +172,11 @@ def read_receipts(lines: Iterable[str], name: str) -> list[FiledReceipt]:
 
 
 async def _audit(
-    arguments: argparse.Namespace, connection: JobConnection, receipts: Sequence[FiledReceipt]
+    arguments: argparse.Namespace, connection: ClusterConnection, receipts: Sequence[FiledReceipt]
 ) -> AuditReport:
-    options: dict[str, Any] = {"tls": connection.tls, "sasl": connection.sasl, "client_id": connection.client_id}
     async with (
-        Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **options) as admin,
-        ReplicaReader(connection.bootstrap, transport=None, clock=None, rng=None, **options) as reader,
+        Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **connection.of_client) as admin,
+        ReplicaReader(connection.bootstrap, transport=None, clock=None, rng=None, **connection.of_client) as reader,
     ):
         topics = list(dict.fromkeys([*arguments.topics, *arguments.topic]))
         only_receipts = arguments.receipts is not None and not topics

@@ -15,12 +15,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, Self
 
 from tidelog.client_variables import ClientVariable
+from tidelog.cluster_connection import DEFAULT_BOOTSTRAP, ClusterConnection
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.jobs.job_arguments import WrongArguments, spark_setting
 from tidelog.printable import printable
@@ -28,7 +28,6 @@ from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.standard_streams import STANDARD_ERROR, ReaderGone, json_line, protect_standard_streams, say
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
@@ -50,47 +49,41 @@ _JAVA: Final = re.compile(
 """An error of Java and its message, which it need not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobConnection:
-    """The cluster of a job, and as whom to connect to it. Files have the same paths on the driver and on executors."""
-
-    bootstrap: str = DEFAULT_BOOTSTRAP
-    tls: Tls | None = None
-    sasl: Sasl | None = None
-    client_id: str = ""
-
-    def spark_options(self) -> dict[str, str]:
-        """The same as options of the Spark source and sink. Raises InvalidConfig for a password that is in no file."""
-        options = {"tidelog.bootstrap.servers": self.bootstrap, "tidelog.client.id": self.client_id}
-        if self.tls is not None:
-            options |= {
-                "tidelog.security.protocol": "SSL" if self.sasl is None else "SASL_SSL",
-                "tidelog.ssl.ca.file": str(self.tls.ca or ""),
-                "tidelog.ssl.certificate.file": str(self.tls.certificate or ""),
-                "tidelog.ssl.key.file": str(self.tls.key or ""),
-            }
-        if self.sasl is not None:
-            if not self.sasl.is_token and self.sasl.password_file is None:
-                raise InvalidConfig(
-                    "tasks of Spark read the password from a file: name one with --sasl-password-file "
-                    f"({ClientVariable.SASL_PASSWORD_FILE})"
-                )
-            options |= {
-                "tidelog.sasl.mechanism": self.sasl.mechanism,
-                "tidelog.sasl.username": self.sasl.username,
-                "tidelog.sasl.password.file": self.sasl.password_file or "",
-                "tidelog.sasl.token.file": self.sasl.token_file or "",
-            }
-        return {name: value for name, value in options.items() if value}
+def spark_options(connection: ClusterConnection) -> dict[str, str]:
+    """The connection as options of the Spark source and sink. Files have the same paths on the driver and on executors.
+    Raises InvalidConfig for a password that is in no file."""
+    tls, sasl = connection.tls, connection.sasl
+    options = {"tidelog.bootstrap.servers": connection.bootstrap, "tidelog.client.id": connection.client_id}
+    if tls is not None:
+        options |= {
+            "tidelog.security.protocol": "SSL" if sasl is None else "SASL_SSL",
+            "tidelog.ssl.ca.file": str(tls.ca or ""),
+            "tidelog.ssl.certificate.file": str(tls.certificate or ""),
+            "tidelog.ssl.key.file": str(tls.key or ""),
+        }
+    if sasl is not None:
+        # Spark shows options in plans and logs, so that none can have the password itself.
+        if not sasl.is_token and sasl.password_file is None:
+            raise InvalidConfig(
+                "tasks of Spark read the password from a file: name one with --sasl-password-file "
+                f"({ClientVariable.SASL_PASSWORD_FILE})"
+            )
+        options |= {
+            "tidelog.sasl.mechanism": sasl.mechanism,
+            "tidelog.sasl.username": sasl.username,
+            "tidelog.sasl.password.file": sasl.password_file or "",
+            "tidelog.sasl.token.file": sasl.token_file or "",
+        }
+    return {name: value for name, value in options.items() if value}
 
 
-def job_parser(name: str, description: str, defaults: JobConnection | None) -> argparse.ArgumentParser:
+def job_parser(name: str, description: str, defaults: ClusterConnection | None) -> argparse.ArgumentParser:
     """A parser with the arguments of all jobs. defaults: what was given before the command; None: the environment."""
     parser = argparse.ArgumentParser(
         prog=f"tidelog job {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     environment = os.environ.get
-    given = defaults or JobConnection(environment(ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP))
+    given = defaults or ClusterConnection(environment(ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP))
     group = parser.add_argument_group("cluster")
     group.add_argument("-b", "--bootstrap", default=given.bootstrap, help="host:port of some nodes, with commas")
     group.add_argument("--client-id", default=f"tidelog-{name}", help="in quotas and in logs of nodes")
@@ -126,9 +119,9 @@ def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def connection_of(arguments: argparse.Namespace) -> JobConnection:
+def connection_of(arguments: argparse.Namespace) -> ClusterConnection:
     """The cluster that the arguments name. Raises InvalidConfig."""
-    given: JobConnection = arguments.connection_defaults
+    given: ClusterConnection = arguments.connection_defaults
     tls, sasl = given.tls, given.sasl
     if arguments.tls_ca or arguments.tls_cert or arguments.tls_key:
         tls = Tls(arguments.tls_ca, arguments.tls_cert, arguments.tls_key)
@@ -139,7 +132,7 @@ def connection_of(arguments: argparse.Namespace) -> JobConnection:
             mechanism=arguments.sasl_mechanism or "",
             token_file=arguments.sasl_token_file,
         )
-    return JobConnection(arguments.bootstrap, tls, sasl, arguments.client_id)
+    return ClusterConnection(arguments.bootstrap, tls, sasl, arguments.client_id)
 
 
 # --- results ------------------------------------------------------------------------------------------------------

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import whole_number
 from tidelog.jobs.job_frame import (
-    JobConnection,
     add_spark_arguments,
     connection_of,
     job_parser,
     print_report,
     run_as_program,
     run_job,
+    spark_options,
 )
 from tidelog.jobs.job_session import ensure_spark, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
@@ -69,7 +70,7 @@ class OffsetSpan:
 Spans = dict[TopicPartition, OffsetSpan]
 
 
-def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("profile", DESCRIPTION, defaults)
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
     parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N offsets of each partition")
@@ -78,7 +79,7 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
     return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
@@ -89,9 +90,9 @@ def _work(arguments: argparse.Namespace) -> int:
         _ensure_writable(arguments.html)
     ensure_spark()
     connection = connection_of(arguments)
-    options = connection.spark_options()
+    options = spark_options(connection)
     topics = list(dict.fromkeys(arguments.topics))
-    with Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin:
+    with Admin(connection.bootstrap, **connection.of_client) as admin:
         places = [
             TopicPartition(topic, each.partition) for topic in topics for each in admin.describe_topic(topic).partitions
         ]

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.clock import MachineClock
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
@@ -22,7 +23,6 @@ from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, requ
 from tidelog.jobs.hadoop_files import local_path
 from tidelog.jobs.job_arguments import INT32_MAX, INT64_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
-    JobConnection,
     add_spark_arguments,
     connection_of,
     job_parser,
@@ -30,6 +30,7 @@ from tidelog.jobs.job_frame import (
     run_as_program,
     run_job,
     sentence_of,
+    spark_options,
 )
 from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
 from tidelog.standard_streams import say
@@ -76,7 +77,7 @@ class RestoredTopic:
     warnings: list[str] = field(default_factory=list)
 
 
-def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("restore", DESCRIPTION, defaults)
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="as they are called in the archive")
     parser.add_argument("--from", required=True, metavar="TARGET", dest="source", help="the archive")
@@ -102,7 +103,7 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
     return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
@@ -117,7 +118,7 @@ def _work(arguments: argparse.Namespace) -> int:
     _ensure_archived(arguments, topics)
     ensure_spark()
     connection = connection_of(arguments)
-    connection.spark_options()  # those that tasks cannot use are refused before Spark starts
+    spark_options(connection)  # those that tasks cannot use are refused before Spark starts
     with _admin(connection) as admin:
         cluster_id = admin.describe_cluster().cluster_id
         targets = {topic: admin.describe_topic(arguments.to_topic or topic) for topic in topics}
@@ -152,7 +153,7 @@ class TopicRestorer:
         spark: SparkSession,
         arguments: argparse.Namespace,
         manifest: Manifest,
-        connection: JobConnection,
+        connection: ClusterConnection,
         target_id: str,
     ) -> None:
         """target_id: cluster id and topic id of the target."""
@@ -225,7 +226,7 @@ class TopicRestorer:
             .sortWithinPartitions("offset")
             .write.format("tidelog")
             .mode("append")
-            .options(**self._connection.spark_options())
+            .options(**spark_options(self._connection))
             .option("topic", target)
             .option("tidelog.compression.type", self._arguments.compression)
             .option("tidelog.sink.id", self._step_id(topic, number))
@@ -329,8 +330,8 @@ def _before(done: RestoredTopic) -> str:
     return f"; {done.complete_before} of {done.steps} steps were complete already, and were not written again"
 
 
-def _admin(connection: JobConnection) -> Admin:
-    return Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
+def _admin(connection: ClusterConnection) -> Admin:
+    return Admin(connection.bootstrap, **connection.of_client)
 
 
 def _report(arguments: argparse.Namespace, done: list[RestoredTopic]) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.options import checked_client_id
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
@@ -42,21 +43,14 @@ FETCH_NAMES: Final = (RACK, ISOLATION)
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """The cluster, and as whom to connect to it.
+class ConnectionOptions(ClusterConnection):
+    """The cluster and the credentials for it, of the driver and of all executors. A sink has no use for the rest."""
 
-    bootstrap: host:port of one or more nodes, with commas. tls: the files for TLS; None: plain text. sasl: the user;
-    None: no one. client_id: of the driver and of all executors, in quotas and in the nodes' logs. rack: of the
-    executors, empty for none (KIP-392). isolation: with READ_COMMITTED a query ends at the first transaction that is
-    open, and records of aborted transactions are left out. rack and isolation have no effect on a sink.
-    """
-
-    bootstrap: str
-    tls: Tls | None = None
-    sasl: Sasl | None = None
-    client_id: str = ""
     rack: str = ""
+    """Of the executors; empty for none (KIP-392)."""
     isolation: Isolation = Isolation.READ_COMMITTED
+    """With READ_COMMITTED a query ends at the first transaction that is open, and records of aborted transactions are
+    left out."""
 
 
 def connection_options(given: Mapping[str, str]) -> ConnectionOptions:

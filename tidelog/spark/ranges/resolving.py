@@ -90,7 +90,7 @@ async def _bounds(
 
 def admin_of(connection: ConnectionOptions) -> ReadAdmin:
     """The client that asks the cluster, for use inside `async with`."""
-    return ReadAdmin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
+    return ReadAdmin(connection.bootstrap, **connection.of_client)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,7 @@ from typing import Final, TypeVar
 
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.errors import (
-    TidelogError,
-    TransactionalIdNotFound,
-)
+from tidelog.errors import TidelogError, TransactionalIdNotFound
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.sink.batch_progress import (
     BatchRecord,
@@ -182,8 +179,7 @@ class BatchCommit:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def _admin(self) -> Admin:
-        to = self._connection
-        return Admin(to.bootstrap, tls=to.tls, sasl=to.sasl, client_id=to.client_id)
+        return Admin(self._connection.bootstrap, **self._connection.of_client)
 
     def _open_reports(self) -> list[TaskReport]:
         return [report for report in self._reports if report.prepared is not None]

@@ -23,9 +23,7 @@ def ensure_topic_exists(options: SinkOptions) -> None:
 
 async def _ensure_topic_exists(connection: ConnectionOptions, topic: str) -> None:
     selection = TopicSelection(topics=(topic,))
-    async with ReadAdmin(
-        connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id
-    ) as admin:
+    async with ReadAdmin(connection.bootstrap, **connection.of_client) as admin:
         if topic in (await admin.snapshot(selection)).topics:
             return
         # The node that answered may not have applied the topic's creation yet.

@@ -156,9 +156,7 @@ class TaskWriter:
             more["transaction_timeout_ms"] = options.transaction_timeout_ms
         return sync.Producer(
             connection.bootstrap,
-            tls=connection.tls,
-            sasl=connection.sasl,
-            client_id=connection.client_id,
+            **connection.of_client,
             compression=options.compression,
             linger_ms=options.linger_ms,
             batch_bytes=options.batch_bytes,

@@ -213,9 +213,7 @@ class QueryGroup:
             connection.bootstrap,
             transactional_id=transactional_id_of(self.group_id),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            tls=connection.tls,
-            sasl=connection.sasl,
-            client_id=connection.client_id,
+            **connection.of_client,
         )
         await self._producer.start()
         await self._transact({})

@@ -66,9 +66,7 @@ class StreamSession:
         connection = options.query.connection
         self._options, self._query, self._selection = options, options.query, options.query.selection
         self._clock: Clock = clock or MachineClock()
-        self._admin = StreamAdmin(
-            connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id
-        )
+        self._admin = StreamAdmin(connection.bootstrap, **connection.of_client)
         self._gate = TriggerGate(options.limits)
         self._group: QueryGroup | None = None
         self._cluster_id = ""

@@ -1,0 +1,126 @@
+"""The options of connections, declared once for commands and jobs, and the one place that makes `Tls` and `Sasl` of
+them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.client_variables import ClientVariable
+from tidelog.cluster_connection import ClusterConnection
+from tidelog.errors import (
+    ClientCertificateRejected,
+    ClientCertificateRequired,
+    InvalidConfig,
+    TidelogError,
+    TlsNotSpoken,
+    TlsRequired,
+    UnknownCertificateAuthority,
+)
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
+from tidelog.types import TokenMechanism
+
+BOOTSTRAP_HELP: Final = "Addresses of some nodes: host:port,host:port."
+
+TlsCa = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-ca", envvar=ClientVariable.TLS_CA, help="Connect with TLS; PEM file of the trusted authorities."
+    ),
+]
+TlsCert = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-cert", envvar=ClientVariable.TLS_CERT, help="Connect with TLS; PEM file of the own certificate."
+    ),
+]
+TlsKey = Annotated[
+    str | None, typer.Option("--tls-key", envvar=ClientVariable.TLS_KEY, help="PEM file of the key of --tls-cert.")
+]
+SaslUsername = Annotated[
+    str | None, typer.Option("--sasl-username", envvar=ClientVariable.SASL_USERNAME, help="Authenticate as this user.")
+]
+SaslPasswordFile = Annotated[
+    str | None,
+    typer.Option(
+        "--sasl-password-file",
+        envvar=ClientVariable.SASL_PASSWORD_FILE,
+        help="File with its password; without it, the password is prompted for.",
+    ),
+]
+SaslMechanism = Annotated[
+    str,
+    typer.Option(
+        "--sasl-mechanism",
+        envvar=ClientVariable.SASL_MECHANISM,
+        help="SCRAM-SHA-512 or SCRAM-SHA-256, or OAUTHBEARER with a token.",
+        show_default=f"{Sasl.DEFAULT_MECHANISM}, or OAUTHBEARER with a token",
+    ),
+]
+SaslTokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--sasl-token-file",
+        envvar=ClientVariable.SASL_TOKEN_FILE,
+        help="File with a token of an identity provider (OAUTHBEARER), instead of a user and a password.",
+    ),
+]
+
+_NEXT_STEP: Final[Mapping[type[TidelogError], str]] = {
+    TlsRequired: "Options before the subcommand: --tls-ca FILE (TIDELOG_TLS_CA).",
+    TlsNotSpoken: "Leave out --tls-ca, --tls-cert and --tls-key (TIDELOG_TLS_CA, TIDELOG_TLS_CERT, TIDELOG_TLS_KEY).",
+    UnknownCertificateAuthority: "The option for it is --tls-ca FILE, before the subcommand (TIDELOG_TLS_CA).",
+    ClientCertificateRequired: "Options before the subcommand: --tls-cert FILE and --tls-key FILE (TIDELOG_TLS_CERT, "
+    "TIDELOG_TLS_KEY).",
+    ClientCertificateRejected: "It is the file of --tls-cert (TIDELOG_TLS_CERT).",
+}
+
+
+def tls_of(ca: str | None, certificate: str | None, key: str | None) -> Tls | None:
+    """The files of the options; None for plain text. Raises InvalidConfig."""
+    return Tls(ca, certificate, key) if ca or certificate or key else None
+
+
+def sasl_of(username: str | None, password_file: str | None, mechanism: str, token_file: str | None) -> Sasl | None:
+    """The user of the options, whose password is prompted for if no file has it; None: no user. Raises
+    InvalidConfig."""
+    if token_file is not None:
+        return Sasl(username or "", None, password_file, mechanism, token_file)
+    # Without a token this mechanism would ask for a password, which it cannot use.
+    if mechanism == TokenMechanism.OAUTHBEARER.mechanism_name:
+        raise InvalidConfig("--sasl-mechanism OAUTHBEARER needs a token: name its file with --sasl-token-file")
+    if username is None:
+        if password_file is not None:
+            raise InvalidConfig("--sasl-password-file without --sasl-username: name the user too")
+        return None
+    password = None
+    if password_file is None:
+        # A prompt in a script would wait for ever.
+        if not sys.stdin.isatty():
+            raise InvalidConfig("no terminal to ask for the password: give --sasl-password-file")
+        password = str(typer.prompt(f"password of {username}", hide_input=True, err=True))
+    return Sasl(username, password, password_file, mechanism)
+
+
+def bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
+    """The addresses after the command, or else before it, or else those of the environment, or else the default."""
+    source = ctx.get_parameter_source("bootstrap")
+    before: str | None = ctx.find_root().params.get("bootstrap")
+    return value if before is None or (source is not None and source.name == "COMMANDLINE") else before
+
+
+def connection_of(ctx: typer.Context, bootstrap: str, client_id: str = "") -> ClusterConnection:
+    """The cluster of the present command. The root command has made the credentials, once: a password is prompted for
+    before anything else happens."""
+    tls, sasl = ctx.find_root().obj
+    return ClusterConnection(bootstrap, tls, sasl, client_id)
+
+
+def tls_option_for(error: TidelogError) -> str:
+    """Which option the error is about, as another sentence; empty for none."""
+    step = _NEXT_STEP.get(type(error))
+    return "" if step is None else f" {step}"
