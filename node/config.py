@@ -34,7 +34,6 @@ from replication.controller.partition_limits import CLUSTER_DEFAULT, NODE_DEFAUL
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.log_config import CLEANUP_POLICY, LogConfig
 from storage.settings import (
-    INT32_MAX,
     InvalidValue,
     Setting,
     choice,
@@ -55,7 +54,7 @@ from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
 from tidelog.security.loopback import is_loopback
 from tidelog.security.tls_files import Tls
-from tidelog.types import Endpoint, Millis, NodeId
+from tidelog.types import INT32_MAX, Endpoint, Millis, NodeId
 
 CLIENT_LISTENER: Final = "client"
 """The default of `inter.broker.listener.name`: the listener that serves clients and other nodes."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from replication.coordination.groups.group_config import KAFKA_NAMES, KNOWN_ASSIGNORS, GroupConfig
 from replication.coordination.transactions.transaction_config import TransactionConfig
-from storage.settings import INT32_MAX, InvalidValue, flag, given_fields, millis, number, setting, size, texts
+from storage.settings import InvalidValue, flag, given_fields, millis, number, setting, size, texts
 from tidelog.errors import InvalidConfig
-from tidelog.types import Millis
+from tidelog.types import INT32_MAX, Millis
 
 _DEFAULTS: Final = GroupConfig()
 _TRANSACTIONS: Final = TransactionConfig()

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from storage.settings import (
-    INT32_MAX,
-    INT64_MAX,
     Setting,
     SettingKind,
     choice,
@@ -29,7 +27,7 @@ from storage.settings import (
     topic_setting,
 )
 from tidelog.errors import InvalidConfig
-from tidelog.types import Codec, Durability, TimestampType
+from tidelog.types import INT32_MAX, INT64_MAX, Codec, Durability, TimestampType
 
 DAY_MS: Final = 86_400_000
 VALUE_LENGTH_MAX: Final = 255

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tidelog.errors import InvalidConfig
+from tidelog.types import INT64_MAX
 
 T = TypeVar("T")
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 
 class InvalidValue(ValueError):

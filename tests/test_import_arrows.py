@@ -1,8 +1,8 @@
 """Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
-`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors and ACLs, and not
-each other; `replication` also Kafka's messages. `node` joins them; its directories are floors that import downwards
-only. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
+`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors, epochs and ACLs,
+and not each other; `replication` also Kafka's messages. `node` joins them; its directories are floors that import
+downwards only. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
 OURS = {*ROOMS, "bench", "examples", "tests"}
-LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors", "tidelog.security.acls"}
+LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors", "tidelog.epochs", "tidelog.security.acls"}
 MESSAGES = {"tidelog.protocol.kafka"}
 CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "xxhash", "zlib", "zstandard"}
 MACHINE = {
@@ -135,8 +135,8 @@ def test_tidelog_imports_no_other_room() -> None:
     assert [str(found) for found in imports_of("tidelog") if found.top in OURS - {"tidelog"}] == []
 
 
-def test_types_and_errors_need_only_the_standard_library() -> None:
-    leaves = [ROOT / "tidelog/types.py", ROOT / "tidelog/errors.py"]
+def test_types_errors_and_epochs_need_only_the_standard_library() -> None:
+    leaves = [ROOT / f"tidelog/{name}.py" for name in ("types", "errors", "epochs")]
     strays = [found for path in leaves for found in imports(path) if not standard(found) and found.top != "tidelog"]
     inward = [found for path in leaves for found in imports(path) if found.top == "tidelog"]
     assert [str(found) for found in strays] == []

@@ -10,15 +10,11 @@ import asyncio
 import time
 from typing import Protocol
 
-from tidelog.types import Millis
+from tidelog.types import Millis, WallClock
 
 
-class Clock(Protocol):
-    """Wall-clock time for timestamps, monotonic time for delays, and sleeping."""
-
-    def wall_ms(self) -> Millis:
-        """Milliseconds since 1970 (UTC). May jump; do not measure delays with it."""
-        ...
+class Clock(WallClock, Protocol):
+    """Also monotonic time for delays, and sleeping."""
 
     def monotonic_ms(self) -> Millis:
         """Milliseconds since an arbitrary start. Never decreases."""

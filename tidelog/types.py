@@ -8,8 +8,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NewType, TypeAlias
+from typing import Final, NewType, Protocol, TypeAlias
 from uuid import UUID
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes that are read or sent without a copy."""
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
 
 Offset = NewType("Offset", int)
 """Position of a record in a partition's log, 0 or larger. An end offset is one past the last record."""
@@ -52,6 +60,15 @@ NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = Millis(-1)
 """What the log has for a record without a timestamp: each one of format v0, and those that are written so."""
 
+LATEST: Final = Offset(-1)
+"""In place of a timestamp or an offset: the end of the log that the reader sees (Kafka's ListOffsetsRequest)."""
+
+EARLIEST: Final = Offset(-2)
+"""The start of the log."""
+
+MAX_TIMESTAMP: Final = Offset(-3)
+"""The first record with the largest timestamp (KIP-734)."""
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic name of the metadata log, as in KRaft."""
 
@@ -74,6 +91,14 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 def is_topic_name(name: str) -> bool:
     """Return True if `name` is a valid topic name."""
     return len(name) <= TOPIC_NAME_LENGTH_MAX and _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+class WallClock(Protocol):
+    """Wall-clock time for timestamps and ages of files."""
+
+    def wall_ms(self) -> Millis:
+        """Milliseconds since 1970 (UTC). May jump, also backwards; do not measure delays with it."""
+        ...
 
 
 class Codec(IntEnum):

@@ -16,7 +16,7 @@ class ListOffsetsPartition:
     topic_id: bytes
     partition: int
     current_leader_epoch: LeaderEpoch
-    timestamp_ms: Millis
+    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from storage.files.file_system import Buffer
+from tidelog.types import Buffer
 
 Records: TypeAlias = Buffer
 """Whole record batches, exactly as stored on disk; a codec passes them on and does not copy them. They must not change

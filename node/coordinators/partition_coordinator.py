@@ -38,7 +38,6 @@ from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
 from storage.append_info import LogAppendInfo, Origin
-from storage.files.file_system import Buffer
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import (
@@ -56,7 +55,7 @@ from tidelog.errors import (
 from tidelog.records import EndTxnMarker, RecordBatch, decode_control
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import peek_header
-from tidelog.types import Acks, Millis, Offset, PartitionIndex
+from tidelog.types import Acks, Buffer, Millis, Offset, PartitionIndex
 
 _log = logging.getLogger("node.coordinators")
 

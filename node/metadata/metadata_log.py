@@ -30,7 +30,6 @@ from storage.append_info import Origin
 from storage.directory.group_commit import GroupCommit
 from storage.directory.log_directory import LogDirectory
 from storage.files.disk_executor import Executor
-from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tidelog.clock import Clock
@@ -38,6 +37,7 @@ from tidelog.errors import CorruptLog, CorruptRecord, DiskFull, TidelogError
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import (
     METADATA_TOPIC,
+    Buffer,
     EpochStart,
     LeaderEpoch,
     Offset,

@@ -20,12 +20,10 @@ from replication.raft.log_view import MetadataLogView
 from replication.raft.roles import QuorumState
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog
-from tidelog.types import NO_NODE, DirectoryId, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
+from tidelog.types import INT32_MAX, INT64_MAX, NO_NODE, DirectoryId, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
-NODE_MAX: Final = (1 << 31) - 1
-OFFSET_MAX: Final = (1 << 63) - 1
 
 LOST_MS: Final = 3_000
 """Longer than an undisturbed election: a node that has not heard from a leader for this long reports that there is
@@ -45,10 +43,10 @@ def read_state(files: Files, directory: str) -> QuorumState:
         voted_directory = _decode_id(fields["votedDirectoryId"])
         return QuorumState(
             LeaderEpoch(_number(fields, "leaderEpoch", 0, EPOCH_MAX)),
-            NodeId(_number(fields, "leaderId", NO_NODE, NODE_MAX)),
-            NodeId(_number(fields, "votedId", NO_NODE, NODE_MAX)),
+            NodeId(_number(fields, "leaderId", NO_NODE, INT32_MAX)),
+            NodeId(_number(fields, "votedId", NO_NODE, INT32_MAX)),
             None if voted_directory.int == 0 else DirectoryId(voted_directory),
-            Offset(_number({"lostEnd": 0, **fields}, "lostEnd", 0, OFFSET_MAX)),
+            Offset(_number({"lostEnd": 0, **fields}, "lostEnd", 0, INT64_MAX)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog(

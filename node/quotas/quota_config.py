@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
 from node.quotas.open_calls import CALLS_MAX
-from storage.settings import INT32_MAX, number, setting
-from tidelog.types import Millis
+from storage.settings import number, setting
+from tidelog.types import INT32_MAX, Millis
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from node.api.fetch import AbortedStart, FetchedPartition
 from node.replicas.waiting_fetch import WaitingFetch
-from replication.epochs import divergence
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from tidelog.epochs import divergence
 from tidelog.errors import OffsetNotAvailable
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, LeaderEpoch, NodeId, Offset, TopicPartition
 

@@ -13,12 +13,11 @@ from replication.partition.follower_events import FetchAgainFrom, LogView, Resta
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
-from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_truncation import TruncationTicket
 from tidelog.errors import CorruptRecord
 from tidelog.records import iter_batches, walk_headers
-from tidelog.types import LeaderEpoch, Offset
+from tidelog.types import Buffer, LeaderEpoch, Offset
 
 _log = logging.getLogger("node.partition")
 

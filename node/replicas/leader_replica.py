@@ -33,7 +33,6 @@ from replication.partition import leader_events as events
 from replication.partition.leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.directory.log_directory import LogDirectory
-from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.producers.verification import UNVERIFIED, TransactionCheck
@@ -51,6 +50,7 @@ from tidelog.types import (
     NO_LEADER_EPOCH,
     Acks,
     BatchReceipt,
+    Buffer,
     EpochEnd,
     LeaderEpoch,
     Millis,

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from storage.append_info import LogAppendInfo
-from storage.files.file_system import Buffer
-from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicPartition
+from tidelog.types import Buffer, Offset, PartitionIndex, PartitionKey, TopicPartition
 
 
 class LeadershipFollower(Protocol):

@@ -27,16 +27,17 @@ from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
 from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
-from replication.epochs import ensure_epoch, ensure_known, epoch_before
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
 from storage.directory.log_directory import LogDirectory
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
-from storage.segment.time_lookup import EARLIEST, LATEST
+from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
 from tidelog.types import (
+    EARLIEST,
+    LATEST,
     NO_LEADER_EPOCH,
     NO_NODE,
     NO_TIMESTAMP,
@@ -229,7 +230,7 @@ class Replica:
         return leader.epoch_end(asked)
 
     def offset_at(
-        self, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+        self, timestamp: int, isolation: FetchIsolation, leader_epoch: LeaderEpoch
     ) -> tuple[Offset, Millis, LeaderEpoch]:
         """The offset for a timestamp, with the timestamp and epoch of its record; for the end of the log, the epoch of
         the record before it. Offset -1 if no record is that recent. Raises as `leading_in`, OffsetNotAvailable,

@@ -48,10 +48,9 @@ from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensur
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
-from storage.segment.time_lookup import EARLIEST, LATEST
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
-from tidelog.types import NO_LEADER_EPOCH, Offset
+from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Offset
 
 OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""

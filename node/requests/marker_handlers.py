@@ -41,7 +41,7 @@ from tidelog.clock import Clock
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import InvalidProducerEpoch, InvalidRequest, InvalidTxnState, NodeShuttingDown, TidelogError
 from tidelog.records import EndTxnMarker, control_batch
-from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, ProducerId
+from tidelog.types import INT16_MAX, NO_LEADER_EPOCH, Acks, Millis, ProducerId
 
 MARKER_WAIT_MS: Final = 2_000
 """How long a marker may wait for the in-sync replicas. The coordinator sends it again afterwards. The other markers of
@@ -50,7 +50,7 @@ the request are not answered earlier."""
 MARKERS_PER_TURN: Final = 100
 """Markers that are appended in one turn of the loop: some 10 ms."""
 
-PRODUCER_EPOCH_MAX: Final = 2**15 - 1
+PRODUCER_EPOCH_MAX: Final = INT16_MAX
 
 
 class _Outcomes:

@@ -31,7 +31,6 @@ from node.runtime.request_meter import MeteredRequest
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.disk_executor import Executor
-from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, is_transactional, takes_time
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
@@ -43,7 +42,7 @@ from tidelog.errors import (
     TopicAuthorizationFailed,
 )
 from tidelog.records import Inspected
-from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, BatchReceipt, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, BatchReceipt, Buffer, Millis, Offset
 
 if TYPE_CHECKING:
     from node.replicas.leader_replica import LeaderReplica

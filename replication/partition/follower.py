@@ -32,7 +32,6 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple, assert_never
 
-from replication.epochs import common_end
 from replication.partition.follower_events import (
     AdvanceLogStart,
     AdvanceWatermark,
@@ -56,6 +55,7 @@ from replication.partition.follower_events import (
     WantFetch,
 )
 from replication.partition.follower_states import TRANSITIONS, FollowerCause, FollowerState
+from tidelog.epochs import common_end
 from tidelog.errors import CorruptRecord, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.errors import TidelogError
-from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import INT64_MAX, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
-NOTHING_HELD: Final = Offset((1 << 63) - 1)
+NOTHING_HELD: Final = Offset(INT64_MAX)
 """In place of an offset from which on the leader has held markers: it holds none for this follower now."""
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from replication.common_events import ClockTicked
-from replication.epochs import divergence, end_of_epoch, ensure_epoch
 from replication.partition.acks import AckWaiters
 from replication.partition.isr import InSyncSet
 from replication.partition.leader_events import (
@@ -45,6 +44,7 @@ from replication.partition.leader_events import (
     ProposeIsr,
     StateKnown,
 )
+from tidelog.epochs import divergence, end_of_epoch, ensure_epoch
 from tidelog.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -60,7 +60,6 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
 )
 from tidelog.types import (
-    NO_LEADER_EPOCH,
     Acks,
     EpochEnd,
     EpochStart,
@@ -157,8 +156,7 @@ class PartitionLeader:
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
         """The largest epoch that is at most `epoch`, and its end; epoch -1 with the log start if there is none."""
-        end = end_of_epoch(self._history, epoch, self._set.log_end)
-        return EpochEnd(NO_LEADER_EPOCH, self._log_start) if end is None else end
+        return end_of_epoch(self._history, epoch, self._log_start, self._set.log_end)
 
     def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
         """Where the log of a consumer or follower diverges from this one; None if it agrees."""

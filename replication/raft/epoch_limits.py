@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.types import LeaderEpoch
+from tidelog.types import INT32_MAX, LeaderEpoch
 
-EPOCH_MAX: Final = (1 << 31) - 1
+EPOCH_MAX: Final = INT32_MAX
 """Largest epoch that the batch format can store."""
 
 EPOCH_RESERVE: Final = 1 << 16

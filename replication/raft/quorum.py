@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from replication.common_events import ClockTicked, Report
-from replication.epochs import common_end, divergence
 from replication.raft.ballot import Ballot
 from replication.raft.epoch_limits import EPOCH_LAST, step_towards
 from replication.raft.log_view import MetadataLogView
@@ -72,6 +71,7 @@ from replication.raft.quorum_events import (
 )
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.voters import NEVER, ReplicaKey
+from tidelog.epochs import common_end, divergence
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
 

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
-from storage.files.file_system import Buffer
 from storage.producers.producer_entry import read_marker
 from tidelog.errors import TidelogError
 from tidelog.records.legacy.message_builder import build_message_set
@@ -34,7 +33,7 @@ from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.builder import build_batch, empty_batch
 from tidelog.records.v2.header import UNKNOWN_COUNT
 from tidelog.records.v2.record import Record
-from tidelog.types import Millis, Offset, ProducerId, TimestampType
+from tidelog.types import Buffer, Millis, Offset, ProducerId, TimestampType
 
 
 class LastRecord(NamedTuple):

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
-from storage.files.file_system import Buffer, Files, remove_files, sync_paths
+from storage.files.file_system import Files, remove_files, sync_paths
 from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.epoch_cache import epoch_due
@@ -34,11 +34,10 @@ from storage.segment.segment import ALL_SUFFIXES, INDEX_SUFFIX, SUFFIXES, TIME_I
 from storage.segment.segments import CLEANED_SUFFIX
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
 from storage.segment.verifier import SegmentRules, sound_batches
-from storage.settings import INT32_MAX
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import BatchHeader, read_header
-from tidelog.types import EpochStart, Millis, Offset, ProducerId
+from tidelog.types import INT32_MAX, Buffer, EpochStart, Millis, Offset, ProducerId
 
 _WRITE_BYTES: Final = 1 << 20
 """Bytes collected per write, so that the cost of one append to the cleaned segment is negligible."""

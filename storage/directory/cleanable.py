@@ -20,8 +20,7 @@ from typing import NamedTuple
 from storage.log.retention import youngest_ms
 from storage.log_config import LogConfig
 from storage.segment.segment import LogSegment
-from storage.settings import INT64_MAX
-from tidelog.types import Millis, Offset
+from tidelog.types import INT64_MAX, Millis, Offset
 
 
 class Cleanable(NamedTuple):

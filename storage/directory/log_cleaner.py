@@ -31,9 +31,8 @@ from storage.log.log import Log
 from storage.log.retention import youngest_ms
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.index_errors import IndexFailure
-from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog, TidelogError
-from tidelog.types import Millis, Offset, TopicPartition
+from tidelog.types import INT64_MAX, Millis, Offset, TopicPartition
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 8 << 20

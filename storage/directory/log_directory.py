@@ -32,7 +32,6 @@ from storage.directory.salvage import Salvage
 from storage.files.deleted_files import Leaving, remove_log_directory
 from storage.files.disk_executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full, remove_files
-from storage.files.wall_clock import WallClock
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends
@@ -40,9 +39,9 @@ from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import load_log
 from storage.segment.open_segments import OpenSegments
-from storage.settings import INT64_MAX
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
+    INT64_MAX,
     METADATA_TOPIC,
     DirectoryId,
     Durability,
@@ -52,6 +51,7 @@ from tidelog.types import (
     PartitionKey,
     TopicId,
     TopicPartition,
+    WallClock,
 )
 
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.directory.reserve import AUTOMATIC
-from storage.settings import INT32_MAX, INT64_MAX, flag, millis, number, setting, size
+from storage.settings import flag, millis, number, setting, size
+from tidelog.types import INT32_MAX, INT64_MAX
 
 _CHECK_MS_MIN: Final = 10
 

@@ -25,9 +25,8 @@ from storage.files.file_system import File, Files, remove_files
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, SEGMENT_FILE, segment_path
 from storage.segment.verifier import Checked, verify_around_gaps
-from storage.settings import INT64_MAX
 from tidelog.errors import TidelogError
-from tidelog.types import EpochStart, Offset
+from tidelog.types import INT64_MAX, EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"
 """Suffix of a segment that is being rewritten. Loading ignores such files."""

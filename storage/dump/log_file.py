@@ -19,8 +19,7 @@ from tidelog.records.v2.batch import CODEC_BITS, RecordBatch
 from tidelog.records.v2.control import ControlType, EndTxnMarker, decode_control
 from tidelog.records.v2.header import BatchHeader
 from tidelog.records.v2.record import Record
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import METADATA_TOPIC, NO_SEQUENCE, Codec, TimestampType
+from tidelog.types import INT32_MAX, METADATA_TOPIC, NO_SEQUENCE, Codec, TimestampType
 
 _TIMESTAMP_TYPES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",

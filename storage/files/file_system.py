@@ -15,9 +15,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from tidelog.types import Buffer
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Error numbers that mean "no free space" rather than a broken disk."""

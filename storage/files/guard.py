@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from storage.files.file_system import Buffer
 from tidelog.records.v2.fast_paths import is_pure_python_requested
+from tidelog.types import Buffer
 
 
 class Bytes(Protocol):

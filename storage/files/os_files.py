@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Space, WouldBlock
+from storage.files.file_system import DirectoryLock, File, Mapping, Space, WouldBlock
+from tidelog.types import Buffer
 
 _RESERVE_BYTES: Final = 4096
 """Mappings allocate disk space by the page, so that a sparse index uses only the space of its entries."""

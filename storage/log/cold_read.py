@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final, TypeAlias
 
-from storage.files.file_system import Buffer, File, Files
+from storage.files.file_system import File, Files
 from storage.producers.aborted_transactions import AbortedTransactions, Transactions, read_transactions
 from storage.segment.batch_walk import Link, walk_file
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import INDEX_SUFFIX, BatchPlace, LogSegment, place_of, segment_path
 from storage.segment.segment_bytes import SegmentBytes
 from tidelog.records.v2.header import HEADER_BYTES, peek_header
-from tidelog.types import Offset
+from tidelog.types import Buffer, Offset
 
 _ENTRY: Final = OffsetIndex.ENTRY
 

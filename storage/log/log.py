@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.files.file_system import Buffer, Files, WouldBlock, sync_paths
+from storage.files.file_system import Files, WouldBlock, sync_paths
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.log.flush import FlushState, FlushTicket
@@ -37,17 +37,9 @@ from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import LogSegments
-from storage.segment.time_lookup import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    TimestampedOffset,
-    ensure_time,
-    find_largest_timestamp,
-    find_timestamp,
-)
+from storage.segment.time_lookup import TimestampedOffset, ensure_time, find_largest_timestamp, find_timestamp
 from storage.segment.transaction_index import AbortedTransaction
-from storage.settings import INT64_MAX
+from tidelog.epochs import epoch_before
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
@@ -58,10 +50,14 @@ from tidelog.errors import (
 )
 from tidelog.records.assignment import Inspected
 from tidelog.types import (
+    EARLIEST,
+    INT64_MAX,
+    LATEST,
+    MAX_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
+    Buffer,
     Durability,
-    EpochEnd,
     EpochStart,
     LeaderEpoch,
     Millis,
@@ -161,7 +157,7 @@ class Log:
     @property
     def last_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last record; -1 if there is none."""
-        return self._epochs.last_with_data(self.log_end_offset)
+        return epoch_before(self._epochs.entries, self.log_end_offset)
 
     @property
     def size(self) -> int:
@@ -259,7 +255,7 @@ class Log:
         batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION, check)
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # the answer to the first append of the batch
-            return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
+            return first._replace(last_leader_epoch=epoch_before(self._epochs.entries, batches.last_offset + 1))
         self.directory.reserve_space(self.topic_partition, info.valid_bytes)
         try:
             if self.lost.take_break():
@@ -443,18 +439,14 @@ class Log:
         """
         self._ensure_usable()
         if timestamp == EARLIEST:
-            return TimestampedOffset(self.log_start_offset, NO_TIMESTAMP, self._epoch_at(self.log_start_offset))
+            start = self.log_start_offset
+            return TimestampedOffset(start, NO_TIMESTAMP, epoch_before(self._epochs.entries, start + 1))
         if timestamp == LATEST:
             return TimestampedOffset(up_to, NO_TIMESTAMP, self._epochs.latest)
         if timestamp == MAX_TIMESTAMP:
             return self.largest_timestamp(up_to=up_to)
         ensure_time(timestamp, self.config.magic, self.topic_partition)
         return self.offset_for_timestamp(timestamp, up_to=up_to)
-
-    def _epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch at an offset; at the log end the largest known epoch; -1 if there is none."""
-        entries = self._epochs.over(offset, Offset(offset + 1))
-        return entries[0].epoch if entries else NO_LEADER_EPOCH
 
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (ms) below `up_to`. Raises CorruptLog, KafkaStorageError."""
@@ -483,10 +475,6 @@ class Log:
         if epoch < self._epochs.latest:
             raise FencedLeaderEpoch(f"{self.topic_partition} is in epoch {self._epochs.latest}: epoch {epoch} is stale")
         self._epochs.assign(epoch, self.log_end_offset)
-
-    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above `epoch` and its end offset here; epoch -1 and the log start if there is none."""
-        return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
 
     def epoch_entries(self) -> tuple[EpochStart, ...]:
         return self._epochs.entries

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
-from storage.files.wall_clock import WallClock
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.recent_appends import RecentAppends
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import TidelogError
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import Offset, TopicPartition, WallClock
 
 if TYPE_CHECKING:
     from storage.log.log import Log

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.files.file_system import Buffer, Files
+from storage.files.file_system import Files
 from storage.log.cold_read import TransactionsRead
 from storage.log.validation import Prepared
 from storage.log_config import LogConfig
@@ -34,7 +34,7 @@ from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import walk_headers
-from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, Millis, Offset, TimestampType
 
 if TYPE_CHECKING:
     from storage.log.log import Log

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from storage.files.file_system import Buffer, Files
+from storage.files.file_system import Files
 from storage.log.cold_read import BytesRead
 from storage.log.recent_appends import RecentAppends, RecentBatch, Tail, lasting
 from storage.segment.batch_walk import BrokenChain, Hole
@@ -18,9 +18,8 @@ from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
-from storage.settings import INT32_MAX
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import EpochStart, Offset
+from tidelog.types import INT32_MAX, Buffer, EpochStart, Offset
 
 _HINTS_MAX: Final = 64
 """Number of cached positions: more than the replicas and active consumers of one partition plus the appends that some

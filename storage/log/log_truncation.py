@@ -268,7 +268,7 @@ class LogTruncator:
         figures = log.log_start_offset, log.log_end_offset, offset
         _log.info("%s: emptied: had log start %d and log end %d, both are %d now", log.path, *figures)
         self._segments.drop_behind(None)
-        self._epochs.clear()
+        self._epochs.restore(())
         log.log_start_offset = offset
         self._segments.begin(offset, log.config, log.directory.clock.wall_ms())
         log.lost.reset(None)

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.files.file_system import Buffer
 from storage.log.flush import FlushState
 from storage.log.log_producers import LogProducers
 from storage.log.log_reader import LogReader
@@ -27,10 +26,10 @@ from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
-from storage.settings import INT32_MAX
+from tidelog.epochs import epoch_before
 from tidelog.errors import FencedLeaderEpoch, InvalidTopic
 from tidelog.records.assignment import Inspected
-from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import INT32_MAX, Buffer, EpochStart, LeaderEpoch, Millis, Offset
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -243,7 +242,7 @@ def _note_epochs(
     starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
     if not starts:
         starts = [(header.leader_epoch, header.base_offset) for header in prepared.headers if header.magic == 2]
-    in_force = cache.last_with_data(log_end)
+    in_force = epoch_before(cache.entries, log_end)
     if in_force == cache.latest == (starts[-1][0] if starts else in_force):
         return None
     before = cache.entries

@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from storage.files.file_system import Buffer
-from tidelog.types import Offset
+from tidelog.types import Buffer, Offset
 
 BYTES_MAX: Final = 4 << 20
 """Memory for the recent batches of one log directory: what a node appends in 40 ms at 100 MB/s. Followers fetch about

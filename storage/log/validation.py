@@ -18,9 +18,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
-from storage.files.file_system import Buffer
 from storage.log_config import LogConfig
-from storage.settings import INT64_MAX
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze
 from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
@@ -30,9 +28,11 @@ from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.fast_paths import check_records
 from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, BatchHeader
 from tidelog.types import (
+    INT64_MAX,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    Buffer,
     Codec,
     LeaderEpoch,
     Millis,

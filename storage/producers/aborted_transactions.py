@@ -32,9 +32,8 @@ from storage.segment.transaction_index import (
     TransactionIndex,
     encode_transactions,
 )
-from storage.settings import INT64_MAX
 from tidelog.records.v2.checksum import crc32c
-from tidelog.types import Offset, ProducerId
+from tidelog.types import INT64_MAX, Offset, ProducerId
 
 HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
 

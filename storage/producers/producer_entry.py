@@ -29,11 +29,11 @@ from tidelog.errors import (
 from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
+from tidelog.types import INT32_MAX, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
 
 BATCHES_KEPT: Final = 5
 """Batches that a producer may have in flight (Kafka's max.in.flight.requests.per.connection with idempotence)."""
-SEQUENCE_MAX: Final = 2**31 - 1
+SEQUENCE_MAX: Final = INT32_MAX
 """The next sequence is 0."""
 
 

@@ -40,10 +40,9 @@ from storage.producers.verification import (
     Verifications,
 )
 from storage.segment.transaction_index import AbortedTransaction
-from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog, InvalidTxnState, OutOfOrderSequenceNumber
 from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, Millis, Offset, ProducerId
+from tidelog.types import INT64_MAX, NO_PRODUCER_EPOCH, NO_SEQUENCE, Millis, Offset, ProducerId
 
 
 class Duplicate(NamedTuple):

@@ -28,10 +28,10 @@ from storage.segment.epoch_cache import EpochFile, LeaderEpochCache, epoch_due
 from storage.segment.segment import LogSegment
 from storage.segment.segments import set_aside
 from storage.segment.verifier import falling_epoch
-from storage.settings import INT64_MAX
+from tidelog.epochs import epoch_before
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
+from tidelog.types import INT64_MAX, NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
 
 _V2 = 2
 
@@ -95,7 +95,7 @@ class EpochRecovery:
 
     def before(self, offset: Offset) -> int:
         """The lowest epoch allowed for a batch at `offset`; -1 if there is no limit."""
-        return int(self.cache.last_with_data(offset))
+        return epoch_before(self.cache.entries, offset)
 
     def due(self, header: BatchHeader) -> LeaderEpoch:
         """The leader epoch that a batch must have. No checksum covers it: this is the entry of the file for its offset
@@ -126,14 +126,14 @@ class EpochRecovery:
         if offset < entries[0].start_offset:
             self._below.append(EpochStart(epoch, offset))
             return epoch <= entries[0].epoch
-        return self.cache.last_with_data(Offset(offset + 1)) == epoch
+        return epoch_before(entries, offset + 1) == epoch
 
     def finish(self, log_start: Offset, log_end: Offset) -> None:
         """Finish after all batches were added. Raises OSError."""
         self.cache.truncate_from_end(Offset(log_end + 1))
         entries = self.cache.entries
         if self._below and (not entries or entries[0].start_offset > log_start):
-            self.cache.clear()
+            self.cache.restore(())
             for entry in [*self._below, *entries]:
                 self.cache.assign(entry.epoch, entry.start_offset)
             self.cache.truncate_from_start(log_start)
@@ -144,7 +144,7 @@ class EpochRecovery:
             self.lost = self._damaged = True
         if not self.lost or not self._has_messages:
             return
-        self.cache.clear()
+        self.cache.restore(())
         if known.foreign:
             self.file.write(self.cache.version, ())
         elif self._damaged or max(known.recovery_point, known.durable_offset) > 0:

@@ -16,7 +16,6 @@ import random
 from functools import partial
 
 from storage.files.file_system import Files
-from storage.files.wall_clock import WallClock
 from storage.log_config import LogConfig
 from storage.recovery.clean_start import load_clean
 from storage.recovery.epoch_recovery import EpochRecovery
@@ -26,7 +25,7 @@ from storage.recovery.loading_site import LoadingSite
 from storage.recovery.recovery import Recovery
 from storage.segment.segment import LOG_SUFFIX, SEGMENT_FILE, LogSegment
 from storage.segment.segments import make_segment
-from tidelog.types import Offset
+from tidelog.types import Offset, WallClock
 
 
 def load_log(

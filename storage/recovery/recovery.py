@@ -30,9 +30,8 @@ from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import LogSegment
 from storage.segment.verifier import FaultKind, SegmentRules, is_sound, verify
-from storage.settings import INT32_MAX, INT64_MAX
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
-from tidelog.types import Durability, Offset
+from tidelog.types import INT32_MAX, INT64_MAX, Durability, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
 

@@ -26,11 +26,10 @@ from storage.files.file_system import Files, Mapping
 from storage.segment.index_errors import CorruptIndex, IndexFull, IndexOffsetOverflow
 from storage.segment.memory_entries import MemoryEntries, memory_entries_max
 from tidelog.errors import KafkaStorageError
-from tidelog.types import Offset
+from tidelog.types import INT32_MAX, Offset
 
 _WARM_BYTES: Final = 8192
 """Most lookups are near the end of the file: searching the last two pages first keeps the other pages out of memory."""
-_RELATIVE_MAX: Final = 2**31 - 1
 
 
 class By(IntEnum):
@@ -94,7 +93,7 @@ class AbstractIndex:
 
     def fits(self, offset: int) -> bool:
         """True if the offset can be stored relative to the base offset."""
-        return 0 <= offset - self.base_offset <= _RELATIVE_MAX
+        return 0 <= offset - self.base_offset <= INT32_MAX
 
     def relative(self, offset: int) -> int:
         """The offset relative to the base offset, as stored in an entry. Raises IndexOffsetOverflow."""

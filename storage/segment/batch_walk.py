@@ -15,19 +15,11 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.files.file_system import Buffer, File
+from storage.files.file_system import File
 from tidelog.records.legacy.message import ATTRIBUTES_AT, CODEC_BITS
 from tidelog.records.v2.chain import Place
-from tidelog.records.v2.header import (
-    HEADER_BYTES,
-    LENGTHS_MIN,
-    LOG_OVERHEAD,
-    BatchHeader,
-    ByteBuffer,
-    header_problem,
-    peek_header,
-)
-from tidelog.types import Codec
+from tidelog.records.v2.header import HEADER_BYTES, LENGTHS_MIN, LOG_OVERHEAD, BatchHeader, header_problem, peek_header
+from tidelog.types import Buffer, Codec
 
 _HEADER_CHUNK_BYTES: Final = 16 << 10
 """For small batches, one read returns many headers. For large batches, the unused bytes are cheap."""
@@ -81,7 +73,7 @@ class Link(NamedTuple):
         """The error for a chain that ends here."""
         return BrokenChain(self.position, self.next_offset, reason)
 
-    def read(self, data: ByteBuffer, at: int) -> BatchHeader | None:
+    def read(self, data: Buffer, at: int) -> BatchHeader | None:
         """The header of the next batch, which begins at `at` in `data` (its `position` is that in the file). None if
         the data end within the header. Raises BrokenChain if the header does not continue the chain."""
         header = self.peek(data, at)
@@ -89,7 +81,7 @@ class Link(NamedTuple):
             raise self.broken(problem)
         return header
 
-    def peek(self, data: ByteBuffer, at: int) -> BatchHeader | None:
+    def peek(self, data: Buffer, at: int) -> BatchHeader | None:
         """As `read`, but a header with a possible magic and length is returned whatever its other fields are."""
         header = peek_header(data, at, position=self.position)
         if header is None:
@@ -104,7 +96,7 @@ class Link(NamedTuple):
             raise self.broken(f"the batch claims {LOG_OVERHEAD + length} bytes, but {left} are left in the file")
         return header
 
-    def problem(self, header: BatchHeader, data: ByteBuffer, at: int) -> str | None:
+    def problem(self, header: BatchHeader, data: Buffer, at: int) -> str | None:
         """Why a header from `peek` does not continue the chain, None if it does."""
         if header.base_offset < self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"
@@ -113,7 +105,7 @@ class Link(NamedTuple):
         return _message_problem(data, at, header) if header.magic < _MAGIC_MAX else None
 
 
-def _message_problem(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
+def _message_problem(data: Buffer, at: int, header: BatchHeader) -> str | None:
     """What is wrong with the fields of a v0 or v1 message, None if nothing is. The checksum is not computed.
 
     The checksum of a v2 batch does not cover its magic byte. A flipped bit can turn the magic into that of an older

@@ -17,88 +17,66 @@ from threading import Lock
 
 from storage.checkpoints.checkpoint_file import encode_epochs
 from storage.files.file_system import Files, write_file
+from tidelog.epochs import start_of
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset
+from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
 
 
 class LeaderEpochCache:
     """The (epoch, start offset) entries of one log, in memory."""
 
-    __slots__ = ("_entries", "version")
+    __slots__ = ("entries", "version")
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
-        self._entries = list(entries)
+        self.entries = tuple(entries)
+        """Replaced by every change, never modified: flushes on other threads keep what they got."""
         self.version = 0
         """Incremented by every change."""
 
     @property
-    def entries(self) -> tuple[EpochStart, ...]:
-        return tuple(self._entries)
-
-    @property
     def latest(self) -> LeaderEpoch:
         """The largest known epoch, with or without records; -1 for none."""
-        return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+        return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that `epoch` begins at `start_offset`. Entries with the same or a later epoch or start offset are
         removed. The latest epoch keeps its earlier start offset."""
-        if self._entries and self._entries[-1].epoch == epoch and start_offset >= self._entries[-1].start_offset:
+        if self.entries and self.entries[-1].epoch == epoch and start_offset >= self.entries[-1].start_offset:
             return
-        self._entries = [
-            entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset
-        ] + [EpochStart(epoch, start_offset)]
-        self.version += 1
-
-    def last_with_data(self, log_end: Offset) -> LeaderEpoch:
-        """Epoch of the last record of a log that ends at `log_end`, -1 for none."""
-        for entry in reversed(self._entries):
-            if entry.start_offset < log_end:
-                return entry.epoch
-        return NO_LEADER_EPOCH
-
-    def end_of(self, epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
-        """The largest epoch at or below `epoch` and its end offset; if there is none, epoch -1 and the log start."""
-        position = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        if position == 0:
-            return EpochEnd(NO_LEADER_EPOCH, log_start)
-        end = self._entries[position].start_offset if position < len(self._entries) else log_end
-        return EpochEnd(self._entries[position - 1].epoch, end)
+        kept = (entry for entry in self.entries if entry.epoch < epoch and entry.start_offset < start_offset)
+        self.restore((*kept, EpochStart(epoch, start_offset)))
 
     def over(self, start: Offset, end: Offset) -> tuple[EpochStart, ...]:
         """The entries for offsets in [start, end): the entry that covers `start`, and the later ones."""
-        if start >= end or not self._entries:
+        entries = self.entries
+        if start >= end or not entries:
             return ()
-        if self._entries[-1].start_offset <= start:
-            return (self._entries[-1],)
-        first = max(bisect_right(self._entries, start, key=lambda entry: entry.start_offset) - 1, 0)
-        return tuple(entry for entry in self._entries[first:] if entry.start_offset < end)
+        if entries[-1].start_offset <= start:
+            return (entries[-1],)
+        first = max(bisect_right(entries, start, key=start_of) - 1, 0)
+        return tuple(entry for entry in entries[first:] if entry.start_offset < end)
 
     def below(self, end_offset: Offset) -> tuple[EpochStart, ...]:
-        return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
+        return tuple(entry for entry in self.entries if entry.start_offset < end_offset)
 
     def truncate_from_end(self, end_offset: Offset) -> None:
         """Remove epochs that begin at or above `end_offset`."""
         kept = self.below(end_offset)
-        if len(kept) < len(self._entries):
+        if len(kept) < len(self.entries):
             self.restore(kept)
 
     def truncate_from_start(self, start_offset: Offset) -> None:
         """Set the log start to `start_offset`: remove epochs that ended below it; the epoch that covers it begins
         there."""
-        over = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if over > 1 or (over == 1 and self._entries[0].start_offset < start_offset):
-            self._entries[:over] = [EpochStart(self._entries[over - 1].epoch, start_offset)]
-            self.version += 1
+        over = bisect_right(self.entries, start_offset, key=start_of)
+        if over > 1 or (over == 1 and self.entries[0].start_offset < start_offset):
+            self.restore((EpochStart(self.entries[over - 1].epoch, start_offset), *self.entries[over:]))
 
     def restore(self, entries: tuple[EpochStart, ...]) -> None:
         """Replace all entries."""
-        self._entries = list(entries)
+        self.entries = entries
         self.version += 1
-
-    def clear(self) -> None:
-        self.restore(())
 
 
 class EpochFile:
@@ -131,7 +109,7 @@ def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) 
     """Raise CorruptRecord for a batch whose leader epoch differs from that of its offset in `epochs`, which is
     ascending. No checksum covers the leader epoch: a wrong one would spread to the epoch cache of the next replica."""
     for header in headers:
-        found = bisect_right(epochs, header.base_offset, key=_start_of) if header.magic == 2 else 0
+        found = bisect_right(epochs, header.base_offset, key=start_of) if header.magic == 2 else 0
         if found and epochs[found - 1].epoch != header.leader_epoch:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but the epoch there "
@@ -145,11 +123,7 @@ def epoch_due(entries: Sequence[EpochStart], header: BatchHeader) -> LeaderEpoch
     the batch that contains it may remain: that batch may have any epoch up to the first entry."""
     if header.magic != 2:
         return header.leader_epoch
-    at = bisect_right(entries, header.base_offset, key=_start_of)
+    at = bisect_right(entries, header.base_offset, key=start_of)
     if at == 0 and (not entries or header.leader_epoch <= entries[0].epoch):
         return header.leader_epoch
     return entries[at - 1].epoch if at else NO_LEADER_EPOCH
-
-
-def _start_of(entry: EpochStart) -> Offset:
-    return entry.start_offset

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from storage.files.file_system import Buffer, File, Files, WouldBlock, remove_files, sync_all, sync_paths
+from storage.files.file_system import File, Files, WouldBlock, remove_files, sync_all, sync_paths
 from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.index_errors import CorruptIndex
@@ -28,12 +28,11 @@ from storage.segment.open_segments import OpenSegments
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 from storage.segment.verifier import first_fault
-from storage.settings import INT32_MAX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
 from tidelog.records.v2.fast_paths import follow_chain
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader, peek_header
-from tidelog.types import NO_TIMESTAMP, Millis, Offset
+from tidelog.types import INT32_MAX, NO_TIMESTAMP, Buffer, Millis, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

@@ -9,7 +9,7 @@ Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import LogSegment
@@ -19,11 +19,6 @@ from tidelog.records.batches import batch_at
 from tidelog.records.v2.header import BatchHeader
 from tidelog.records.v2.record import Record
 from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-"""Special values of the requested timestamp (Kafka's ListOffsetsRequest)."""
 
 
 class TimestampedOffset(NamedTuple):

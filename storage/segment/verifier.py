@@ -21,12 +21,11 @@ from typing import Final, NamedTuple
 
 from storage.files.file_system import File
 from storage.segment.batch_walk import BrokenChain, Link, Window, next_header
-from storage.settings import INT32_MAX
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batches import view
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
-from tidelog.types import LeaderEpoch
+from tidelog.types import INT32_MAX, LeaderEpoch
 
 _CHUNK_BYTES: Final = 1 << 20
 _CANDIDATE: Final = re.compile(rb"(?=\x00\x00.{6}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}[\x00-\x02])", re.DOTALL)

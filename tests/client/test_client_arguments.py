@@ -31,8 +31,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records import RecordBatch, RecordBatchBuilder
-from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
-from tidelog.types import Millis
+from tidelog.types import INT32_MAX, INT64_MAX, Millis
 
 
 class Number:

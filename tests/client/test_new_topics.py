@@ -12,11 +12,11 @@ from tests.client.memory_cluster import start
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster
-from tidelog.client.offset_lookup import LATEST, list_positions
+from tidelog.client.offset_lookup import list_positions
 from tidelog.errors import ConnectionFailed, NodeShuttingDown, UnknownTopicOrPartition
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.types import Endpoint, PartitionIndex, TopicPartition
+from tidelog.types import LATEST, Endpoint, PartitionIndex, TopicPartition
 
 T = TypeVar("T")
 

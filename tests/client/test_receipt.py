@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 import tidelog
 from tests.client.memory_cluster import memory_cluster, run
 from tidelog.client.delivery import Delivery, Outcome
-from tidelog.client.receipt import OFFSET_MAX, Receipt, StoredBatch
+from tidelog.client.receipt import Receipt, StoredBatch
 from tidelog.errors import InvalidConfig, InvalidRequest
-from tidelog.types import BatchReceipt, Durability, LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
+from tidelog.types import (
+    INT64_MAX,
+    BatchReceipt,
+    Durability,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 int32 = st.integers(0, (1 << 31) - 1)
 nodes: Any = st.lists(int32, max_size=4).map(tuple)
@@ -24,7 +34,7 @@ nodes: Any = st.lists(int32, max_size=4).map(tuple)
 
 @st.composite
 def receipts(draw: st.DrawFn) -> Receipt:
-    base, offset, last = sorted(draw(st.lists(st.integers(0, OFFSET_MAX), min_size=3, max_size=3)))
+    base, offset, last = sorted(draw(st.lists(st.integers(0, INT64_MAX), min_size=3, max_size=3)))
     return Receipt(
         draw(st.text(min_size=1)),
         TopicId(UUID(int=draw(st.integers(0, 2**128 - 1)))),

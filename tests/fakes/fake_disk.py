@@ -27,8 +27,9 @@ from functools import lru_cache
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Space, WouldBlock
+from storage.files.file_system import DirectoryLock, File, Mapping, Space, WouldBlock
 from tests.fakes.fake_tree import BLOCK_BYTES, Directory, Inode, Memo
+from tidelog.types import Buffer
 
 _ENDLESS: Final = 1 << 60
 """Capacity in bytes of a disk without a limit."""

@@ -22,12 +22,12 @@ from tidelog.jobs import archive, audit, job_session, profile, restore
 from tidelog.jobs.archive import ArchiveProgress, _watch
 from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import INT64_MAX, interval, moment, whole_number
+from tidelog.jobs.job_arguments import interval, moment, whole_number
 from tidelog.jobs.job_frame import JobTerminated, job_parser, run_job, sentence_of
 from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
 from tidelog.jobs.replica_comparison import Difference
-from tidelog.types import Millis, NodeId, Offset
+from tidelog.types import INT64_MAX, Millis, NodeId, Offset
 
 JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore}
 NOWHERE = "127.0.0.1:1"

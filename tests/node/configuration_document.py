@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from node.config import SETTINGS
-from storage.settings import INT64_MAX, Setting
+from storage.settings import Setting
+from tidelog.types import INT64_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "configuration.md"

@@ -31,9 +31,9 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import Buffer, PartitionProduce, ProduceRequest
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.records import iter_batches
-from tidelog.types import Offset, TopicId
+from tidelog.types import Buffer, Offset, TopicId
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from tidelog.errors import (
     UnknownTopicId,
 )
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
 from tidelog.types import (
+    Buffer,
     LeaderEpoch,
     Millis,
     NodeEpoch,

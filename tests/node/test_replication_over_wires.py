@@ -17,9 +17,8 @@ from tidelog.errors import (
     RequestTimedOut,
 )
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
-from tidelog.types import NodeId
+from tidelog.types import Buffer, NodeId
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from tidelog.records.batches import iter_batches
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.checksum import crc32c
-from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, MAX_TIMESTAMP_AT, ByteBuffer
+from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, MAX_TIMESTAMP_AT
 from tidelog.records.v2.record import Record
-from tidelog.types import TimestampType
+from tidelog.types import Buffer, TimestampType
 
 
-def iter_records(buffer: ByteBuffer) -> Iterator[Record]:
+def iter_records(buffer: Buffer) -> Iterator[Record]:
     """Yield every record of every batch of any format, including control records."""
     for batch in iter_batches(buffer):
         yield from batch.records()

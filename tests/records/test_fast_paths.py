@@ -23,8 +23,8 @@ from tidelog.records.v2 import chain, columns, fast_paths, record_check, records
 from tidelog.records.v2.batch import stamp
 from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER_BYTES
 from tidelog.records.v2.record import decode_records, encode_record, located_records
-from tidelog.records.v2.varint import INT64_MAX, encode_varint
-from tidelog.types import Millis, Offset, PartitionIndex
+from tidelog.records.v2.varint import encode_varint
+from tidelog.types import INT64_MAX, Millis, Offset, PartitionIndex
 
 NOW = 1_700_000_000_000
 

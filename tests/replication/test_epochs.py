@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replication.epochs import common_end, divergence, end_of_epoch, epoch_before
+from tidelog.epochs import common_end, divergence, end_of_epoch, epoch_before
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
 
 Log = list[int]
@@ -74,10 +74,10 @@ def test_a_follower_ends_as_a_prefix_of_its_leader_and_loses_nothing_they_share(
 
 @given(st.lists(st.integers(0, 6), max_size=12).map(sorted), st.integers(-1, 8))
 def test_where_an_epoch_ends(log: Log, epoch: int) -> None:
-    found = end_of_epoch(history_of(log), LeaderEpoch(epoch), Offset(len(log)))
+    found = end_of_epoch(history_of(log), LeaderEpoch(epoch), Offset(0), Offset(len(log)))
     offsets = [offset for offset, of in enumerate(log) if of <= epoch]
     if not offsets:
-        assert found is None
+        assert found == EpochEnd(LeaderEpoch(-1), Offset(0))
     else:
         assert found == EpochEnd(LeaderEpoch(log[offsets[-1]]), Offset(offsets[-1] + 1))
 

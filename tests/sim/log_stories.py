@@ -11,7 +11,6 @@ from typing import Any
 from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from storage.settings import INT64_MAX
 from tests.fakes.fake_disk import FakeDisk
 from tests.fakes.log_start import delete_old_segments
 from tests.sim.controller_stories import eligible, on_two_nodes
@@ -32,6 +31,7 @@ from tests.sim.stories import (
 )
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.types import INT64_MAX
 
 
 def log_of(sim: Simulation, node: int, p: int) -> Log:

@@ -39,7 +39,7 @@ from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.protocol.wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.records import build_batch, iter_batches
 from tidelog.records.v2.record import Record
-from tidelog.types import Endpoint, Millis, Offset
+from tidelog.types import EARLIEST, LATEST, MAX_TIMESTAMP, Endpoint, Millis, Offset
 
 RETRY_MS = (20, 250)
 BUSY_S = 0.2  # upper bound of the time for which a reader may be busy with an answer
@@ -47,7 +47,6 @@ ANSWER_MS = 4_000
 CALL_MS = 3_000
 IDENTITY = "sent as"
 """The header that identifies a record without a value (a tombstone)."""
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 CORRUPT = (CorruptRecord, CorruptLog)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tidelog.errors import InvalidConfig
 from tidelog.spark.options.batch_options import BATCH_NAMES, BatchOptions, optional_columns, parse_batch_options
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, connection_options
-from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.option_names import INSTEAD, canonical
 from tidelog.spark.options.option_values import duration_ms
 from tidelog.spark.options.query_options import QUERY_NAMES
@@ -25,6 +24,7 @@ from tidelog.spark.options.stream_options import (
     TriggerLimits,
     parse_stream_options,
 )
+from tidelog.types import EARLIEST, LATEST
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
 QUERY = {**CLUSTER, "subscribe": "orders"}

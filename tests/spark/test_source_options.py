@@ -9,9 +9,8 @@ from tidelog.errors import InvalidConfig, UnknownTopicOrPartition
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.spark.options.batch_options import parse_batch_options
-from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.topic_selection import ensure_present, topic_selection
-from tidelog.types import Isolation, TopicPartition
+from tidelog.types import EARLIEST, LATEST, Isolation, TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
 ALICE = {"tidelog.sasl.username": "alice", "tidelog.sasl.password.file": "/secret"}

@@ -12,11 +12,12 @@ from itertools import pairwise
 
 from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction
+from tests.storage.workbench import epoch_end
 from tidelog.records.batches import batch_at, iter_batches
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.record import Record
-from tidelog.types import LeaderEpoch, Offset, ProducerId
+from tidelog.types import Offset, ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ def _judge_epochs(log: Log, expected: Sequence[Stored], start: int) -> None:
         epoch = max((entry.epoch for entry in entries if entry.start_offset <= max(stored.base, start)), default=-1)
         assert epoch == stored.epoch, f"epoch of offset {stored.base}, which is {stored.epoch}: {entries}"
     for epoch in {stored.epoch for stored in expected}:
-        reported = log.epoch_end(LeaderEpoch(epoch))
+        reported = epoch_end(log, epoch)
         ends = [stored.base for stored in expected if stored.epoch > epoch]
         assert reported.epoch == epoch
         assert reported.end_offset <= min(ends, default=log.log_end_offset), f"epoch {epoch} ends at {reported}"

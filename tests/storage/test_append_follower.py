@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.settings import INT32_MAX
 from tests.storage.workbench import NOW, Bench, stamped
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, TidelogError
-from tidelog.types import Codec, EpochStart, LeaderEpoch, Offset
+from tidelog.types import INT32_MAX, Codec, EpochStart, LeaderEpoch, Offset
 
 
 def with_ten(epoch: int = 0) -> Bench:

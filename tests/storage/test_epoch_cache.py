@@ -15,8 +15,9 @@ from storage.checkpoints.checkpoint_file import encode_epochs, read_epochs
 from storage.files.file_system import write_file
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from tests.fakes.fake_disk import FakeDisk
+from tidelog.epochs import end_of_epoch, epoch_before
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
+from tidelog.types import EpochStart, LeaderEpoch, Offset
 
 PATH = "/orders-0/leader-epoch-checkpoint"
 
@@ -30,8 +31,7 @@ def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
 
 
 def end(of: LeaderEpochCache, epoch: int, *, log_start: int = 0, log_end: int = 100) -> tuple[int, int]:
-    found = of.end_of(LeaderEpoch(epoch), Offset(log_start), Offset(log_end))
-    assert isinstance(found, EpochEnd)
+    found = end_of_epoch(of.entries, LeaderEpoch(epoch), Offset(log_start), Offset(log_end))
     return found.epoch, found.end_offset
 
 
@@ -65,8 +65,8 @@ def test_an_epoch_before_the_first_one_ends_at_the_log_start() -> None:
 
 def test_the_epoch_of_the_last_record_is_not_that_of_a_leader_without_records() -> None:
     known = cache((2, 9), (5, 100))
-    assert (known.latest, known.last_with_data(Offset(100)), known.last_with_data(Offset(101))) == (5, 2, 5)
-    assert known.last_with_data(Offset(9)) == -1
+    assert (known.latest, epoch_before(known.entries, 100), epoch_before(known.entries, 101)) == (5, 2, 5)
+    assert epoch_before(known.entries, 9) == -1
 
 
 # --- assigning ------------------------------------------------------------------------------------------------------

@@ -34,9 +34,9 @@ from tests.storage.kafka_vectors import (
     starts,
     unpack,
 )
+from tests.storage.workbench import epoch_end
 from tidelog.errors import UnsupportedForMessageFormat
 from tidelog.records import iter_batches
-from tidelog.types import LeaderEpoch
 
 WHEN_WRITTEN = 1_700_000_000_000
 """No producer has expired by then: the broker had loaded none of them either."""
@@ -205,7 +205,7 @@ def test_epochs_end_where_the_broker_said(directory: OpenDirectory, partition: s
     """The answer for an epoch that has not begun is the latest one, where Kafka answers that it has none."""
     log, before = asked(directory, "cluster", partition)
     for epoch, answered, end_offset, error in before["offsetForLeaderEpoch"]:
-        found = log.epoch_end(LeaderEpoch(epoch))
+        found = epoch_end(log, epoch)
         wanted = (answered, end_offset) if answered >= 0 else (latest_epoch(log), log.log_end_offset)
         assert ((found.epoch, found.end_offset), error) == (wanted, 0)
 

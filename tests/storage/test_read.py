@@ -15,15 +15,14 @@ from storage.log.log_reader import LogReader
 from storage.log.recent_appends import RecentAppends
 from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.fakes.log_start import delete_records
-from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
+from tests.storage.workbench import NOW, SMALL, Bench, batch, epoch_end, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
 from tidelog.records.v2.batch import stamp
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.header import HEADER_BYTES, walk_headers
-from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import EARLIEST, LATEST, MAX_TIMESTAMP, Codec, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 ALL = Offset(10**9)
 
@@ -361,10 +360,10 @@ def test_the_high_watermark_never_decreases_nor_passes_the_log_end() -> None:
 
 def test_the_end_offsets_of_epochs() -> None:
     bench = Bench()
-    assert bench.log.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(-1), Offset(0))
+    assert epoch_end(bench.log, 3) == EpochEnd(LeaderEpoch(-1), Offset(0))
     for epoch, base in ((2, 0), (2, 1), (5, 2), (7, 3)):
         bench.follow(stamped(base, b"v", epoch=epoch))
-    ends = {asked: bench.log.epoch_end(LeaderEpoch(asked)) for asked in range(1, 10)}
+    ends = {asked: epoch_end(bench.log, asked) for asked in range(1, 10)}
     assert [(ends[e].epoch, ends[e].end_offset) for e in range(1, 10)] == [
         (-1, 0),
         (2, 2),

@@ -16,7 +16,7 @@ from storage.files.file_system import remove_files
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records
-from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
+from tests.storage.workbench import NOW, SMALL, Bench, batch, contents, epoch_end
 from tidelog.errors import DiskFull, KafkaStorageError, OffsetOutOfRange
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset
 
@@ -202,7 +202,7 @@ def test_epochs_below_the_start_are_removed() -> None:
     assert epochs(bench) == [(2, 6), (5, 8)]
     delete_records(bench.log, Offset(8))
     assert epochs(bench) == [(5, 8)]
-    assert bench.log.epoch_end(LeaderEpoch(2)).end_offset == 8, "no record of it is left"
+    assert epoch_end(bench.log, 2).end_offset == 8, "no record of it is left"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

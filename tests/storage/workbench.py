@@ -14,8 +14,9 @@ from storage.files.file_system import Files
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
+from tidelog.epochs import end_of_epoch
 from tidelog.records.v2.builder import RecordBatchBuilder
-from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 
 T = TypeVar("T")
 NOW = Millis(1_700_000_000_000)
@@ -49,6 +50,11 @@ def stamped(base: int, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> 
     for value in values or (b"value",):
         builder.append(key=b"k", value=value, timestamp=Millis(timestamp))
     return builder.build()
+
+
+def epoch_end(log: Log, epoch: int) -> EpochEnd:
+    """As a leader answers with this log."""
+    return end_of_epoch(log.epoch_entries(), LeaderEpoch(epoch), log.log_start_offset, log.log_end_offset)
 
 
 class Deferred:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
-from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
+from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.options import (
     checked_acl,
     checked_acl_field,
@@ -47,6 +47,7 @@ from tidelog.security.acls import (
 )
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import (
+    LATEST,
     DirectoryId,
     EpochEnd,
     Isolation,

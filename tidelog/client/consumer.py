@@ -27,7 +27,7 @@ from tidelog.client.group_member import GroupMember
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback, group_options
-from tidelog.client.offset_lookup import LATEST, timestamp_of
+from tidelog.client.offset_lookup import timestamp_of
 from tidelog.client.options import (
     at_least,
     offsets_to_commit,
@@ -46,10 +46,19 @@ from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogE
 from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
-from tidelog.records.v2.varint import INT64_MAX
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Isolation, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.types import (
+    INT64_MAX,
+    LATEST,
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Isolation,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,14 +18,14 @@ from tidelog.client.coordinator_listing import OnMissing, list_all
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
-from tidelog.client.offset_lookup import EARLIEST, LATEST, list_positions
+from tidelog.client.offset_lookup import list_positions
 from tidelog.client.options import offsets_to_commit, text, topic_partitions
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, groups_pb2
-from tidelog.types import OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import EARLIEST, LATEST, OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = CoordinatorKind.GROUP
 

@@ -31,8 +31,7 @@ from tidelog.client.producer_core import ProducerCore
 from tidelog.client.route import Route
 from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.records.v2.record import Header
-from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Millis, PartitionIndex
+from tidelog.types import INT64_MAX, Millis, PartitionIndex
 
 if TYPE_CHECKING:
     from tidelog.client.routing import Numbers

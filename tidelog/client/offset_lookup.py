@@ -22,6 +22,8 @@ from tidelog.protocol import methods
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
+    EARLIEST,
+    LATEST,
     NO_LEADER_EPOCH,
     Endpoint,
     EpochEnd,
@@ -32,9 +34,6 @@ from tidelog.types import (
     TopicPartition,
 )
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""Kafka's special timestamps for the two ends of a log."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -21,9 +21,10 @@ from tidelog.errors import (
     UnsupportedCompressionType,
 )
 from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
-from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
 from tidelog.security.acls import AclBinding, AclFilter
 from tidelog.types import (
+    INT32_MAX,
+    INT64_MAX,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     TOPIC_NAME_LENGTH_MAX,

@@ -55,10 +55,9 @@ from tidelog.protocol.network import Transport
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
-from tidelog.records.v2.varint import INT64_MAX
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import Acks, Codec, Millis, ProducerId
+from tidelog.types import INT64_MAX, Acks, Codec, Millis, ProducerId
 
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9

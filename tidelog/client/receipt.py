@@ -14,6 +14,8 @@ from uuid import UUID
 
 from tidelog.errors import InvalidRequest
 from tidelog.types import (
+    INT32_MAX,
+    INT64_MAX,
     BatchReceipt,
     Durability,
     LeaderEpoch,
@@ -26,7 +28,6 @@ from tidelog.types import (
 
 VERSION: Final = 1
 """Of the JSON form; the field `receipt`."""
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Receipt:
             raise InvalidRequest(f"a receipt is one line of JSON; this is none ({error}): {line[:80]!r}") from error
         if not isinstance(fields, dict) or fields.get("receipt") != VERSION:
             raise InvalidRequest(f'a receipt is a JSON object with "receipt": {VERSION}, not {line[:80]!r}')
-        base, offset, last = (_number(fields, name, OFFSET_MAX) for name in ("base_offset", "offset", "last_offset"))
+        base, offset, last = (_number(fields, name, INT64_MAX) for name in ("base_offset", "offset", "last_offset"))
         if not base <= offset <= last:
             raise InvalidRequest(f"a receipt names offset {offset} outside its batch {base}..{last}: {line[:80]!r}")
         return cls(
@@ -124,7 +125,7 @@ class StoredBatch(NamedTuple):
         )
 
 
-def _number(fields: Mapping[str, Any], name: str, most: int = (1 << 31) - 1) -> int:
+def _number(fields: Mapping[str, Any], name: str, most: int = INT32_MAX) -> int:
     value = fields.get(name)
     if type(value) is not int or not 0 <= value <= most:
         raise InvalidRequest(f"a receipt needs {name!r} from 0 to {most}, not {value!r}")

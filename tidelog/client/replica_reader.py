@@ -26,8 +26,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import Buffer
-from tidelog.types import NodeId, Offset, TopicPartition
+from tidelog.types import Buffer, NodeId, Offset, TopicPartition
 
 FETCH_BYTES: Final = 1024 * 1024
 """Target size of one answer: the memory for one replica, together with what is decoded of it."""

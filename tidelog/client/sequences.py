@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Millis, ProducerId
+from tidelog.types import INT16_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Millis, ProducerId
 
 SEQUENCES: Final = 1 << 31
 """After the last sequence number comes 0 again."""
-EPOCH_MAX: Final = (1 << 15) - 1
+EPOCH_MAX: Final = INT16_MAX
 WINDOW: Final = 5
 """Number of batches of a producer that a leader remembers (Kafka's ProducerStateEntry)."""
 PROOF_MS: Final = 600_000

@@ -20,8 +20,7 @@ from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header
-from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Offset, ProducerId, TopicPartition
+from tidelog.types import INT64_MAX, Offset, ProducerId, TopicPartition
 
 
 class OffsetSource(Protocol):

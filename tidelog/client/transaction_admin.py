@@ -33,6 +33,7 @@ from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, data_pb2, transactions_pb2
 from tidelog.types import (
+    INT64_MAX,
     NO_NODE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -127,8 +128,8 @@ class TransactionAdmin(AdminCalls):
         """
         request = transactions_pb2.ListTransactionsRequest(
             states=[text("a state", state) for state in states],
-            producer_ids=[whole_number("a producer id", each, least=0, most=(1 << 63) - 1) for each in producer_ids],
-            duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=(1 << 63) - 1),
+            producer_ids=[whole_number("a producer id", each, least=0, most=INT64_MAX) for each in producer_ids],
+            duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=INT64_MAX),
             transactional_id_pattern=text("pattern", pattern) if pattern else "",
         )
         answers = await self._listings(request, on_missing)
@@ -142,7 +143,7 @@ class TransactionAdmin(AdminCalls):
     async def transaction_max_timeout_ms(self) -> int:
         """Return the largest `transaction.max.timeout.ms` of the nodes: no transaction that a coordinator knows is open
         for longer. Raises as `list_transactions`."""
-        nothing = transactions_pb2.ListTransactionsRequest(duration_ms_min=(1 << 63) - 1)
+        nothing = transactions_pb2.ListTransactionsRequest(duration_ms_min=INT64_MAX)
         answers = await self._listings(nothing, on_missing=lambda _error: None)
         return max((each.max_timeout_ms for each in answers.values()), default=0) or MAX_TIMEOUT_MS
 
@@ -297,7 +298,7 @@ class TransactionAdmin(AdminCalls):
         unknown: `describe_producers` tells.
         """
         key = topic_partition(partition)
-        start_offset = whole_number("start_offset", start_offset, least=0, most=(1 << 63) - 1)
+        start_offset = whole_number("start_offset", start_offset, least=0, most=INT64_MAX)
         producers = (await self.describe_producers([key]))[key].producers
         chosen = next((each for each in producers if each.transaction_start == start_offset), None)
         if chosen is None:

@@ -22,7 +22,7 @@ from tidelog.client.replica_reader import ReplicaReader
 from tidelog.clock import Clock, MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
-from tidelog.jobs.job_arguments import INT32_MAX, whole_number
+from tidelog.jobs.job_arguments import whole_number
 from tidelog.jobs.job_frame import (
     connection_of,
     job_parser,
@@ -34,7 +34,7 @@ from tidelog.jobs.job_frame import (
 from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
 from tidelog.standard_streams import say
-from tidelog.types import TopicId
+from tidelog.types import INT32_MAX, TopicId
 
 DESCRIPTION: Final = """\
 Compare the replicas of each partition, reading every replica directly up to the high watermark, and check durability

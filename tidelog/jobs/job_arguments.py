@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidelog.client.offset_lookup import since_1970_ms
-
-INT32_MAX: Final = (1 << 31) - 1
-INT64_MAX: Final = (1 << 63) - 1
+from tidelog.types import INT64_MAX
 
 _TERM: Final = r"\d+(\s+(microsecond|millisecond|minute|hour|day|week)|(\.\d{1,9})?\s+second)s?"
 """Of Spark's intervals: white space before the unit, a fraction only of seconds, down to nanoseconds."""

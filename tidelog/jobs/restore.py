@@ -21,7 +21,7 @@ from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
 from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, require_manifest
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import INT32_MAX, INT64_MAX, WrongArguments, ensure_order, moment, whole_number
+from tidelog.jobs.job_arguments import WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     add_spark_arguments,
     connection_of,
@@ -35,7 +35,7 @@ from tidelog.jobs.job_frame import (
 from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
-from tidelog.types import NO_TIMESTAMP
+from tidelog.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

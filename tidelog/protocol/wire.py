@@ -18,12 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self
 
 from tidelog.protocol.v1 import common_pb2, data_pb2
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-"""A buffer; it must not change while a message that refers to it is in flight."""
+from tidelog.types import Buffer
 
 _LARGE: Final = 32 * 1024
 """Message size (bytes) from which decoding without copies is faster than protobuf, despite Python's overhead."""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from tidelog.errors import RecordTooLarge
 from tidelog.records.batches import view
 from tidelog.records.v2.batch import CODEC_BITS, CODECS, RecordBatch
-from tidelog.records.v2.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
-from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
+from tidelog.records.v2.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, walk_headers
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Codec, LeaderEpoch, Millis, Offset
 
 
 class Analysis(NamedTuple):
@@ -60,7 +60,7 @@ _NOTHING = Analysis(
 )
 
 
-def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analysis:
+def analyze(buffer: Buffer, *, batch_bytes_max: int | None = None) -> Analysis:
     """Check and describe the batches of any format in `buffer`.
 
     batch_bytes_max: the topic's `max.message.bytes`, compared with the size of each batch or outer message including

@@ -20,9 +20,8 @@ from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX
 from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.fast_paths import is_pure_python_requested
-from tidelog.records.v2.header import ByteBuffer, walk_headers
-from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import NO_TIMESTAMP, Offset, ProducerId
+from tidelog.records.v2.header import walk_headers
+from tidelog.types import INT64_MAX, NO_TIMESTAMP, Buffer, Offset, ProducerId
 
 if TYPE_CHECKING:
     from tidelog.records.v2.columns import ColumnsBuffer
@@ -129,7 +128,7 @@ class ColumnDecoder:
         """Announce batches of about `size` bytes: memory is allocated for them at once."""
         self._buffer.expect(size)
 
-    def add(self, buffer: ByteBuffer) -> None:
+    def add(self, buffer: Buffer) -> None:
         """Add the batches of any format in the buffer; a partial batch at the end is ignored.
 
         Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType; earlier batches stay collected.

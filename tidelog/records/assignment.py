@@ -35,19 +35,11 @@ from tidelog.records.v2.batch import RecordBatch, stamped_header
 from tidelog.records.v2.builder import RecordBatchBuilder, recompressed
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec
 from tidelog.records.v2.fast_paths import check_records, decode_records
-from tidelog.records.v2.header import (
-    HEADER,
-    HEADER_BYTES,
-    RESERVED_ATTRIBUTES,
-    BatchHeader,
-    ByteBuffer,
-    read_header,
-    walk_headers,
-)
+from tidelog.records.v2.header import HEADER, HEADER_BYTES, RESERVED_ATTRIBUTES, BatchHeader, read_header, walk_headers
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.record_check import PROBLEMS_MAX, Problem, ProblemKind, RecordFacts, Rules
 from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
-from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, Codec, Millis, Offset, RecordError, TimestampType
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +130,7 @@ class Inspected(NamedTuple):
 
 
 def inspect(
-    buffer: ByteBuffer, analysis: Analysis, rules: AppendRules, *, now: int, by_broker: bool = False
+    buffer: Buffer, analysis: Analysis, rules: AppendRules, *, now: int, by_broker: bool = False
 ) -> Inspected | None:
     """Validate a batch before `assign_offsets`, on any thread. Returns None if only `assign_offsets` can do it: for v0
     and v1 messages, and if the format must change. Raises as `assign_offsets`."""
@@ -149,7 +141,7 @@ def inspect(
 
 
 def assign_offsets(
-    buffer: ByteBuffer,
+    buffer: Buffer,
     analysis: Analysis,
     rules: AppendRules,
     *,

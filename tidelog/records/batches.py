@@ -13,22 +13,23 @@ from collections.abc import Iterator
 
 from tidelog.records.legacy.message_set import LegacyRecordBatch
 from tidelog.records.v2.batch import RecordBatch
-from tidelog.records.v2.header import BatchHeader, ByteBuffer, PartialTail, read_header, walk_headers
+from tidelog.records.v2.header import BatchHeader, PartialTail, read_header, walk_headers
+from tidelog.types import Buffer
 
 
-def view(buffer: ByteBuffer, header: BatchHeader) -> RecordBatch:
+def view(buffer: Buffer, header: BatchHeader) -> RecordBatch:
     """Return the view of a batch whose header was already read: a `LegacyRecordBatch` for v0 and v1."""
     if header.magic == 2:
         return RecordBatch(buffer, header=header)
     return LegacyRecordBatch(buffer, header=header)
 
 
-def batch_at(buffer: ByteBuffer, position: int = 0) -> RecordBatch:
+def batch_at(buffer: Buffer, position: int = 0) -> RecordBatch:
     """Return the batch of any format at `position`. Raises CorruptRecord if it is not complete."""
     return view(buffer, read_header(buffer, position))
 
 
-def iter_batches(buffer: ByteBuffer, *, position: int = 0, partial_tail: PartialTail = "stop") -> Iterator[RecordBatch]:
+def iter_batches(buffer: Buffer, *, position: int = 0, partial_tail: PartialTail = "stop") -> Iterator[RecordBatch]:
     """Yield views of the consecutive batches of any format from `position` on; only headers are read.
 
     Raises as `walk_headers`.

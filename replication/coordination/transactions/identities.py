@@ -18,9 +18,9 @@ from typing import Final
 from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import NO_PRODUCER_EPOCH, TransactionLogValue, TransactionState
 from replication.coordination.transactions.transaction_states import PREPARED_STATES
-from tidelog.types import NO_PRODUCER_ID, ProducerId
+from tidelog.types import INT16_MAX, NO_PRODUCER_ID, ProducerId
 
-EPOCH_MAX: Final = 2**15 - 1
+EPOCH_MAX: Final = INT16_MAX
 """Only the coordinator uses this epoch, to fence the last producer of a producer id; no producer gets it."""
 
 EPOCH_BUMPED_VERSION: Final = 2

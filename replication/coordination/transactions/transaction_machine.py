@@ -48,9 +48,9 @@ from replication.coordination.transactions.transaction_states import (
     TransactionCause,
 )
 from tidelog.errors import InvalidTransactionTimeout, TidelogError, UnreadableCoordinatorRecord
-from tidelog.types import TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
+from tidelog.types import INT32_MAX, TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
 
-NO_TIMEOUT_MS: Final = 2**31 - 1
+NO_TIMEOUT_MS: Final = INT32_MAX
 """Timeout of a transaction that Kafka leaves open for a two-phase commit (KIP-939)."""
 
 _AT_ONCE: Final = 500

@@ -15,13 +15,13 @@ from node.replicas import (
 )
 from node.replicas import replica as node_replica
 from node.runtime.duplex import run_duplex
-from replication import epochs
 from replication.partition import follower
 from replication.partition import leader as partition_leader
 from replication.partition.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
 from replication.partition.follower_states import FollowerCause, FollowerState
 from storage.log import log_writer, validation
 from tests.sim.mutants.mutant import Patch
+from tidelog import epochs
 from tidelog.types import Offset
 
 

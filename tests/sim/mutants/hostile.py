@@ -12,16 +12,15 @@ from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
 from node.requests.fetch_session import FetchSession
 from replication.controller import controller
-from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
 from replication.raft.epoch_limits import EPOCH_MAX
 from replication.raft.quorum_events import Answer, LeaderAndEpoch
-from storage.settings import INT64_MAX
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.epochs import divergence
 from tidelog.errors import InvalidRequest
-from tidelog.types import Offset
+from tidelog.types import INT64_MAX, Offset
 
 
 def an_unproven_leader_is_accepted(patch: Patch) -> None:

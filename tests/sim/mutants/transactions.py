@@ -11,10 +11,9 @@ from replication.partition.isr import InSyncSet
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
 from storage.producers import producer_entry, producer_state
-from storage.settings import INT64_MAX
 from tests.sim import transaction_stories
 from tests.sim.mutants.mutant import Mutant, Patch
-from tidelog.types import Offset
+from tidelog.types import INT64_MAX, Offset
 
 
 def a_fenced_producer_is_accepted(patch: Patch) -> None:

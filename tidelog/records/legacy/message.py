@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.checksum import crc32
-from tidelog.records.v2.header import LENGTH_MIN_V0, LENGTH_MIN_V1, LOG_OVERHEAD, ByteBuffer
-from tidelog.types import NO_TIMESTAMP
+from tidelog.records.v2.header import LENGTH_MIN_V0, LENGTH_MIN_V1, LOG_OVERHEAD
+from tidelog.types import NO_TIMESTAMP, Buffer
 
 CODEC_BITS: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -61,7 +61,7 @@ def entry_size(magic: int, key: bytes | None, value: bytes | None) -> int:
     return LOG_OVERHEAD + MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
 
 
-def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
+def payload_bounds(buffer: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
     """Return the position of key and value in the message between `at` and `end`: (key start, key end, value start).
 
     The key end is -1 for a null key, the value start -1 for a null value; the value ends with the message.
@@ -81,7 +81,7 @@ def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[i
     return start, -1 if length < 0 else behind, value_at
 
 
-def read_payload(data: ByteBuffer, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
+def read_payload(data: Buffer, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
     """Return key and value of the message between `at` and `end`. Raises as `payload_bounds`."""
     start, behind, value_at = payload_bounds(data, at, end, magic)
     if not isinstance(data, bytes):
@@ -123,6 +123,6 @@ def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
     return found
 
 
-def message_crc(buffer: ByteBuffer, at: int, end: int) -> int:
+def message_crc(buffer: Buffer, at: int, end: int) -> int:
     """Return the CRC-32 of the message between `at` and `end`, computed from its bytes."""
     return crc32(memoryview(buffer)[at + MAGIC_AT : end])

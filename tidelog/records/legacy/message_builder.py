@@ -24,8 +24,7 @@ from tidelog.records.legacy.message import entry_size
 from tidelog.records.legacy.message_writer import MessageWriter
 from tidelog.records.v2.compression import checked_codec, checked_level
 from tidelog.records.v2.record import Header, Record
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
+from tidelog.types import INT32_MAX, NO_TIMESTAMP, Codec, TimestampType
 
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 64 * 1024

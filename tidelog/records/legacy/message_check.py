@@ -10,13 +10,12 @@ from collections.abc import Iterable
 
 from tidelog.errors import CorruptRecord
 from tidelog.records.legacy.message import InnerMessage, message_crc, payload_bounds
-from tidelog.records.v2.header import ByteBuffer
 from tidelog.records.v2.record_check import Problem, ProblemKind, RecordFacts, Rules, note
-from tidelog.types import NO_TIMESTAMP
+from tidelog.types import NO_TIMESTAMP, Buffer
 
 
 def check_messages(
-    data: ByteBuffer,
+    data: Buffer,
     messages: Iterable[InnerMessage],
     magic: int,
     rules: Rules,

@@ -34,10 +34,9 @@ from tidelog.records.legacy.message import (
 )
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
-from tidelog.records.v2.header import ByteBuffer, header_problem, read_header
+from tidelog.records.v2.header import header_problem, read_header
 from tidelog.records.v2.record import Located, Record, located
-from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Codec, Offset, TimestampType
+from tidelog.types import INT64_MAX, Buffer, Codec, Offset, TimestampType
 
 MAGICS: Final = frozenset({0, 1})
 InnerTail = Literal["stop", "raise"]
@@ -270,7 +269,7 @@ def set_message_timestamp(
     struct.pack_into(">I", buffer, position + CRC_AT, message_crc(buffer, position, header.end))
 
 
-def _ensure_magic(buffer: ByteBuffer, position: int, magics: frozenset[int]) -> None:
+def _ensure_magic(buffer: Buffer, position: int, magics: frozenset[int]) -> None:
     magic = buffer[position + MAGIC_AT]
     if magic not in magics:
         raise UnsupportedForMessageFormat(

@@ -18,8 +18,7 @@ from tidelog.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessa
 from tidelog.records.legacy.buffering_output_stream import BufferingOutputStream
 from tidelog.records.legacy.message import TIMESTAMP_TYPE_BIT
 from tidelog.records.v2.checksum import crc32
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
+from tidelog.types import INT32_MAX, NO_TIMESTAMP, Codec, TimestampType
 
 _INT8: Final = Struct(">b")
 _INT32: Final = Struct(">i")

@@ -29,13 +29,11 @@ from tidelog.records.v2.header import (
     MAGIC_AT,
     PRODUCER_AT,
     BatchHeader,
-    ByteBuffer,
     header_problem,
     read_header,
 )
 from tidelog.records.v2.record import Located, Record
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import NO_SEQUENCE, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
+from tidelog.types import INT32_MAX, NO_SEQUENCE, Buffer, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
 CODEC_BITS: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -64,7 +62,7 @@ class RecordBatch:
     header: BatchHeader
     """All header fields, read when the view was created; `header.position` is the start of the batch."""
 
-    def __init__(self, buffer: ByteBuffer, position: int = 0, *, header: BatchHeader | None = None) -> None:
+    def __init__(self, buffer: Buffer, position: int = 0, *, header: BatchHeader | None = None) -> None:
         """header: the result of `walk_headers` for this position, if the caller has it."""
         self._data = buffer
         self.header = header if header is not None else read_header(buffer, position)
@@ -285,7 +283,7 @@ def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
 
 def stamped_header(
     header: BatchHeader,
-    payload: ByteBuffer,
+    payload: Buffer,
     *,
     base_offset: int,
     leader_epoch: int,
@@ -304,7 +302,7 @@ def stamped_header(
     return made
 
 
-def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
+def _ensure_v2(buffer: Buffer, position: int) -> None:
     """Raise for a v0 or v1 message, which has other fields at these positions."""
     magic = buffer[position + MAGIC_AT]
     if magic != 2:

@@ -27,8 +27,7 @@ from tidelog.records.v2.fast_paths import RecordsBuffer
 from tidelog.records.v2.header import HEADER, LENGTH_MIN, BatchHeader
 from tidelog.records.v2.record import Header, Record
 from tidelog.records.v2.records_buffer import Fields, with_checksum
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
+from tidelog.types import INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
 MAGIC: Final = 2
 _FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1

@@ -9,12 +9,10 @@ Not here: what the end of the walk means (storage/log), checksums and records (b
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tidelog.records.v2.header import HEADER, HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD, ByteBuffer
-from tidelog.records.v2.varint import INT64_MAX
-
-_DELTA_MAX: Final = 2**31 - 1
+from tidelog.records.v2.header import HEADER, HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD
+from tidelog.types import INT32_MAX, INT64_MAX, Buffer
 
 
 class Place(NamedTuple):
@@ -26,7 +24,7 @@ class Place(NamedTuple):
     epoch: int
 
 
-def follow_chain(data: ByteBuffer, size_max: int, next_offset: int, up_to: int) -> tuple[Place, Place]:
+def follow_chain(data: Buffer, size_max: int, next_offset: int, up_to: int) -> tuple[Place, Place]:
     """Walk from the start of `data` over batches at or above `next_offset` and below `up_to` that are within the first
     `size_max` bytes. Returns the places before and after the last of them; equal if there is none.
 
@@ -40,7 +38,7 @@ def follow_chain(data: ByteBuffer, size_max: int, next_offset: int, up_to: int) 
         end = position + LOG_OVERHEAD + length
         if magic != 2 or length < LENGTH_MIN or end > limit:
             break
-        if base < next_offset or batch_epoch < epoch or delta < 0 or base > INT64_MAX - _DELTA_MAX - 1:
+        if base < next_offset or batch_epoch < epoch or delta < 0 or base > INT64_MAX - INT32_MAX - 1:
             break
         if base + delta >= up_to:
             break

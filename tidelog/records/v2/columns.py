@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tidelog.errors import InvalidRequest, RecordTooLarge
-from tidelog.records.v2.header import ByteBuffer
 from tidelog.records.v2.record import Header, Record, decode_records
-from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import Millis, Offset
+from tidelog.types import INT32_MAX, Buffer, Millis, Offset
 
 NAMES: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 COLUMN_BYTES_MAX: Final = INT32_MAX // 3
@@ -84,7 +82,7 @@ class ColumnsBuffer:
 
     def add(
         self,
-        data: ByteBuffer,
+        data: Buffer,
         count: int,
         base_offset: int,
         base_timestamp: int,

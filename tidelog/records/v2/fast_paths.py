@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from tidelog.records.v2 import chain, record, record_check, records_buffer
-from tidelog.records.v2.header import ByteBuffer
 from tidelog.records.v2.record import Located, Record
-from tidelog.types import Millis
+from tidelog.types import Buffer, Millis
 
 
 def is_pure_python_requested() -> bool:
@@ -30,19 +29,19 @@ def is_pure_python_requested() -> bool:
 
 
 def _decode_records(
-    data: ByteBuffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
 ) -> Iterator[Record]:
     return record.decode_records(bytes(data), count, base_offset, base_timestamp, append_time)
 
 
 def _record_list(
-    data: ByteBuffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
 ) -> list[Record]:
     return list(_decode_records(data, count, base_offset, base_timestamp, append_time))
 
 
 def _located_records(
-    data: ByteBuffer,
+    data: Buffer,
     count: int,
     base_offset: int,
     base_timestamp: int,

@@ -36,13 +36,13 @@ from tidelog.types import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    Buffer,
     LeaderEpoch,
     Millis,
     Offset,
     ProducerId,
 )
 
-ByteBuffer: TypeAlias = bytes | bytearray | memoryview
 PartialTail: TypeAlias = Literal["stop", "raise"]
 
 LOG_OVERHEAD: Final = 12
@@ -129,7 +129,7 @@ def header_problem(header: BatchHeader) -> str | None:
     return None
 
 
-def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: PartialTail = "stop") -> Iterator[BatchHeader]:
+def walk_headers(buffer: Buffer, position: int = 0, *, partial_tail: PartialTail = "stop") -> Iterator[BatchHeader]:
     """Yield the headers of consecutive batches and messages of any format from `position` on, without reading records.
 
     partial_tail: a partial batch at the end ends the walk ("stop") or raises CorruptRecord ("raise").
@@ -158,7 +158,7 @@ def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: Partial
         )
 
 
-def peek_header(buffer: ByteBuffer, at: int = 0, *, position: int | None = None) -> BatchHeader | None:
+def peek_header(buffer: Buffer, at: int = 0, *, position: int | None = None) -> BatchHeader | None:
     """Return the header at `at`, of any format, unverified: the magic may be unknown, and the buffer need not contain
     the rest of the batch. For files, which are read in pieces.
 
@@ -176,14 +176,14 @@ def peek_header(buffer: ByteBuffer, at: int = 0, *, position: int | None = None)
     return _message_fields(buffer, at, where)
 
 
-def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Return the header of the batch at `position`. Raises as `walk_headers`, and CorruptRecord for a partial batch."""
     for header in walk_headers(buffer, position, partial_tail="raise"):
         return header
     raise CorruptRecord(f"no batch at byte {position}: the buffer ends at byte {len(buffer)}")
 
 
-def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader | None:
+def _message_header(buffer: Buffer, position: int, size: int) -> BatchHeader | None:
     """Return the header of a v0 or v1 message at `position`, or None for a partial batch. Raises CorruptRecord for
     bytes that more input could not complete."""
     left = size - position
@@ -198,7 +198,7 @@ def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader
     return _message_fields(buffer, position, position)
 
 
-def _message_fields(buffer: ByteBuffer, at: int, position: int) -> BatchHeader:
+def _message_fields(buffer: Buffer, at: int, position: int) -> BatchHeader:
     """Return a v0 or v1 message as a header."""
     offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, at)
     timestamp: int = NO_TIMESTAMP
@@ -223,7 +223,7 @@ def _message_fields(buffer: ByteBuffer, at: int, position: int) -> BatchHeader:
     return tuple.__new__(BatchHeader, fields)
 
 
-def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
+def _check_beginning(buffer: Buffer, position: int, left: int) -> None:
     """Raise if the first bytes of a batch, fewer than the minimum of any format, are already impossible."""
     if left >= LOG_OVERHEAD:
         offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)

@@ -15,16 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
-from tidelog.records.v2.varint import (
-    INT32_MAX,
-    INT64_MAX,
-    INT64_MIN,
-    UNFOLDED,
-    encode_varint,
-    read_varint,
-    read_varlong,
-)
-from tidelog.types import Millis, Offset, timestamp_or_none
+from tidelog.records.v2.varint import UNFOLDED, encode_varint, read_varint, read_varlong
+from tidelog.types import INT32_MAX, INT64_MAX, INT64_MIN, Millis, Offset, timestamp_or_none
 
 Header: TypeAlias = tuple[str, bytes | None]
 Located = TypeVar("Located", bound=tuple[Any, ...])

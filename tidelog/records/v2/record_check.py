@@ -14,10 +14,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tidelog.errors import CorruptRecord
-from tidelog.records.v2.header import ByteBuffer
 from tidelog.records.v2.record import left_over, unreadable
-from tidelog.records.v2.varint import INT64_MAX, INT64_MIN, UNFOLDED, read_varint, read_varlong
-from tidelog.types import NO_TIMESTAMP
+from tidelog.records.v2.varint import UNFOLDED, read_varint, read_varlong
+from tidelog.types import INT64_MAX, INT64_MIN, NO_TIMESTAMP, Buffer
 
 PROBLEMS_MAX: Final = 100
 """Maximum number of listed problems per batch: enough to find the cause, and a bound on the answer."""
@@ -84,7 +83,7 @@ class RecordFacts(NamedTuple):
 
 
 def check_records(
-    data: ByteBuffer,
+    data: Buffer,
     count: int,
     *,
     base_offset: int,
@@ -130,7 +129,7 @@ def note(problems: list[Problem], record: int, kind: ProblemKind, detail: int = 
         problems.append(Problem(record, kind, detail))
 
 
-def measure_at(data: ByteBuffer, at: int, base_offset: int, base_timestamp: int) -> tuple[int, int, bool, bool, int]:
+def measure_at(data: Buffer, at: int, base_offset: int, base_timestamp: int) -> tuple[int, int, bool, bool, int]:
     """Read the record at `at`: (timestamp, offset delta, has a key, has headers, end position). Raises CorruptRecord,
     or IndexError if the data ends within it."""
     length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
@@ -159,7 +158,7 @@ def _null(length: int, at: int) -> int:
     return at
 
 
-def _skip_headers(data: ByteBuffer, at: int) -> int:
+def _skip_headers(data: Buffer, at: int) -> int:
     """Return the end position of the headers whose count is at `at`."""
     count, at = read_varint(data, at)
     if count < 0:

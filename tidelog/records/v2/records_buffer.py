@@ -13,10 +13,9 @@ from typing import Final, TypeAlias
 
 from tidelog.errors import CorruptRecord, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
 from tidelog.records.v2.checksum import crc32c
-from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, ByteBuffer
+from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
-from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
-from tidelog.types import NO_TIMESTAMP
+from tidelog.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, Buffer
 
 Fields: TypeAlias = tuple[bytes | None, bytes | None, int, Iterable[Header]]
 """A producer's record: key, value, timestamp, headers."""
@@ -86,12 +85,12 @@ class RecordsBuffer:
         """Return the records as they follow the header of a batch."""
         return b"".join(self._parts)
 
-    def batch(self, head: ByteBuffer) -> bytes:
+    def batch(self, head: Buffer) -> bytes:
         """Return the uncompressed records behind a header of 61 bytes, whose checksum is set here."""
         return with_checksum(head, self.payload())
 
 
-def with_checksum(head: ByteBuffer, payload: ByteBuffer) -> bytes:
+def with_checksum(head: Buffer, payload: Buffer) -> bytes:
     """Return a batch in one piece. head: its header without the checksum."""
     whole = bytearray(head)
     _CRC.pack_into(whole, CRC_AT, crc32c(payload, crc32c(memoryview(whole)[ATTRIBUTES_AT:])))

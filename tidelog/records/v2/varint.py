@@ -8,15 +8,10 @@ Source: Protocol Buffers' encoding of sint32 and sint64, used by KIP-98.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidelog.errors import CorruptRecord
-
-Data: TypeAlias = bytes | bytearray | memoryview
-
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-INT64_MIN: Final = -(2**63)
+from tidelog.types import Buffer
 
 _SMALL_MIN: Final = -64
 _SMALL_MAX: Final = 8191
@@ -50,24 +45,24 @@ def encode_varint(value: int) -> bytes:
     return _encode(value)
 
 
-def read_varint(data: Data, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Read a 32-bit integer at `position`: (value, end position). Raises IndexError if the data ends within it."""
     folded, position = _read(data, position, 32)
     return (folded >> 1) ^ -(folded & 1), position
 
 
-def read_varlong(data: Data, position: int) -> tuple[int, int]:
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """Read a 64-bit integer at `position`: (value, end position). Raises IndexError if the data ends within it."""
     folded, position = _read(data, position, 64)
     return (folded >> 1) ^ -(folded & 1), position
 
 
-def read_unsigned_varint(data: Data, position: int) -> tuple[int, int]:
+def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Read a 32-bit integer without zigzag, as KIP-482 writes lengths: (value, end position)."""
     return _read(data, position, 32)
 
 
-def _read(data: Data, position: int, bits: int) -> tuple[int, int]:
+def _read(data: Buffer, position: int, bits: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1

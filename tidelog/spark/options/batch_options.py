@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.offset_bounds import EARLIEST, END_NAMES, LATEST, Bound, offset_bound
+from tidelog.spark.options.offset_bounds import END_NAMES, Bound, offset_bound
 from tidelog.spark.options.option_names import canonical
 from tidelog.spark.options.query_options import OF_THE_SINK, QueryOptions, query_options
 from tidelog.spark.options.stream_options import STREAM_NAMES, identity_of, trigger_limits
-from tidelog.types import Offset
+from tidelog.types import EARLIEST, LATEST, Offset
 
 BATCH_NAMES: Final = (*STREAM_NAMES, *END_NAMES)
 """All options of the source."""

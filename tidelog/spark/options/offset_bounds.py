@@ -12,10 +12,7 @@ from typing import Final, Literal
 
 from tidelog.errors import InvalidConfig
 from tidelog.spark.options.option_values import MOMENT_MS_MAX, moment_ms, per_partition
-from tidelog.types import Offset, TopicPartition
-
-EARLIEST: Final = Offset(-2)
-LATEST: Final = Offset(-1)
+from tidelog.types import EARLIEST, LATEST, Offset, TopicPartition
 
 START_NAMES: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 END_NAMES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")

@@ -11,13 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.errors import InvalidConfig
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.types import INT32_MAX, INT64_MAX, PartitionIndex, TopicPartition
 
-NUMBER_MAX: Final = 2**63 - 1
-"""Offsets and milliseconds are 64-bit numbers in requests."""
 MOMENT_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999: later times are no dates in Python or in Spark."""
-PARTITION_MAX: Final = 2**31 - 1
 
 _UNITS_MS: Final = {
     "": 1,
@@ -40,7 +37,7 @@ def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     return text == "true"
 
 
-def positive(given: Mapping[str, str], name: str, *, most: int = NUMBER_MAX) -> int | None:
+def positive(given: Mapping[str, str], name: str, *, most: int = INT64_MAX) -> int | None:
     """A whole number above 0, at most `most`; None if the option is not given."""
     text = given.get(name)
     if text is None:
@@ -54,9 +51,9 @@ def positive(given: Mapping[str, str], name: str, *, most: int = NUMBER_MAX) -> 
 def whole(text: str) -> int | None:
     """A number of ASCII digits, as requests can carry it; None if the text is something else."""
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(NUMBER_MAX))):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(INT64_MAX))):
         return None
-    return number if (number := int(digits)) <= NUMBER_MAX else None
+    return number if (number := int(digits)) <= INT64_MAX else None
 
 
 def moment_ms(given: Mapping[str, str], name: str) -> int | None:
@@ -80,7 +77,7 @@ def duration_ms(given: Mapping[str, str], name: str, *, default: int) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     number = whole(match[1]) if match else None
     unit = _UNITS_MS.get(match[2]) if match else None
-    if not number or unit is None or number * unit > NUMBER_MAX:
+    if not number or unit is None or number * unit > INT64_MAX:
         raise InvalidConfig(f"option {name!r} is {text!r}; it must be a duration above 0 such as 500ms, 30s, 15m or 2h")
     return number * unit
 
@@ -110,7 +107,7 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
     return value
 
 
-def per_partition(name: str, text: str, *, lowest: int, highest: int = NUMBER_MAX) -> dict[TopicPartition, int]:
+def per_partition(name: str, text: str, *, lowest: int, highest: int = INT64_MAX) -> dict[TopicPartition, int]:
     """A number for each partition: `{"topic": {"0": 23, "1": -2}}`. lowest, highest: the valid numbers."""
     example = '{"topic": {"0": 23, "1": -2}}' if lowest < 0 else '{"topic": {"0": 1700000000000}}'
     found: dict[TopicPartition, int] = {}
@@ -119,7 +116,7 @@ def per_partition(name: str, text: str, *, lowest: int, highest: int = NUMBER_MA
             raise InvalidConfig(f"option {name!r} must give a number for each partition of {topic!r}, as {example}")
         for partition, number in numbers.items():
             index = whole(partition)
-            if index is None or index > PARTITION_MAX or type(number) is not int or not lowest <= number <= highest:
+            if index is None or index > INT32_MAX or type(number) is not int or not lowest <= number <= highest:
                 raise InvalidConfig(
                     f"option {name!r}: invalid value {number!r} of partition {partition!r} of {topic!r}; write it as "
                     f"{example}"

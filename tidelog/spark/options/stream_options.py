@@ -8,10 +8,11 @@ from typing import Final
 
 from tidelog.client.group_options import group_id
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.offset_bounds import END_NAMES, LATEST
+from tidelog.spark.options.offset_bounds import END_NAMES
 from tidelog.spark.options.option_names import canonical
 from tidelog.spark.options.option_values import duration_ms, positive
 from tidelog.spark.options.query_options import OF_THE_SINK, QUERY_NAMES, QueryOptions, query_options
+from tidelog.types import LATEST
 
 GROUP_ID: Final = "tidelog.group.id"
 GROUP_ID_PREFIX: Final = "spark-tidelog"

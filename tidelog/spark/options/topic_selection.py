@@ -9,8 +9,8 @@ from typing import Any, Final
 import re2
 
 from tidelog.errors import InvalidConfig, UnknownTopicOrPartition
-from tidelog.spark.options.option_values import PARTITION_MAX, json_object
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.spark.options.option_values import json_object
+from tidelog.types import INT32_MAX, PartitionIndex, TopicPartition
 
 SELECTION_NAMES: Final = ("subscribe", "subscribePattern", "assign")
 
@@ -110,7 +110,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     partitions: list[TopicPartition] = []
     for topic, numbers in json_object("assign", text, '{"topic": [0, 1]}').items():
         if not isinstance(numbers, list) or not all(
-            type(number) is int and 0 <= number <= PARTITION_MAX for number in numbers
+            type(number) is int and 0 <= number <= INT32_MAX for number in numbers
         ):
             raise InvalidConfig(
                 f"option 'assign' must list partition numbers of topic {topic!r}, as {{\"topic\": [0, 1]}}"

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 from tidelog.client.admin import Admin
 from tidelog.client.cluster import QUERY_TIMEOUT_MS
-from tidelog.client.offset_lookup import LATEST, ensure_current, list_positions
+from tidelog.client.offset_lookup import ensure_current, list_positions
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.spark.options.topic_selection import TopicSelection
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, metadata_request, snapshot_of
 from tidelog.types import (
+    LATEST,
     NO_LEADER_EPOCH,
     Endpoint,
     EpochEnd,

@@ -13,7 +13,7 @@ from tidelog.client.offset_lookup import time_at
 from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
-from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
+from tidelog.spark.options.offset_bounds import Bound
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot
 from tidelog.spark.ranges.planning import (
     PartitionBounds,
@@ -24,7 +24,7 @@ from tidelog.spark.ranges.planning import (
     tasks_of,
 )
 from tidelog.spark.ranges.read_admin import Leaders, ReadAdmin
-from tidelog.types import NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
+from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
 
 OFFSETS_OF_ALL: Final = "-2 stands for the earliest offset, -1 for the latest"
 

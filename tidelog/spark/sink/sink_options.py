@@ -16,7 +16,8 @@ from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.spark.options.batch_options import BATCH_NAMES
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, ConnectionOptions, connection_options
 from tidelog.spark.options.option_names import canonical
-from tidelog.spark.options.option_values import NUMBER_MAX, boolean, duration_ms, positive, stripped, whole
+from tidelog.spark.options.option_values import boolean, duration_ms, positive, stripped, whole
+from tidelog.types import INT32_MAX, INT64_MAX
 
 TOPIC: Final = "topic"
 EXACTLY_ONCE: Final = "exactlyOnce"
@@ -54,8 +55,7 @@ _OF_THE_SOURCE: Final = dict.fromkeys(
 _SINK_ID_LENGTH_MAX: Final = 200
 """With the suffixes of tasks, ids stay far below what requests and logs can carry."""
 _SINK_ID_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_INT32_MAX: Final = 2**31 - 1
-BATCH_MAX: Final = NUMBER_MAX - 1
+BATCH_MAX: Final = INT64_MAX - 1
 """The largest batch number: the offset behind it is committed."""
 
 
@@ -102,9 +102,9 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
         transaction_timeout_ms=duration_ms(given, TRANSACTION_TIMEOUT, default=MAX_TIMEOUT_MS),
         compression=_compression(given),
         linger_ms=_linger(given, defaults.linger_ms),
-        batch_bytes=positive(given, BATCH_SIZE, most=_INT32_MAX) or defaults.batch_bytes,
+        batch_bytes=positive(given, BATCH_SIZE, most=INT32_MAX) or defaults.batch_bytes,
         buffer_bytes=positive(given, BUFFER_MEMORY) or defaults.buffer_bytes,
-        record_bytes_max=positive(given, REQUEST_SIZE, most=_INT32_MAX) or defaults.record_bytes_max,
+        record_bytes_max=positive(given, REQUEST_SIZE, most=INT32_MAX) or defaults.record_bytes_max,
         delivery_timeout_ms=duration_ms(given, DELIVERY_TIMEOUT, default=defaults.delivery_timeout_ms),
     )
 
@@ -157,6 +157,6 @@ def _linger(given: Mapping[str, str], default: int) -> int:
     if LINGER not in given:
         return default
     linger_ms = whole(given[LINGER])
-    if linger_ms is None or linger_ms > _INT32_MAX:
+    if linger_ms is None or linger_ms > INT32_MAX:
         raise InvalidConfig(f"option {LINGER!r} is {given[LINGER]!r}; it must be milliseconds, 0 or more")
     return linger_ms

@@ -16,12 +16,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.errors import InvalidRequest, UnsupportedVersion
-from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import (
+    INT32_MAX,
+    INT64_MAX,
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
 
 VERSION: Final = 1
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,9}")
-_INT32_MAX: Final = (1 << 31) - 1
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ def parse_offset(value: object) -> StreamOffset:
     """The offset of its JSON form. Raises InvalidRequest if it is none, UnsupportedVersion if a newer version wrote
     it."""
     fields = _object(value, "the offset")
-    version = _number(fields, "version", 0, _INT32_MAX)
+    version = _number(fields, "version", 0, INT32_MAX)
     if version != VERSION:
         raise UnsupportedVersion(
             f"the checkpoint has offsets of version {version}, this version of tidelog reads version {VERSION}: use "
@@ -113,20 +120,20 @@ def parse_offset(value: object) -> StreamOffset:
         entry = _object(topic, f"topic {name!r}")
         partitions = {}
         for index, position in _object(entry.get("partitions"), f"the partitions of {name!r}").items():
-            if not _INDEX.fullmatch(index) or int(index) > _INT32_MAX:
+            if not _INDEX.fullmatch(index) or int(index) > INT32_MAX:
                 raise _invalid(f"{index!r} is no partition of {name!r}")
             partitions[PartitionIndex(int(index))] = _position(_object(position, f"partition {index} of {name!r}"))
         topics[name] = TopicPosition(_topic_id(entry.get("id"), name), dict(sorted(partitions.items())))
     return StreamOffset(
-        _text(fields, "cluster"), _text(fields, "lineage"), topics, _number(fields, "skipped", 0, _INT64_MAX)
+        _text(fields, "cluster"), _text(fields, "lineage"), topics, _number(fields, "skipped", 0, INT64_MAX)
     )
 
 
 def _position(fields: Mapping[str, Any]) -> PartitionPosition:
     return PartitionPosition(
-        Offset(_number(fields, "offset", 0, _INT64_MAX)),
-        LeaderEpoch(_number(fields, "epoch", NO_LEADER_EPOCH, _INT32_MAX)),
-        _number(fields, "skipped", 0, _INT64_MAX),
+        Offset(_number(fields, "offset", 0, INT64_MAX)),
+        LeaderEpoch(_number(fields, "epoch", NO_LEADER_EPOCH, INT32_MAX)),
+        _number(fields, "skipped", 0, INT64_MAX),
     )
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidelog.spark.options.offset_bounds import EARLIEST, Bound
+from tidelog.spark.options.offset_bounds import Bound
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, find_loss, truncated_at
 from tidelog.spark.streaming.rate_sharing import share_rate
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
-from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.types import EARLIEST, NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 Target = Mapping[TopicPartition, tuple[TopicId, Offset]]
 """Where a query with the trigger availableNow ends."""

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
-from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
 from tidelog.spark.ranges.planning import TaskRanges, tasks_of
@@ -35,7 +34,7 @@ from tidelog.spark.streaming.stream_planner import (
     plan_batch,
     split_start,
 )
-from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
 
 _log = logging.getLogger("tidelog.spark")
 

@@ -5,31 +5,40 @@ the log end it gives the epoch of every offset. Two logs of one partition agree 
 has the same epoch in both logs and that epoch starts at or before it in both (Raft's log matching property; KIP-101,
 KIP-279).
 
-Not here: storing the entries (storage/), sending the requests (leader.py, follower.py).
+Not here: storing the entries (storage/segment/epoch_cache.py), sending the requests (leader.py, follower.py of
+replication/partition/).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from tidelog.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset, TopicPartition
 
 
-def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_end: Offset) -> EpochEnd | None:
-    """The largest epoch of the history that is at most `epoch`, and one past its last record. None if there is none."""
+def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
+    """The largest epoch of the history that is at most `epoch`, and one past its last record; epoch -1 and the log
+    start if there is none."""
     above = bisect_right(history, epoch, key=lambda entry: entry.epoch)
     if above == 0:
-        return None
+        return EpochEnd(NO_LEADER_EPOCH, log_start)
     end = history[above].start_offset if above < len(history) else log_end
     return EpochEnd(history[above - 1].epoch, end)
 
 
-def epoch_before(history: Sequence[EpochStart], offset: Offset) -> LeaderEpoch:
+def epoch_before(history: Sequence[EpochStart], offset: int) -> LeaderEpoch:
     """The epoch of the record before `offset`; NO_LEADER_EPOCH if the history does not reach back that far."""
-    later = bisect_left(history, offset, key=lambda entry: entry.start_offset)
+    if history and history[-1].start_offset < offset:
+        return history[-1].epoch  # the common case, without a search
+    later = bisect_right(history, offset - 1, key=start_of)
     return history[later - 1].epoch if later > 0 else NO_LEADER_EPOCH
+
+
+def start_of(entry: EpochStart) -> Offset:
+    """For a search by offset."""
+    return entry.start_offset
 
 
 def divergence(
@@ -45,9 +54,7 @@ def divergence(
         return None  # the common case
     if last_epoch == NO_LEADER_EPOCH:
         return None if next_offset <= log_end else EpochEnd(NO_LEADER_EPOCH, log_start)
-    end = end_of_epoch(history, last_epoch, log_end)
-    if end is None:
-        return EpochEnd(NO_LEADER_EPOCH, log_start)
+    end = end_of_epoch(history, last_epoch, log_start, log_end)
     return end if end.epoch < last_epoch or end.end_offset < next_offset else None
 
 
@@ -60,8 +67,8 @@ def common_end(history: Sequence[EpochStart], log_end: Offset, answer: EpochEnd)
     """
     if answer.epoch == NO_LEADER_EPOCH:
         return None
-    own = end_of_epoch(history, answer.epoch, log_end)
-    return None if own is None else min(own.end_offset, answer.end_offset)
+    own = end_of_epoch(history, answer.epoch, Offset(0), log_end)
+    return None if own.epoch == NO_LEADER_EPOCH else min(own.end_offset, answer.end_offset)
 
 
 def ensure_epoch(name: TopicPartition, known: LeaderEpoch, asked: LeaderEpoch) -> None:
