@@ -8,8 +8,7 @@ from tests.client.memory_cluster import memory_cluster, run
 from tests.client.test_transaction_core import Application
 from tests.client.test_transactions import committed, transactional
 from tidelog.client import transaction_core
-from tidelog.client.transaction_core import IDLE_MS, TransactionalState
-from tidelog.client.transaction_events import AskProducerId
+from tidelog.client.transaction_core import IDLE_MS, AskProducerId, TransactionalState
 from tidelog.errors import ProducerFenced
 from tidelog.types import ProducerId
 

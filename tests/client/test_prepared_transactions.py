@@ -11,8 +11,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tests.client.test_transactions import committed, ends, transactional
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.client.transaction_core import TransactionCore
-from tidelog.client.transaction_events import PreparedTransaction, PrepareTransaction, TransactionPolicy
+from tidelog.client.transaction_core import PreparedTransaction, PrepareTransaction, TransactionCore, TransactionPolicy
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidTxnState,

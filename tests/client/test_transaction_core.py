@@ -21,11 +21,6 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.transaction_core import (
     TRANSITIONS,
     UNKNOWN_TOPIC_MS,
-    TransactionalCause,
-    TransactionalState,
-    TransactionCore,
-)
-from tidelog.client.transaction_events import (
     AbortTransaction,
     AddOffsets,
     Ask,
@@ -41,6 +36,9 @@ from tidelog.client.transaction_events import (
     Opened,
     RecordsFailed,
     RecordsRefused,
+    TransactionalCause,
+    TransactionalState,
+    TransactionCore,
     TransactionEffect,
     TransactionEvent,
     TransactionPolicy,

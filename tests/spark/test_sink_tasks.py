@@ -22,7 +22,7 @@ from tests.spark.sink_runs import SinkRun, batch_by_topic, batch_of, committed, 
 from tidelog import sync
 from tidelog.client.admin import Admin
 from tidelog.client.sync_transaction import SyncTransaction
-from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.errors import (
     InvalidRequest,
     ProducerFenced,

@@ -139,11 +139,11 @@ class Coordinators:
         method: Method[Request, Answer],
         request: Request | Callable[[], Request],
         *,
-        error_of: ErrorOf[Answer],
+        error_of: ErrorOf[Answer] = lambda _answer: None,
         timeout_ms: int,
         repeats_unknown: bool = True,
     ) -> Answer:
-        """Call the coordinator of a key and return its answer, which has no error by `error_of`.
+        """Call the coordinator of a key and return its answer, which has no error of the whole request by `error_of`.
 
         request: a message, or a function that builds it for each attempt (it may raise, which ends the call).
         repeats_unknown: send the request again although an earlier attempt may have been applied (connection lost, no

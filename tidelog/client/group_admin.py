@@ -211,7 +211,6 @@ class GroupAdmin(AdminCalls):
             group_id,
             methods.GROUPS_OFFSET_DELETE,
             request,
-            error_of=lambda _answer: None,
             timeout_ms=self._patience_ms,
         )
         return {key: error_of(each) for key, each in zip(keys, answer.partitions, strict=True)}

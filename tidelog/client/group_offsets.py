@@ -76,7 +76,9 @@ class GroupOffsets:
         """
         if not offsets:
             return
-        partitions = [_to_commit(key, offset, self._known.get((group_id, key))) for key, offset in offsets.items()]
+        partitions = [
+            offset_to_commit(key, offset, self._known.get((group_id, key))) for key, offset in offsets.items()
+        ]
         self.note_sent(group_id, {key: each for key, each in offsets.items() if (group_id, key) in self._known})
         was_member = True
 
@@ -206,7 +208,10 @@ def _ensure_complete(asked: Iterable[TopicPartition], answered: Iterable[TopicPa
         )
 
 
-def _to_commit(key: TopicPartition, offset: OffsetCommitted, known: Offset | None) -> groups_pb2.OffsetToCommit:
+def offset_to_commit(
+    key: TopicPartition, offset: OffsetCommitted, known: Offset | None = None
+) -> groups_pb2.OffsetToCommit:
+    """Return the message of an offset. known: the highest offset that was fetched or sent before, if there is one."""
     return groups_pb2.OffsetToCommit(
         topic=key.topic,
         topic_id=None if offset.topic_id is None else offset.topic_id.bytes,

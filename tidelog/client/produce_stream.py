@@ -1,4 +1,4 @@
-"""The produce stream to one node: sends the core's batches in order and passes the answers to the core.
+"""The produce streams of a producer, one to each node: they send the core's batches in order and pass the answers on.
 
 Invariants: a batch is sent only if the core still wants it (`take`). Every given batch is acknowledged, rejected or
 reported as lost.
@@ -8,12 +8,14 @@ Not here: the stream's lifecycle (node_stream.py), decisions (producer_core.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from tidelog.client.accumulator import Attempt
 from tidelog.client.node_stream import NodeStream
 from tidelog.client.producer_events import Acknowledged, Lost, Refused
+from tidelog.client.producer_options import checked_receipts
 from tidelog.client.receipt import StoredBatch
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
@@ -144,6 +146,46 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         at = self._clock.monotonic_ms()
         lost = [*unanswered, *(attempt.attempt_id for attempt in unsent)]
         self._report([Lost(attempt_id, cause, at) for attempt_id in lost])
+
+
+class ProduceStreams:
+    """Opens a stream when a batch needs one. A stream that has ended is replaced."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        acks: Acks,
+        take: Take,
+        report: Report,
+        throttled: Callable[[NodeId, int, Millis], None],
+        transactional_id: str | None,
+        *,
+        receipts: bool,
+    ) -> None:
+        """throttled: as for a stream, with the node. The other options are those of a stream. Raises InvalidConfig."""
+        self._clock, self._acks, self._take, self._report, self._throttled = clock, acks, take, report, throttled
+        self._transactional_id, self._receipts = transactional_id or "", checked_receipts(acks, receipts)
+        self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
+
+    def give(self, attempt: Attempt, endpoint: Endpoint, transport: Transport) -> ProduceStream | None:
+        """Queue the attempt on the stream of its node. Returns the stream if it is new: the caller runs it."""
+        node = attempt.node
+        stream = self._streams.get((node, endpoint))
+        if stream is not None and stream.give(attempt):
+            return None
+        stream = self._streams[node, endpoint] = ProduceStream(
+            endpoint,
+            transport,
+            self._clock,
+            acks=self._acks,
+            take=self._take,
+            report=self._report,
+            throttled=partial(self._throttled, node),
+            transactional_id=self._transactional_id,
+            receipts=self._receipts,
+        )
+        stream.give(attempt)
+        return stream
 
 
 def _stored(result: data_pb2.PartitionProduced) -> StoredBatch | None:

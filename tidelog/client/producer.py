@@ -25,7 +25,7 @@ from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns, checked_columns
 from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner, partition_for_key
-from tidelog.client.produce_streams import ProduceStreams
+from tidelog.client.produce_stream import ProduceStreams
 from tidelog.client.producer_calls import Call, CallsForTopics, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
@@ -37,6 +37,7 @@ from tidelog.client.producer_events import (
     InitProducerId,
     Lost,
     NotEncoded,
+    Policy,
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
@@ -120,16 +121,8 @@ class Producer(Service):
     ) -> None:
         super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
         self.acks = acks_of(acks)
-        policy = checked_policy(
-            self.acks,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            request_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_ms_max=retry_backoff_ms_max,
-            on_unknown=on_unknown,
-        )
+        limits = request_timeout_ms, delivery_timeout_ms, retry_backoff_ms, retry_backoff_ms_max
+        policy = checked_policy(Policy(self.acks, linger_ms, batch_bytes, *limits), on_unknown)
         at_least(0, max_block_ms=max_block_ms)
         at_least(1, record_bytes_max=record_bytes_max)
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
@@ -141,11 +134,11 @@ class Producer(Service):
         if transactional_id is None:
             self._core = ProducerCore(policy, self._rng)
         else:
-            limits = checked_transactions(
+            of_transactions = checked_transactions(
                 policy, transactional_id, transaction_timeout_ms, max_block_ms, idempotent=self._idempotent
             )
             self._transactions = ProducerTransactions(
-                limits, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
+                of_transactions, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
             )
             self._core = self._transactions.records
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running

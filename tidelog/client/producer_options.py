@@ -6,10 +6,11 @@ Not here: options that stand alone (options.py).
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from tidelog.client.options import at_least, codec_of, text, whole_number, yes_or_no
 from tidelog.client.producer_events import Policy
-from tidelog.client.transaction_events import TransactionPolicy
+from tidelog.client.transaction_core import TransactionPolicy
 from tidelog.errors import InvalidConfig
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import Acks, Codec
@@ -42,34 +43,15 @@ def checked_codec(compression: str | Codec, level: int | None) -> Codec:
     return codec
 
 
-def checked_policy(
-    acks: Acks,
-    *,
-    linger_ms: int,
-    batch_bytes: int,
-    request_timeout_ms: int,
-    delivery_timeout_ms: int,
-    retry_backoff_ms: int,
-    retry_backoff_ms_max: int,
-    on_unknown: str,
-) -> Policy:
-    """Return the policy of these options. Raises InvalidConfig."""
-    at_least(0, linger_ms=linger_ms)
-    at_least(1, batch_bytes=batch_bytes, request_timeout_ms=request_timeout_ms)
-    at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
-    at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
+def checked_policy(policy: Policy, on_unknown: str) -> Policy:
+    """Return the policy with this option. Raises InvalidConfig."""
+    at_least(0, linger_ms=policy.linger_ms)
+    at_least(1, batch_bytes=policy.batch_bytes, request_timeout_ms=policy.request_timeout_ms)
+    at_least(1, retry_backoff_ms=policy.retry_backoff_ms, retry_backoff_ms_max=policy.retry_backoff_ms_max)
+    at_least(policy.linger_ms + 1, delivery_timeout_ms=policy.delivery_timeout_ms)
     if on_unknown not in ("raise", "resend"):
         raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
-    return Policy(
-        acks=acks,
-        linger_ms=linger_ms,
-        batch_bytes=batch_bytes,
-        request_timeout_ms=request_timeout_ms,
-        delivery_timeout_ms=delivery_timeout_ms,
-        retry_backoff_ms=retry_backoff_ms,
-        retry_backoff_ms_max=retry_backoff_ms_max,
-        resend_unknown=on_unknown == "resend",
-    )
+    return replace(policy, resend_unknown=on_unknown == "resend")
 
 
 def checked_transactions(

@@ -16,7 +16,7 @@ from tidelog.client.machine import LoopThread
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
-from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 

@@ -16,7 +16,7 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.options import text, topic_partition, whole_number
-from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header

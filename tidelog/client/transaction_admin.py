@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.coordinator_listing import OnMissing, list_all
@@ -18,7 +18,7 @@ from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.retries import BACKOFF_MS
-from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -30,6 +30,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.rpc import Method, Request
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, data_pb2, transactions_pb2
 from tidelog.types import (
@@ -336,17 +337,7 @@ class TransactionAdmin(AdminCalls):
             transaction_version=TRANSACTION_VERSION,
         )
 
-        async def fence(timeout_ms: int) -> None:
-            await self._coordinators.call(
-                CoordinatorKind.TRANSACTION,
-                name,
-                methods.TRANSACTIONS_INIT_PRODUCER_ID,
-                request,
-                error_of=lambda _answer: None,
-                timeout_ms=timeout_ms,
-            )
-
-        await self._again(fence, lambda error: isinstance(error, ConcurrentTransactions))
+        await self._end(name, methods.TRANSACTIONS_INIT_PRODUCER_ID, request)
         return before
 
     async def end_prepared_transaction(self, prepared: PreparedTransaction, *, committed: bool) -> None:
@@ -366,17 +357,17 @@ class TransactionAdmin(AdminCalls):
             transaction_version=TRANSACTION_VERSION,
         )
 
-        async def end(timeout_ms: int) -> None:
+        await self._end(prepared.transactional_id, methods.TRANSACTIONS_END_TXN, request)
+
+    async def _end(self, transactional_id: str, method: Method[Request, Any], request: Request) -> None:
+        """Ask the coordinator to end a transaction, again while it is still completing an earlier end."""
+
+        async def ask(timeout_ms: int) -> None:
             await self._coordinators.call(
-                CoordinatorKind.TRANSACTION,
-                prepared.transactional_id,
-                methods.TRANSACTIONS_END_TXN,
-                request,
-                error_of=lambda _answer: None,
-                timeout_ms=timeout_ms,
+                CoordinatorKind.TRANSACTION, transactional_id, method, request, timeout_ms=timeout_ms
             )
 
-        await self._again(end, lambda error: isinstance(error, ConcurrentTransactions))
+        await self._again(ask, lambda error: isinstance(error, ConcurrentTransactions))
 
     async def _leader_of(self, key: TopicPartition, timeout_ms: int) -> tuple[Endpoint, bytes]:
         """Return the leader's address and the topic's id, as a node knows them now."""

@@ -18,11 +18,10 @@ from typing import Any, Final
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import ATTEMPT_MS, CoordinatorKind, Coordinators
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
+from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, offset_to_commit
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.producer_events import Effect, Flushed, Policy
-from tidelog.client.transaction_core import TransactionalState, TransactionCore, needs_lookup
-from tidelog.client.transaction_events import (
+from tidelog.client.transaction_core import (
     AbortTransaction,
     AddOffsets,
     Ask,
@@ -41,9 +40,12 @@ from tidelog.client.transaction_events import (
     PrepareTransaction,
     RecordsFailed,
     RecordsRefused,
+    TransactionalState,
+    TransactionCore,
     TransactionEffect,
     TransactionEvent,
     TransactionPolicy,
+    needs_lookup,
 )
 from tidelog.client.transactional_core import NO_TRANSACTION, TransactionalCore
 from tidelog.clock import Clock
@@ -375,15 +377,5 @@ def offsets_request(transactional_id: str, call: AskOffsets) -> groups_pb2.TxnOf
         member_id=group.member_id,
         member_epoch=group.member_epoch,
         instance_id=group.instance_id,
-        partitions=[
-            groups_pb2.OffsetToCommit(
-                topic=key.topic,
-                topic_id=None if offset.topic_id is None else offset.topic_id.bytes,
-                partition=key.partition,
-                offset=offset.committed.offset,
-                leader_epoch=offset.committed.leader_epoch,
-                metadata=offset.committed.metadata,
-            )
-            for key, offset in call.offsets.items()
-        ],
+        partitions=[offset_to_commit(key, offset) for key, offset in call.offsets.items()],
     )

@@ -25,8 +25,7 @@ from tests.sim import group_stories
 from tests.sim.lease_stories import silent_coordinator_tells_no_old_offset
 from tests.sim.mutants.mutant import Mutant, Patch
 from tests.sim.pipeline_stories import workers_are_killed
-from tidelog.client.transaction_core import TransactionCore
-from tidelog.client.transaction_events import Done
+from tidelog.client.transaction_core import Done, TransactionCore
 from tidelog.errors import ProducerFenced, TidelogError, TransactionOutcomeUnknown
 
 # --- the runtime ----------------------------------------------------------------------------------------------------

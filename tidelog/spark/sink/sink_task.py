@@ -10,7 +10,7 @@ from typing import Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from tidelog.client.transaction_events import PreparedTransaction
+from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.errors import InvalidRequest
 from tidelog.spark.sink.batch_progress import RowSummary, task_id
 from tidelog.spark.sink.sink_errors import STREAM_ADVICE, WRITE_ADVICE, SinkAdvice
