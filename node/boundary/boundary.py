@@ -22,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sized
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -87,6 +88,10 @@ class Request:
         data, self._data = self._data, None
         return self.codec.decode(data)
 
+    def drop(self) -> None:
+        """Release the bytes of a request that is refused before it is decoded."""
+        self._data = None
+
 
 class EncodedAnswer:
     """An answer to send."""
@@ -108,7 +113,8 @@ class ByteStream(Protocol):
         """The bytes of the next message; None after the last one."""
 
     def send(self, answer: EncodedAnswer, /) -> Coroutine[Any, Any, None]:
-        """Send one message; waits while the caller does not keep up."""
+        """Send one message; waits while the caller does not keep up. Counts its bytes once it is written: a caller that
+        does not read has not received what is queued for it."""
 
     def close(self) -> None:
         """End the stream and cancel the handler."""
@@ -144,7 +150,11 @@ class Boundary:
 
     async def serve(self, api: Api[Any, Any], request: Request, caller: Caller) -> EncodedAnswer:
         """Handle one request. Raises the TidelogError to answer with."""
-        context = self._admit(api, caller)
+        try:
+            context = self._admit(api, caller)
+        except TidelogError:
+            request.drop()
+            raise
         measured = context.begin()
         context.meter.request_bytes += request.size
         try:
@@ -158,12 +168,12 @@ class Boundary:
             raise
         except TidelogError as error:
             measured.fail(error)
-            raise
+            request.drop()
+            raise _without_frames(error)  # noqa: B904 (it is the same error)
         except Exception as defect:
-            failure = _failure(defect, doing=api)
-            measured.fail(failure)
-            raise failure from defect
+            raise _failed(measured, _failure(defect, doing=api)) from defect
         measured.entry_ended()
+        context.meter.response_bytes += len(data)
         return _answer(context, request.codec, value, data)
 
     async def serve_stream(self, api: Api[Any, Any], stream: ByteStream, codec: ProtocolCodec, caller: Caller) -> None:
@@ -187,12 +197,13 @@ class Boundary:
             await stream.settle()
             if error is not None:
                 outcome = name_of(error)
-                raise error
+                raise _without_frames(error)
         except asyncio.CancelledError:  # the caller went away
             outcome = "ended"
             raise
         finally:
             context.meter.stream_ended(outcome)
+            del error  # its traceback has this frame
 
     def _admit(self, api: Api[Any, Any], caller: Caller) -> RequestContext:
         """The context of the requests of this caller. Raises if it is not authenticated or not of the audience."""
@@ -219,7 +230,8 @@ class Boundary:
         try:
             if caller.unauthenticated is not None:
                 self._record_failure(caller, caller.unauthenticated)
-                raise caller.unauthenticated
+                # A copy: the caller keeps the error, and the traceback of the one that is raised keeps the caller.
+                raise copy(caller.unauthenticated)
             if api.audience is Audience.NODES:
                 context.ensure_for_nodes(api)
         except TidelogError as error:
@@ -309,8 +321,7 @@ class _ServedStream:
 
 
 def _answer(context: RequestContext, codec: ProtocolCodec, value: Any, data: Sized) -> EncodedAnswer:
-    """Charge and count an answer, and put into it how long its caller is throttled."""
-    context.meter.response_bytes += len(data)
+    """Charge an answer, and put into it how long its caller is throttled."""
     throttle_ms = context.throttle.sent(len(data))
     if throttle_ms and codec.tells_throttle:
         data = codec.encode(value, throttle_ms)
@@ -329,6 +340,18 @@ def ensure_small(api: Api[Any, Any], size: int) -> None:
         raise InvalidRequest(
             f"the request to {api} has {size} bytes, at most {limit} are allowed: split it into several requests"
         )
+
+
+def _without_frames(error: TidelogError) -> TidelogError:
+    """The error without its traceback, whose frames hold the request: its caller may be slow to read the answer."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _failed(measured: MeteredRequest, failure: UnknownServerError) -> UnknownServerError:
+    """Count the failure. No frame of its traceback has it as a variable: that would be a cycle."""
+    measured.fail(failure)
+    return failure
 
 
 def _failure(defect: Exception, *, doing: object) -> UnknownServerError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,16 @@ import pytest
 
 from node.api.api import Api
 from node.api.caller import Caller
-from node.api.table import ADMIN_GET_METADATA
-from node.boundary.boundary import Boundary, ProtocolCodec, Request
+from node.api.table import (
+    ADMIN_DESCRIBE_CLUSTER,
+    ADMIN_GET_METADATA,
+    CONTROLLER_ENVELOPE,
+    DATA_FETCH_STREAM,
+    DATA_PRODUCE,
+)
+from node.boundary.boundary import REQUEST_BYTES_MAX, Boundary, EncodedAnswer, ProtocolCodec, Request
 from node.listeners.grpc.codecs import codec_of
-from node.listeners.grpc.server import CLIENT_ID_MAX, GrpcServer
+from node.listeners.grpc.server import CLIENT_ID_MAX, GrpcServer, ServerStream
 from node.quotas.throttle import Quotas
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
@@ -122,6 +130,131 @@ def test_a_caller_that_is_not_authenticated_uses_no_quota() -> None:
     assert quotas.limits.tracked == 1, "a malformed request of a client is charged"
 
 
+class Bytes:
+    """The bytes of a request, whose release can be watched."""
+
+    def __len__(self) -> int:
+        return 10 if self.small else REQUEST_BYTES_MAX + 1
+
+    def __init__(self, *, small: bool = True) -> None:
+        self.small = small
+
+
+class KeepingCodec:
+    """Its values refer to the bytes."""
+
+    tells_throttle = False
+
+    def decode(self, data: Any) -> Any:
+        return [data]
+
+    def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
+        raise InvalidRequest("the answer is too large")
+
+
+class RefusingCodec(KeepingCodec):
+    def decode(self, data: Any) -> Any:
+        try:
+            raise ValueError(data)
+        except ValueError as error:
+            raise InvalidRequest(f"malformed: {error}") from None
+
+
+class Handlers:
+    """Handlers that fail, each with the request in its frames."""
+
+    async def get_metadata(self, asked: Any, _context: RequestContext) -> Any:
+        if asked[0].small:
+            raise ZeroDivisionError("a defect")
+
+    async def describe_cluster(self, asked: Any, _context: RequestContext) -> Any:
+        return asked
+
+    async def fetch_stream(self, stream: Any, _context: RequestContext) -> Any:
+        asked = await stream.receive()
+        raise InvalidRequest(f"{len(asked)} partitions are too many")
+
+
+class OneMessage:
+    """A stream with one message."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data: list[Bytes] = [data]
+
+    async def receive(self) -> Any:
+        return self.data.pop()
+
+    async def accept(self) -> None: ...
+
+    async def settle(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def send(self, answer: EncodedAnswer, /) -> Any: ...
+
+    def end_of_cancelled(self) -> TidelogError | None: ...
+
+
+KNOWN = Caller("client", "here")
+
+
+@pytest.mark.parametrize(
+    ("api", "codec", "caller", "small"),
+    [
+        (ADMIN_GET_METADATA, KeepingCodec(), replace(KNOWN, unauthenticated=SaslAuthenticationFailed("no")), True),
+        (CONTROLLER_ENVELOPE, KeepingCodec(), replace(KNOWN, for_nodes=False), True),
+        (ADMIN_GET_METADATA, KeepingCodec(), KNOWN, False),
+        (ADMIN_GET_METADATA, RefusingCodec(), KNOWN, True),
+        (DATA_PRODUCE, KeepingCodec(), KNOWN, True),
+        (ADMIN_GET_METADATA, KeepingCodec(), KNOWN, True),
+        (ADMIN_DESCRIBE_CLUSTER, KeepingCodec(), KNOWN, True),
+        (DATA_FETCH_STREAM, RefusingCodec(), KNOWN, True),
+        (DATA_FETCH_STREAM, KeepingCodec(), KNOWN, True),
+    ],
+    ids=(
+        "not authenticated",
+        "not a node",
+        "too large",
+        "malformed",
+        "not allowed",
+        "defect",
+        "too large an answer",
+        "malformed message",
+        "refused message",
+    ),
+)
+def test_a_refused_request_is_released_with_its_error(
+    api: Api[Any, Any], codec: ProtocolCodec, caller: Caller, *, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of refused requests, which may be many and large, do not wait for the garbage collector."""
+    monkeypatch.setattr(logging.getLogger("node.requests"), "disabled", True)  # pytest keeps what is logged
+    handlers = Handlers()
+    gates = {service: Gate(service, handlers) for service in ("Admin", "Data", "Controller")}
+    boundary = Boundary(authorizer=NoProducing(), gates=gates)
+    data = Bytes(small=small)
+    left = weakref.ref(data)
+
+    async def story(data: Bytes) -> None:
+        if api.is_stream:
+            asking: Any = boundary.serve_stream(api, OneMessage(data), codec, caller)
+        else:
+            asking = boundary.serve(api, Request(data, codec), caller)
+        del data
+        with pytest.raises(TidelogError) as raised:
+            await asking
+        del raised, asking
+
+    gc.disable()
+    try:
+        task = story(data)
+        del data
+        asyncio.run(task)
+        del task
+        assert left() is None
+    finally:
+        gc.enable()
+
+
 class NoProducing(Authorizer):
     """Refuses everything that writes records."""
 
@@ -188,11 +321,10 @@ def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
                 received += response.ByteSize()
             meters = nodes.nodes[0].meters
             meter = meters.of("Data.ProduceStream")
-            await nodes.wait_until(lambda: meter.answered == 4)
+            await nodes.wait_until(lambda: meter.answered == 4 and meter.response_bytes == received)
             assert meter.failed == {}
             assert meter.errors == {"MESSAGE_TOO_LARGE": 1, "UNKNOWN_TOPIC_OR_PARTITION": 1}
             assert meter.request_bytes == sum(len(request.SerializeToString()) for request in sent)
-            assert meter.response_bytes == received
             assert sum(meter.times) == 4
             assert meter.streams_open == 1
             stream.close()
@@ -430,5 +562,30 @@ def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_p
             forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
             await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPIC, forged))
             assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS", "")]
+
+    asyncio.run(story())
+
+
+def test_an_answer_on_a_stream_is_counted_once_it_is_written() -> None:
+    """A caller that does not read has not received what is queued for it."""
+
+    class SlowCall:
+        def __init__(self) -> None:
+            self.reads = asyncio.Event()
+
+        async def write(self, _answer: EncodedAnswer) -> None:
+            await self.reads.wait()
+
+    async def story() -> None:
+        call, meter, task = SlowCall(), RequestMeter(), asyncio.current_task()
+        assert task is not None
+        left: Any = None  # the connection is not shut down
+        stream = ServerStream(call, task, KNOWN, meter, left, left, has_session=False)
+        async with asyncio.TaskGroup() as tasks:
+            sends = [tasks.create_task(stream.send(EncodedAnswer(bytes(size), None, 0))) for size in (100, 20)]
+            await asyncio.wait(sends, timeout=0)
+            assert meter.response_bytes == 0
+            call.reads.set()
+        assert meter.response_bytes == 120
 
     asyncio.run(story())

@@ -230,7 +230,7 @@ class GrpcServer:
                 session = self._sasl.session_of(self.listener, _value_of(SESSION_KEY, metadata))
                 principal = session.principal
         except TidelogError as error:
-            unauthenticated = error
+            unauthenticated = error.with_traceback(None)  # it has this frame, which has the error
         is_cluster = session is not None and session.user == CLUSTER_USER
         caller = Caller(
             self.listener,
@@ -322,7 +322,8 @@ class ServerStream:
         if not self.end_wanted:
             raise asyncio.CancelledError
         self._serving.uncancel()
-        return None if self.closed else self.reason or shutting_down()
+        reason, self.reason = self.reason, None  # raised, its traceback has frames that have this stream
+        return None if self.closed else reason or shutting_down()
 
     async def settle(self) -> None:
         """Wait until the last write has ended; only then gRPC can end the stream. The connection of a caller that does
@@ -342,6 +343,7 @@ class ServerStream:
         try:
             await self._call.write(answer)
             meter.send_ns += meter.now_ns() - began_ns
+            meter.response_bytes += len(answer.data)
         except grpc.aio.BaseError as error:
             raise self._lost(error) from None
         finally:
