@@ -7,10 +7,10 @@ replication/coordination/transactions/transaction_config.py), the creation of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from replication.coordination.groups.group_config import KAFKA_NAMES, KNOWN_ASSIGNORS, GroupConfig
+from replication.coordination.groups.group_config import KNOWN_ASSIGNORS, GroupConfig
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from storage.settings import InvalidValue, flag, given_fields, millis, number, setting, size, texts
 from tidelog.errors import InvalidConfig
@@ -29,8 +29,9 @@ def _assignors_of(items: list[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """Settings of group coordinators, and of their topic `__consumer_offsets`."""
+class GroupSettings(GroupConfig):
+    """Settings of group coordinators, and of their topic `__consumer_offsets`. Raises InvalidConfig if they contradict
+    each other."""
 
     consumer_session_timeout_ms: int = setting(
         "group.consumer.session.timeout.ms", _DEFAULTS.consumer_session_timeout_ms, millis(1, INT32_MAX)
@@ -92,13 +93,9 @@ class GroupSettings:
     """a coordinator's change that the in-sync replicas have not confirmed for this long is answered with
     `COORDINATOR_NOT_AVAILABLE`"""
 
-    def machine_config(self) -> GroupConfig:
-        """The settings of the state machines. Raises InvalidConfig if they contradict each other."""
-        return GroupConfig(**{name: getattr(self, name) for name in KAFKA_NAMES.values()})
-
 
 @dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionSettings(TransactionConfig):
     """Settings of transaction coordinators, and of their topic `__transaction_state`."""
 
     transaction_max_timeout_ms: Millis = setting(
@@ -133,10 +130,6 @@ class TransactionSettings:
     verification: bool = setting("transaction.partition.verification.enable", True, flag())
     """the leader of a partition has the coordinator confirm a transaction before its first batch (KIP-890)"""
 
-    def machine_config(self) -> TransactionConfig:
-        """The settings of the state machines."""
-        return TransactionConfig(**{each.name: getattr(self, each.name) for each in fields(TransactionConfig)})
-
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
@@ -148,9 +141,8 @@ class CoordinatorSettings:
     @classmethod
     def given(cls, values: Mapping[str, Any], source: str) -> CoordinatorSettings:
         """The settings with these values by the node's keys. source: for errors. Raises InvalidConfig."""
-        groups = GroupSettings(**given_fields(GroupSettings, values))
         try:
-            groups.machine_config()
+            groups = GroupSettings(**given_fields(GroupSettings, values))
         except InvalidConfig as error:
             raise InvalidConfig(f"{source}: {error.message}") from None
         return cls(groups, TransactionSettings(**given_fields(TransactionSettings, values)))

@@ -70,7 +70,7 @@ class NodeCoordinators:
             peers=peers,
             call_soon=call_soon,
             why_no_lease=metadata.registration.lease.why_ended,
-            config=settings.transactions.machine_config(),
+            config=settings.transactions,
             take_producer_id=take_producer_id,
         )
         self.verifier = self.transactions.verifier if settings.transactions.verification else None
@@ -88,8 +88,6 @@ class NodeCoordinators:
         """The handlers, by service."""
 
     def _group_kind(self, settings: GroupSettings) -> CoordinatorSpec:
-        config = settings.machine_config()
-
         def carry_out(partition: PartitionIndex, effect: object) -> None:
             assert isinstance(effect, NudgeMembers), f"groups have no effect {effect}"
             self.streams.nudge(partition, effect.group_id, effect.member_ids)
@@ -97,7 +95,7 @@ class NodeCoordinators:
         return CoordinatorSpec(
             "group",
             OFFSETS_TOPIC,
-            lambda _partition: GroupMachine(config, compile_pattern),
+            lambda _partition: GroupMachine(settings, compile_pattern),
             GROUP_RECORDS.encode,
             GROUP_RECORDS.decode,
             carry_out,

@@ -83,12 +83,12 @@ def test_settings_of_coordinators_have_kafkas_names_and_reach_the_state_machines
         partition.verification.enable = false
     """
     read = parse(GOOD + given, TIDELOG_OFFSET_METADATA_MAX_BYTES="100").coordinators
-    groups = read.groups.machine_config()
+    groups = read.groups
     assert (groups.consumer_session_timeout_ms, groups.consumer_heartbeat_interval_ms) == (6_000, 500)
     assert (groups.consumer_assignors, groups.offsets_retention_minutes) == (("range",), 3)
     assert groups.offset_metadata_max_bytes == 100
     assert (read.groups.partitions, read.groups.replication_factor, read.groups.commit_timeout_ms) == (50, 2, 7_000)
-    assert read.transactions.machine_config().transaction_max_timeout_ms == 60_000
+    assert read.transactions.transaction_max_timeout_ms == 60_000
     assert (read.transactions.min_isr, read.transactions.verification) == (1, False)
 
 

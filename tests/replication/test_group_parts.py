@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replication.coordination.group_records import TopicPartitions
 from replication.coordination.groups.assignments import as_sets, as_topics, canonical, is_within
-from replication.coordination.groups.group_config import KAFKA_NAMES, GroupConfig
+from replication.coordination.groups.group_config import GroupConfig, kafka_name
 from replication.coordination.groups.timers import Timers
 from replication.coordination.groups.topic_catalog import TopicCatalog
 from tests.replication.group_stories import image_of
@@ -52,8 +52,7 @@ def test_timers_come_up_by_time_and_some_at_a_time() -> None:
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:
-    assert set(KAFKA_NAMES.values()) == {field.name for field in fields(GroupConfig)}
-    config = GroupConfig()
+    values = {kafka_name(field.name): getattr(GroupConfig(), field.name) for field in fields(GroupConfig)}
     expected = {
         "group.consumer.session.timeout.ms": 45_000,
         "group.consumer.heartbeat.interval.ms": 5_000,
@@ -62,7 +61,7 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
         "offsets.retention.minutes": 10_080,
         "offsets.retention.check.interval.ms": 600_000,
     }
-    assert {name: getattr(config, KAFKA_NAMES[name]) for name in expected} == expected
+    assert {name: values[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(

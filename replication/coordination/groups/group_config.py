@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,34 +14,32 @@ KNOWN_ASSIGNORS: Final = (UNIFORM, RANGE)
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Settings of a group coordinator. `KAFKA_NAMES` maps Kafka's names to the fields.
-
-    consumer_session_timeout_ms: a member that sends no heartbeat for this long is removed.
-    consumer_heartbeat_interval_ms: the pause between heartbeats that members are asked for.
-    consumer_max_size: members of a consumer group. max_size: members of a classic group.
-    consumer_assignors: names of the assignors on offer; the first is the default of groups whose members name none.
-    consumer_assignment_interval_max_ms: the longest pause between two target assignments of a group. The pause is
-        1 ms for each 10 members, so that many members that join at once cost a few assignments instead of one each
-        (as KIP-1263, `group.consumer.assignment.interval.ms`); groups below 10 members are assigned at once.
-    offset_metadata_max_bytes: length of the metadata of a committed offset, in UTF-8.
-    offsets_retention_minutes: how long offsets are kept that are not committed again, of topics without subscription.
-    offsets_retention_check_interval_ms: the pause between two searches for expired offsets.
-    Raises InvalidConfig for a value out of range.
-    """
+    """Settings of a group coordinator. Raises InvalidConfig for a value out of range."""
 
     consumer_session_timeout_ms: int = 45_000
+    """A member that sends no heartbeat for this long is removed."""
     consumer_min_session_timeout_ms: int = 45_000
     consumer_max_session_timeout_ms: int = 60_000
     consumer_heartbeat_interval_ms: int = 5_000
+    """The pause between heartbeats that members are asked for."""
     consumer_min_heartbeat_interval_ms: int = 5_000
     consumer_max_heartbeat_interval_ms: int = 15_000
     consumer_max_size: int = 2_147_483_647
+    """Members of a consumer group."""
     consumer_assignors: tuple[str, ...] = KNOWN_ASSIGNORS
+    """Names of the assignors on offer; the first is the default of groups whose members name none."""
     consumer_assignment_interval_max_ms: int = 1_000
+    """The longest pause between two target assignments of a group. The pause is 1 ms for each 10 members, so that many
+    members that join at once cost a few assignments instead of one each (as KIP-1263,
+    `group.consumer.assignment.interval.ms`); groups below 10 members are assigned at once."""
     max_size: int = 2_147_483_647
+    """Members of a classic group."""
     offset_metadata_max_bytes: int = 4_096
+    """Length of the metadata of a committed offset, in UTF-8."""
     offsets_retention_minutes: int = 7 * 24 * 60
+    """How long offsets are kept that are not committed again, of topics without subscription."""
     offsets_retention_check_interval_ms: int = 600_000
+    """The pause between two searches for expired offsets."""
 
     def __post_init__(self) -> None:
         self._check_range("consumer_session_timeout_ms", "consumer_min_session", "consumer_max_session", "_timeout_ms")
@@ -73,24 +70,6 @@ class GroupConfig:
             )
 
 
-KAFKA_NAMES: Final[Mapping[str, str]] = {
-    "group.consumer.session.timeout.ms": "consumer_session_timeout_ms",
-    "group.consumer.min.session.timeout.ms": "consumer_min_session_timeout_ms",
-    "group.consumer.max.session.timeout.ms": "consumer_max_session_timeout_ms",
-    "group.consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
-    "group.consumer.min.heartbeat.interval.ms": "consumer_min_heartbeat_interval_ms",
-    "group.consumer.max.heartbeat.interval.ms": "consumer_max_heartbeat_interval_ms",
-    "group.consumer.max.size": "consumer_max_size",
-    "group.consumer.assignors": "consumer_assignors",
-    "group.consumer.assignment.interval.max.ms": "consumer_assignment_interval_max_ms",
-    "group.max.size": "max_size",
-    "offset.metadata.max.bytes": "offset_metadata_max_bytes",
-    "offsets.retention.minutes": "offsets_retention_minutes",
-    "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
-}
-"""The field of each setting. All are Kafka's but group.consumer.assignment.interval.max.ms."""
-
-_NAMES: Final = {field: name for name, field in KAFKA_NAMES.items()}
 _AT_LEAST_ONE: Final = (
     "consumer_max_size",
     "max_size",
@@ -101,5 +80,6 @@ _AT_LEAST_ONE: Final = (
 
 
 def kafka_name(field: str) -> str:
-    """The name of the setting that a field of GroupConfig holds."""
-    return _NAMES[field]
+    """The name of the setting that a field of GroupConfig holds. All are Kafka's, but
+    group.consumer.assignment.interval.max.ms."""
+    return ("" if field.startswith("offset") else "group.") + field.replace("_", ".")
