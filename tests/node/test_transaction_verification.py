@@ -47,6 +47,7 @@ from tidelog.errors import (
     TidelogError,
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
+    UnsupportedVersion,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import transactions_pb2
@@ -356,11 +357,14 @@ def test_a_duplicate_is_answered_after_the_transaction_has_ended(world: World) -
     assert len(world.coordinator.asked) == 1
 
 
-@pytest.mark.parametrize(("transactional_id", "version"), [("", 2), (ID, 0), (ID, 3)])
+@pytest.mark.parametrize(
+    ("transactional_id", "version", "error"),
+    [("", 2, InvalidRequest), (ID, 0, UnsupportedVersion), (ID, 3, UnsupportedVersion)],
+)
 def test_a_transactional_batch_needs_its_id_and_a_known_version(
-    world: World, transactional_id: str, version: int
+    world: World, transactional_id: str, version: int, error: type[TidelogError]
 ) -> None:
-    assert world.produce(batch(0), transactional_id=transactional_id, version=version) == [InvalidRequest.code]
+    assert world.produce(batch(0), transactional_id=transactional_id, version=version) == [error.code]
     assert world.coordinator.asked == []
     assert world.cluster.log(1).log_end_offset == 0
 
