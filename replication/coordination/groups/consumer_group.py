@@ -61,6 +61,10 @@ class ConsumerGroup:
             return GroupState.STABLE
         return GroupState.RECONCILING
 
+    def subscriptions(self) -> dict[str, MemberMetadata]:
+        """What the members subscribe to, by member id. It lacks members of which only the assignment was read."""
+        return {member_id: each.metadata for member_id, each in self.members.items() if each.metadata is not None}
+
     def target_of(self, member_id: str) -> AssignedTopics:
         """What the member is to have."""
         return self.targets.get(member_id, ())

@@ -64,7 +64,6 @@ def _described(state: GroupsState, config: GroupConfig, group_id: str) -> Descri
 
 
 def _consumer_group(group: ConsumerGroup, config: GroupConfig) -> DescribedGroup:
-    metadata = [member.metadata for member in group.members.values() if member.metadata is not None]
     return DescribedGroup(
         group.group_id,
         None,
@@ -72,7 +71,7 @@ def _consumer_group(group: ConsumerGroup, config: GroupConfig) -> DescribedGroup
         group.state().value,
         group.epoch,
         group.assignment_epoch,
-        preferred_assignor(metadata, config.consumer_assignors),
+        preferred_assignor(group.subscriptions().values(), config.consumer_assignors),
         tuple(_member(group, group.members[member_id]) for member_id in sorted(group.members)),
     )
 

@@ -58,7 +58,7 @@ from replication.coordination.groups.membership import remove_members, waiting_m
 from replication.coordination.groups.metadata_changes import MetadataChanges
 from replication.coordination.groups.offset_requests import OffsetRequests
 from replication.coordination.groups.pushes import Pushes
-from replication.coordination.groups.target_assignment import compute_targets
+from replication.coordination.groups.target_assignment import TargetAssignments
 from replication.coordination.groups.topic_patterns import CompilePattern, TopicPatterns
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset
@@ -78,7 +78,10 @@ class GroupMachine:
         self._pushes = Pushes()
         self._views = MemberViews()
         patterns = TopicPatterns(compile_pattern)
-        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, patterns, self._views)
+        self._assignments = TargetAssignments(self._state.catalog, config.consumer_assignors, self._timers, self._views)
+        self._heartbeats = Heartbeats(
+            self._state, config, self._timers, self._pushes, patterns, self._views, self._assignments
+        )
         self._offsets = OffsetRequests(self._state, config)
         self._changes = MetadataChanges(self._state, patterns)
         self._deleted = DeletedTopics(self._state)
@@ -154,32 +157,29 @@ class GroupMachine:
         """Decide on a request."""
         self._set_time(now)
         try:
-            return self._decide(request, now)
+            match request:
+                case OffsetCommit():
+                    return self._offsets.commit(request, now)
+                case MemberHeartbeat():
+                    return self._heartbeats.decide(request, now)
+                case MemberNudged():
+                    return self._heartbeats.push(request)
+                case TxnOffsetCommit():
+                    return self._offsets.commit_in_transaction(request, now)
+                case OffsetFetch():
+                    return self._offsets.fetch(request)
+                case OffsetDelete():
+                    return self._offsets.delete(request)
+                case ListGroups():
+                    return Decision(list_groups(self._state, request))
+                case DescribeGroups():
+                    return Decision(describe_groups(self._state, self._config, request))
+                case DeleteGroups():
+                    return delete_groups(self._state, request)
+                case _:
+                    raise AssertionError(f"a group coordinator gets no {type(request).__name__}")
         except TidelogError as error:
             return Decision(error)
-
-    def _decide(self, request: Any, now: Instant) -> Decision[Any]:
-        match request:
-            case OffsetCommit():
-                return self._offsets.commit(request, now)
-            case MemberHeartbeat():
-                return self._heartbeats.decide(request, now)
-            case MemberNudged():
-                return self._heartbeats.push(request)
-            case TxnOffsetCommit():
-                return self._offsets.commit_in_transaction(request, now)
-            case OffsetFetch():
-                return self._offsets.fetch(request)
-            case OffsetDelete():
-                return self._offsets.delete(request)
-            case ListGroups():
-                return Decision(list_groups(self._state, request))
-            case DescribeGroups():
-                return Decision(describe_groups(self._state, self._config, request))
-            case DeleteGroups():
-                return delete_groups(self._state, request)
-            case _:
-                raise AssertionError(f"a group coordinator gets no {type(request).__name__}")
 
     def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
         """The metadata changed: groups with changed topics get a new epoch, offsets of deleted topics are deleted."""
@@ -256,22 +256,9 @@ class GroupMachine:
 
     def _assign(self, group_id: str) -> list[Decision[None]]:
         group = self._state.consumer.get(group_id)
-        if group is None:
-            return []
-        if group.epoch <= group.assignment_epoch or not group.members:
-            return []
-        assignment = compute_targets(
-            group.group_id,
-            group.epoch,
-            {member_id: each.metadata for member_id, each in group.members.items() if each.metadata is not None},
-            lambda pattern: () if (known := group.patterns.get(pattern)) is None else known.topics,
-            lambda member_id: self._views.of(group_id, member_id),
-            group.targets,
-            self._state.catalog,
-            self._config.consumer_assignors,
-        )
-        self._timers.note_assignment(group.group_id)
-        self._views.note_assignment(group_id, assignment.unseen)
+        if group is None or group.epoch <= group.assignment_epoch or not group.members:
+            return []  # it was assigned with a heartbeat, or emptied, since the timer was set
+        assignment = self._assignments.compute(group, group.epoch, group.subscriptions(), group.targets, {})
         return [Decision(None, assignment.records, effects=nudge(group.group_id, assignment.changed))]
 
     def _expire(self, now: Instant) -> list[Decision[None]]:

@@ -17,8 +17,6 @@ from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
     GroupMetadataKey,
     GroupRecord,
 )
@@ -43,15 +41,17 @@ from replication.coordination.groups.membership import (
     current_record,
     epoch_record,
     metadata_record,
+    pattern_record,
     removal_records,
     remove_members,
+    target_record,
     unused_pattern_records,
     waiting_members,
 )
 from replication.coordination.groups.pushes import Pushes
 from replication.coordination.groups.reconciliation import next_assignment
 from replication.coordination.groups.states import MemberState
-from replication.coordination.groups.target_assignment import compute_targets
+from replication.coordination.groups.target_assignment import TargetAssignments
 from replication.coordination.groups.topic_patterns import TopicPatterns
 from tidelog.errors import (
     FencedInstanceId,
@@ -99,13 +99,10 @@ class Heartbeats:
         pushes: Pushes,
         patterns: TopicPatterns,
         views: MemberViews,
+        assignments: TargetAssignments,
     ) -> None:
-        self._state = state
-        self._config = config
-        self._timers = timers
-        self._pushes = pushes
-        self._patterns = patterns
-        self._views = views
+        self._state, self._config, self._timers, self._pushes = state, config, timers, pushes
+        self._patterns, self._views, self._assignments = patterns, views, assignments
 
     def decide(self, heartbeat: MemberHeartbeat, now: Instant) -> HeartbeatDecision:
         """Raises a TidelogError that refuses the heartbeat."""
@@ -251,10 +248,8 @@ class Heartbeats:
         assert pattern is not None
         catalog = self._state.catalog
         names = tuple(sorted(self._patterns.matching(pattern, catalog.ids)))
-        return CoordinatorRecord(
-            ConsumerGroupRegularExpressionKey(step.group.group_id, pattern),
-            ConsumerGroupRegularExpressionValue(names, catalog.image.offset, now.wall_ms),
-        )
+        resolved = ConsumerGroupRegularExpressionValue(names, catalog.image.offset, now.wall_ms)
+        return pattern_record(step.group.group_id, pattern, resolved)
 
     def _changes(self, step: _Step) -> dict[str, MemberMetadata | None]:
         changes: dict[str, MemberMetadata | None] = {step.request.member_id: step.metadata}
@@ -271,12 +266,7 @@ class Heartbeats:
         if step.replaced is not None:
             inherited = targets.pop(step.replaced.member_id, ())
             targets[member_id] = inherited
-            step.records.append(
-                CoordinatorRecord(
-                    ConsumerGroupTargetAssignmentMemberKey(group.group_id, member_id),
-                    ConsumerGroupTargetAssignmentMemberValue(inherited),
-                )
-            )
+            step.records.append(target_record(group.group_id, member_id, inherited))
         if subscription_changed:
             changes = self._changes(step)
             resolved = {
@@ -301,30 +291,11 @@ class Heartbeats:
         resolved: dict[str, tuple[str, ...]],
     ) -> None:
         """Compute the target assignment with the change that is not applied yet, into `targets`."""
-        group = step.group
-        members = {
-            member_id: member.metadata for member_id, member in group.members.items() if member.metadata is not None
-        }
+        members = step.group.subscriptions()
         if step.replaced is not None:
             members.pop(step.replaced.member_id, None)
         members[step.request.member_id] = step.metadata
-
-        def topics_of(pattern: str) -> tuple[str, ...]:
-            known = group.patterns.get(pattern)
-            return resolved.get(pattern, () if known is None else known.topics)
-
-        assignment = compute_targets(
-            group.group_id,
-            epoch,
-            members,
-            topics_of,
-            lambda member_id: self._views.of(group.group_id, member_id),
-            targets,
-            self._state.catalog,
-            self._config.consumer_assignors,
-        )
-        self._timers.note_assignment(group.group_id)
-        self._views.note_assignment(group.group_id, assignment.unseen)
+        assignment = self._assignments.compute(step.group, epoch, members, targets, resolved)
         step.records += assignment.records
         step.nudged.update(assignment.changed)
         targets.update(assignment.targets)

@@ -1,4 +1,4 @@
-"""Records that members join, leave or are replaced by, and what else changes with them."""
+"""The records of consumer groups, and those that a change of members needs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from replication.coordination.group_records import (
     ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
     GroupRecord,
 )
+from replication.coordination.groups.assignments import AssignedTopics
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.member import CurrentAssignment, MemberMetadata
 from replication.coordination.groups.topic_catalog import TopicCatalog
@@ -34,6 +38,23 @@ def current_record(group_id: str, member_id: str, current: CurrentAssignment) ->
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     """The group epoch."""
     return CoordinatorRecord(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
+
+
+def target_record(group_id: str, member_id: str, target: AssignedTopics) -> GroupRecord:
+    """The target assignment of a member."""
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+    return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(target))
+
+
+def assignment_epoch_record(group_id: str, epoch: int) -> GroupRecord:
+    """The group epoch of the target assignment."""
+    key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
+    return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
+
+
+def pattern_record(group_id: str, pattern: str, resolved: ConsumerGroupRegularExpressionValue | None) -> GroupRecord:
+    """The topics that a pattern matches; None: no member has it."""
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, pattern), resolved)
 
 
 def removal_records(group_id: str, member_id: str) -> list[GroupRecord]:
@@ -56,9 +77,7 @@ def unused_pattern_records(group: ConsumerGroup, changes: Mapping[str, MemberMet
         if new is not None and new.subscribed_topic_regex:
             left[new.subscribed_topic_regex] = left.get(new.subscribed_topic_regex, 0) + 1
     return [
-        CoordinatorRecord(ConsumerGroupRegularExpressionKey(group.group_id, pattern), None)
-        for pattern in sorted(group.patterns)
-        if left.get(pattern, 0) <= 0
+        pattern_record(group.group_id, pattern, None) for pattern in sorted(group.patterns) if left.get(pattern, 0) <= 0
     ]
 
 
@@ -90,10 +109,7 @@ def group_tombstones(group: ConsumerGroup) -> list[GroupRecord]:
     records: list[GroupRecord] = []
     for member_id in sorted(group.members.keys() | group.targets.keys()):
         records += removal_records(group.group_id, member_id)
-    records += [
-        CoordinatorRecord(ConsumerGroupRegularExpressionKey(group.group_id, pattern), None)
-        for pattern in sorted(group.patterns)
-    ]
+    records += [pattern_record(group.group_id, pattern, None) for pattern in sorted(group.patterns)]
     records.append(CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group.group_id), None))
     if group.has_old_metadata:
         records.append(CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group.group_id), None))

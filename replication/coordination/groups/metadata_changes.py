@@ -9,13 +9,12 @@ from replication.coordination.coordinator_machine import Decision
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     GroupRecord,
 )
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.membership import epoch_record
+from replication.coordination.groups.membership import epoch_record, pattern_record
 from replication.coordination.groups.topic_patterns import TopicPatterns
 from tidelog.errors import InvalidRegularExpression
 from tidelog.types import Millis
@@ -82,7 +81,7 @@ class MetadataChanges:
             resolved = self._resolved_again(pattern, group.patterns[pattern], wall_ms)
             if resolved is None:
                 continue
-            records.append(CoordinatorRecord(ConsumerGroupRegularExpressionKey(group.group_id, pattern), resolved))
+            records.append(pattern_record(group.group_id, pattern, resolved))
             for name in group.patterns[pattern].topics:
                 topics[name] -= 1
             for name in resolved.topics:
