@@ -21,7 +21,7 @@ from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage, TopicState
 from replication.coordination.partitioning import partition_of
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, TopicExists
-from tidelog.types import PartitionIndex
+from tidelog.types import NO_NODE, NodeAddress, PartitionIndex
 
 CREATE_MS: Final = 10_000
 """How long a request waits until its internal topic exists."""
@@ -114,12 +114,31 @@ class InternalTopics:
         return found
 
     def partition_of(self, topic: str, key: str) -> PartitionIndex:
-        """The partition of a group id or transactional id. Raises CoordinatorNotAvailable if the topic does not exist
-        yet."""
-        found = self._metadata.image.topic(topic)
-        if found is None:
-            raise CoordinatorNotAvailable(
-                f"the internal topic {topic} does not exist, as far as this node knows: look the coordinator up, which "
-                "creates it"
-            )
-        return PartitionIndex(partition_of(key, len(found.partitions)))
+        """As `coordinator_partition`, in the newest image."""
+        return coordinator_partition(self._metadata.image, topic, key)
+
+
+def coordinator_partition(image: ClusterImage, topic: str, key: str) -> PartitionIndex:
+    """The partition of a group id or transactional id. Raises CoordinatorNotAvailable if the topic does not exist
+    yet."""
+    found = image.topic(topic)
+    if found is None or not found.partitions:
+        raise CoordinatorNotAvailable(
+            f"the internal topic {topic} does not exist, as far as this node knows: look the coordinator up, which "
+            "creates it"
+        )
+    return PartitionIndex(partition_of(key, len(found.partitions)))
+
+
+def coordinator_node(image: ClusterImage, topic: TopicState, partition: int, listener: str) -> NodeAddress:
+    """The leader of a partition of an internal topic, with its address on that listener; its leader epoch is the
+    coordinator epoch. Raises CoordinatorNotAvailable."""
+    state = topic.partitions[partition]
+    node = None if state.leader == NO_NODE else image.nodes.get(state.leader)
+    endpoint = None if node is None else node.listeners.get(listener)
+    if node is None or endpoint is None:
+        raise CoordinatorNotAvailable(
+            f"partition {topic.name}-{partition} has no leader that is reached by listener {listener!r} at the moment; "
+            "try again after a pause"
+        )
+    return NodeAddress(node.node_id, endpoint, node.rack, state.leader_epoch)

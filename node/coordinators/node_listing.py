@@ -8,8 +8,9 @@ Not here: the client's part (tidelog/client/coordinator_listing.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from node.coordinators.runtime import CoordinatorRuntime
 from replication.coordination.group_requests import ListedCoordinator
@@ -23,14 +24,16 @@ from tidelog.errors import (
 )
 from tidelog.types import PartitionIndex
 
-_OF_ONE_COORDINATOR: Final = (
+Result = TypeVar("Result")
+
+COORDINATOR_ERRORS: Final = (
     NotCoordinator,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     RequestTimedOut,
     UnreadableCoordinatorRecord,
 )
-"""Errors that leave the answers of the other coordinators as they are."""
+"""Errors that concern one coordinator, not what was asked: the others decide as if it had not been asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,16 @@ class CoordinatorListing:
     partition_count: int
 
 
+async def all_of(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """The results of concurrent calls. Raises the error of the first that failed."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(call) for call in calls]
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return [task.result() for task in running]
+
+
 async def list_coordinators(runtime: CoordinatorRuntime, request: Any) -> CoordinatorListing:
     """Send the request to the coordinators of all partitions that this node leads according to its newest image. Those
     that have not begun to lead, that load or that cannot read their partition are named with their error. Raises every
@@ -51,16 +64,11 @@ async def list_coordinators(runtime: CoordinatorRuntime, request: Any) -> Coordi
     async def ask(partition: PartitionIndex) -> Any:
         try:
             return await runtime.submit(partition, request)
-        except _OF_ONE_COORDINATOR as error:
+        except COORDINATOR_ERRORS as error:
             return error
 
     count, partitions = runtime.partition_count, runtime.led_partitions
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(ask(partition)) for partition in partitions]
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    found = [task.result() for task in running]
+    found = await all_of(ask(partition) for partition in partitions)
     coordinators = tuple(
         ListedCoordinator(partition, answer if isinstance(answer, TidelogError) else None)
         for partition, answer in zip(partitions, found, strict=True)

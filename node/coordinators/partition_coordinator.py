@@ -25,13 +25,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorMeter
+from node.coordinators.coordinator_log import NoticeLog
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorCause, CoordinatorState, state_after
-from node.coordinators.notice_log import NoticeLog
 from node.coordinators.record_batches import EncodedDecision, batches_of, encoded, fits
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
@@ -88,15 +88,12 @@ class _Request:
 
 @dataclass(slots=True)
 class _Outcome:
-    """A decision that was applied, but must not be seen before everything below `end` is committed. changes: it has
-    records."""
+    """A decision that was applied, but must not be seen before everything below `end` is committed."""
 
-    end: Offset
-    answer: Any
+    decision: Decision[Any]
     to: asyncio.Future[Any] | None
-    effects: tuple[object, ...]
-    notice: str
-    changes: bool
+    """Who asked; None: nobody."""
+    end: Offset = Offset(-1)
 
 
 class PartitionCoordinator:
@@ -263,8 +260,12 @@ class PartitionCoordinator:
         self._machine, self._image, self._postponed_to = None, None, None
         self._decided.clear()
         waiting = [(request.answer, False) for request in self._requests]
-        waiting += [(each.to, each.changes) for each in self._outcomes if each.to is not None]
-        waiting += [(each.to, each.changes and self._has_appended) for each in self._undelivered if each.to is not None]
+        waiting += [(each.to, bool(each.decision.records)) for each in self._outcomes if each.to is not None]
+        waiting += [
+            (each.to, bool(each.decision.records) and self._has_appended)
+            for each in self._undelivered
+            if each.to is not None
+        ]
         self._requests.clear()
         self._outcomes.clear()
         self._undelivered.clear()
@@ -403,10 +404,9 @@ class PartitionCoordinator:
             elif not self._append_decided() or not self._append_transactional(records, check):
                 return
             self._apply(decision)
-        answer = self._unless_replaced(decision.answer) if needs_lease and not decision.records else decision.answer
-        self._undelivered.append(
-            _Outcome(Offset(-1), answer, to, decision.effects, decision.notice, changes=bool(decision.records))
-        )
+        if needs_lease and not decision.records:
+            decision = replace(decision, answer=self._unless_replaced(decision.answer))
+        self._undelivered.append(_Outcome(decision, to))
 
     def _unless_replaced(self, answer: Any) -> Any:
         """The answer; without a lease, the error of a coordinator that may have been replaced. What a request has
@@ -531,11 +531,12 @@ class PartitionCoordinator:
         outcomes = self._outcomes
         while outcomes and outcomes[0].end <= high_watermark:
             outcome = outcomes.popleft()
+            decision = outcome.decision
             if outcome.to is not None:
-                _answer(outcome.to, outcome.answer)
-            if outcome.notice:
-                self._notices.write(self, outcome.notice, self._clock.monotonic_ms())
-            for effect in outcome.effects:
+                _answer(outcome.to, decision.answer)
+            if decision.notice:
+                self._notices.write(self, decision.notice, self._clock.monotonic_ms())
+            for effect in decision.effects:
                 try:
                     self.kind.carry_out(self.partition, effect)
                 except Exception as defect:  # noqa: BLE001 - the commit is not affected

@@ -18,18 +18,18 @@ from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorFigures, CoordinatorMeter
 from node.coordinators.coordinator_loading import Loading
+from node.coordinators.coordinator_log import NoticeLog, SuspensionLog
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
-from node.coordinators.notice_log import NoticeLog
+from node.coordinators.internal_topics import coordinator_node
 from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinator
-from node.coordinators.suspension_log import SuspensionLog
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import EMPTY, ClusterImage, PartitionState
 from storage.log.log import Log
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, TidelogError
-from tidelog.types import NO_NODE, Millis, NodeAddress, PartitionIndex, PartitionKey
+from tidelog.types import Millis, NodeAddress, PartitionIndex, PartitionKey
 
 LOADS_AT_ONCE: Final = 4
 """Partitions that are loaded concurrently: a large one does not delay the small ones."""
@@ -184,15 +184,7 @@ class CoordinatorRuntime:
         topic = self._image.topic(self.kind.topic)
         if topic is None or not 0 <= partition < len(topic.partitions):
             raise CoordinatorNotAvailable(f"the topic {self.kind.topic} does not exist yet; try again after a pause")
-        state = topic.partitions[partition]
-        node = None if state.leader == NO_NODE else self._image.nodes.get(state.leader)
-        endpoint = None if node is None else node.listeners.get(listener)
-        if node is None or endpoint is None:
-            raise CoordinatorNotAvailable(
-                f"partition {self.kind.topic}-{partition} has no leader that is reached by listener {listener!r} at "
-                "the moment; try again after a pause"
-            )
-        return NodeAddress(node.node_id, endpoint, node.rack, state.leader_epoch)
+        return coordinator_node(self._image, topic, partition, listener)
 
     def with_leader(self, error: TidelogError, partition: PartitionIndex, listener: str) -> TidelogError:
         """The error; with the address of the coordinator if it tells the client to look it up, and it is known."""
@@ -219,12 +211,15 @@ class CoordinatorRuntime:
         while due and self._clock.monotonic_ms() - began < TURN_MS:
             coordinator = next(iter(due))
             del due[coordinator]
-            if coordinator in self._to_tick:
-                self._to_tick.remove(coordinator)
-                if self._guarded(coordinator, coordinator.tick):
-                    self._to_load.put_nowait(coordinator)
-            if self._guarded(coordinator, coordinator.work):
-                self._to_work[coordinator] = None
+            try:
+                if coordinator in self._to_tick:
+                    self._to_tick.remove(coordinator)
+                    if coordinator.tick():
+                        self._to_load.put_nowait(coordinator)
+                if coordinator.work():
+                    self._to_work[coordinator] = None
+            except Exception as defect:  # noqa: BLE001 - the other coordinators are not affected
+                coordinator.defect_found(defect)  # the state of its machine is unknown: it is loaded again
             self._note_deadline(coordinator)
         self._to_work = due | self._to_work
         if self._to_work and not self._scheduled:
@@ -240,14 +235,6 @@ class CoordinatorRuntime:
             del self._deadlines[coordinator]
             self._to_tick.add(coordinator)
             self._wake(coordinator)
-
-    def _guarded(self, coordinator: PartitionCoordinator, work: Callable[[], bool]) -> bool:
-        """Run the work. After a defect the state of the machine is unknown: it is loaded again."""
-        try:
-            return work()
-        except Exception as defect:  # noqa: BLE001 - the other coordinators are not affected
-            coordinator.defect_found(defect)
-            return False
 
     def _note_deadline(self, coordinator: PartitionCoordinator) -> None:
         deadline = None if coordinator.ended else coordinator.deadline

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.api.table import COORDINATORS_FIND_COORDINATOR
-from node.coordinators.internal_topics import InternalTopic, InternalTopics
+from node.coordinators.internal_topics import InternalTopic, InternalTopics, coordinator_node
 from node.requests.context import RequestContext
 from node.requests.group_checks import ensure_group_id, ensure_transactional_id
 from node.runtime.limits import ensure_few
@@ -24,7 +24,6 @@ from replication.coordination.group_requests import (
 from replication.coordination.partitioning import partition_of
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnsupportedVersion
 from tidelog.security.acls import AclOperation, ResourceType
-from tidelog.types import NO_NODE, NodeAddress
 
 _RESOURCES: Final = {
     CoordinatorType.GROUP: ResourceType.GROUP,
@@ -84,15 +83,8 @@ def _found(
     if refusal is not None or topic is None:
         return FoundCoordinator(key, refusal)
     topic = image.topics.get(topic.topic_id, topic)
-    state = topic.partitions[partition_of(key, len(topic.partitions))]
-    node = None if state.leader == NO_NODE else image.nodes.get(state.leader)
-    endpoint = None if node is None else node.listeners.get(listener)
-    if node is None or endpoint is None:
-        return FoundCoordinator(
-            key,
-            CoordinatorNotAvailable(
-                f"partition {topic.name}-{state.partition} has no leader that is reached by listener {listener!r} at "
-                "the moment; try again after a pause"
-            ),
-        )
-    return FoundCoordinator(key, None, NodeAddress(node.node_id, endpoint, node.rack, state.leader_epoch))
+    partition = partition_of(key, len(topic.partitions))
+    try:
+        return FoundCoordinator(key, None, coordinator_node(image, topic, partition, listener))
+    except CoordinatorNotAvailable as error:
+        return FoundCoordinator(key, error)

@@ -9,7 +9,6 @@ Not here: the coordinators (node/coordinators/, replication/coordination/groups/
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -26,7 +25,7 @@ from node.api.table import (
 )
 from node.coordinators.internal_topics import InternalTopics
 from node.coordinators.member_streams import MemberStream, MemberStreams
-from node.coordinators.node_listing import list_coordinators
+from node.coordinators.node_listing import COORDINATOR_ERRORS, all_of, list_coordinators
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.requests.context import RequestContext
@@ -71,14 +70,10 @@ from replication.coordination.group_requests import (
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     InvalidRequest,
     NotCoordinator,
-    RequestTimedOut,
     TidelogError,
     TopicAuthorizationFailed,
-    UnreadableCoordinatorRecord,
 )
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
 from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
@@ -97,15 +92,6 @@ DELETED_AT_ONCE: Final = 1
 
 VERIFY_MS: Final = 5_000
 """How long a transactional commit waits until its partition is part of the transaction."""
-
-_OF_COORDINATOR: Final = (
-    NotCoordinator,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    RequestTimedOut,
-    UnreadableCoordinatorRecord,
-)
-"""Errors that concern the coordinator, not the member: they end a stream."""
 
 
 class GroupHandlers:
@@ -145,7 +131,9 @@ class GroupHandlers:
     ) -> ConsumerGroupHeartbeatAnswer:
         """Decide on the heartbeat of a member."""
         ensure_heartbeat(request)
-        answer: ConsumerGroupHeartbeatAnswer = await self._ask(request.group_id, _with_host(request, context), context)
+        view = context.authorizer.topic_view(context)
+        heartbeat = MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host, view)
+        answer: ConsumerGroupHeartbeatAnswer = await self._ask(request.group_id, heartbeat, context)
         return answer
 
     async def consumer_group_heartbeat_stream(
@@ -182,7 +170,9 @@ class GroupHandlers:
                     f"for member {request.member_id!r} of group {request.group_id!r}"
                 )
             with context.begin():
-                await self._answer(stream, _with_host(request, context), member, request.member_epoch, context)
+                view = context.authorizer.topic_view(context)
+                heartbeat = MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host, view)
+                await self._answer(stream, heartbeat, member, request.member_epoch, context)
             request = await stream.receive()
             if request is not None:
                 ensure_heartbeat(request)
@@ -209,8 +199,8 @@ class GroupHandlers:
         async with member.turn:
             try:
                 answer = await self._runtime.submit(member.partition, request)
-            except _OF_COORDINATOR:
-                raise
+            except COORDINATOR_ERRORS:
+                raise  # they end the stream: the member looks the coordinator up again
             except TidelogError as error:
                 context.meter.count_error(error)
                 answer = ConsumerGroupHeartbeatAnswer(error, member.member_id, member_epoch, 0)
@@ -382,17 +372,12 @@ class GroupHandlers:
             except TidelogError as error:
                 results.update({group_id: refused(group_id, error) for group_id in wanted})
 
-        await _all(
+        await all_of(
             ask_one(tuple(wanted[start : start + at_once]))
             for _, wanted in sorted(by_partition.items())
             for start in range(0, len(wanted), at_once)
         )
         return [results[group_id] for group_id in group_ids]
-
-
-def _with_host(request: ConsumerGroupHeartbeat, context: RequestContext) -> MemberHeartbeat:
-    view = context.authorizer.topic_view(context)
-    return MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host, view)
 
 
 def _group_refusal(
@@ -449,13 +434,3 @@ def _not_done(entry: OffsetToCommit | NamedPartition, error: TidelogError) -> Co
 
 def _not_fetched(entry: NamedPartition, error: TidelogError) -> FetchedOffset:
     return FetchedOffset(entry.topic, entry.partition, error)
-
-
-async def _all(calls: Iterable[Any]) -> list[Any]:
-    """The results of concurrent calls. Raises the error of the first that failed."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(call) for call in calls]
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    return [task.result() for task in running]

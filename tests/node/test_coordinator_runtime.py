@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from node.coordinators.coordinator_log import LINES_MAX, WINDOW_MS
 from node.coordinators.coordinator_state import CoordinatorState
-from node.coordinators.notice_log import LINES_MAX, WINDOW_MS
 from node.replicas.replica_config import ReplicaConfig
 from replication.coordination.coordinator_machine import TransactionalProducer
 from storage.append_info import Origin

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from node.coordinators.internal_topics import coordinator_partition
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import NamedPartition
-from replication.coordination.partitioning import partition_of
 from tidelog.errors import ConnectionFailed, CoordinatorNotAvailable
 from tidelog.types import NO_NODE, TRANSACTIONS_TOPIC, Endpoint, NodeId, PartitionIndex
 
@@ -24,13 +24,7 @@ class TransactionLocation:
 
     def partition_of(self, transactional_id: str) -> PartitionIndex:
         """The partition of `__transaction_state`. Raises CoordinatorNotAvailable: the topic does not exist yet."""
-        topic = self._image().topic(TRANSACTIONS_TOPIC)
-        if topic is None or not topic.partitions:
-            raise CoordinatorNotAvailable(
-                f"topic {TRANSACTIONS_TOPIC} does not exist, as far as this node knows: it is created when a producer "
-                "looks for the coordinator of its transactional id"
-            )
-        return PartitionIndex(partition_of(transactional_id, len(topic.partitions)))
+        return coordinator_partition(self._image(), TRANSACTIONS_TOPIC, transactional_id)
 
     def node_of(self, transactional_id: str) -> NodeId:
         """The node of the coordinator. Raises CoordinatorNotAvailable: there is none at present."""

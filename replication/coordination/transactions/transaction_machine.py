@@ -124,38 +124,35 @@ class TransactionMachine:
     def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
         """Decide on a request of transaction_requests.py, or on MarkersWritten or MarkersRefused."""
         self._now = now
+        fresh: ProducerId | None = None
+        if isinstance(request, InitWithProducerId):
+            request, fresh = request.request, request.fresh
         try:
-            return self._decide(request, now)
+            match request:
+                case InitTransactionalProducer():
+                    return self._initialize(request, fresh, now)
+                case EndTxn():
+                    value = self._value_of(request.transactional_id)
+                    return ending.end(value, request, fresh, self._coordinator_epoch, now)
+                case AddPartitionsToTxn():
+                    return adding.add_partitions(self._value_of(request.transactional_id), request, self._image, now)
+                case AddOffsetsToTxn():
+                    return adding.add_offsets(self._value_of(request.transactional_id), request, self._image, now)
+                case TransactionToVerify():
+                    return adding.verify(self._value_of(request.transactional_id), request, self._image, now)
+                case MarkersWritten():
+                    value = self._value_of(request.markers.transactional_id)
+                    return ending.complete(value, request, self._coordinator_epoch, now)
+                case MarkersRefused():
+                    raise request.error
+                case ListTransactions():
+                    return describing.list_transactions(self._values, request, now)
+                case DescribeTransactions():
+                    return describing.describe_transactions(self._values, request, self._coordinator_epoch)
+                case _:
+                    raise TypeError(f"{type(request).__name__} is no request to a transaction coordinator")
         except TidelogError as error:
             return Decision(error)
-
-    def _decide(self, request: Any, now: Instant) -> Decision[Any]:
-        match request:
-            case InitTransactionalProducer():
-                return self._initialize(request, None, now)
-            case InitWithProducerId(InitTransactionalProducer() as repeated, fresh):
-                return self._initialize(repeated, fresh, now)
-            case EndTxn():
-                return self._end(request, None, now)
-            case InitWithProducerId(EndTxn() as repeated, fresh):
-                return self._end(repeated, fresh, now)
-            case AddPartitionsToTxn():
-                return adding.add_partitions(self._value_of(request.transactional_id), request, self._image, now)
-            case AddOffsetsToTxn():
-                return adding.add_offsets(self._value_of(request.transactional_id), request, self._image, now)
-            case TransactionToVerify():
-                return adding.verify(self._value_of(request.transactional_id), request, self._image, now)
-            case MarkersWritten():
-                value = self._value_of(request.markers.transactional_id)
-                return ending.complete(value, request, self._coordinator_epoch, now)
-            case MarkersRefused():
-                raise request.error
-            case ListTransactions():
-                return describing.list_transactions(self._values, request, now)
-            case DescribeTransactions():
-                return describing.describe_transactions(self._values, request, self._coordinator_epoch)
-            case _:
-                raise TypeError(f"{type(request).__name__} is no request to a transaction coordinator")
 
     def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
         """Topics and partitions that can be added from now on."""
@@ -225,9 +222,6 @@ class TransactionMachine:
             )
         value = self._value_of(request.transactional_id)
         return initializing.initialize(value, request, fresh, self._coordinator_epoch, now)
-
-    def _end(self, request: EndTxn, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
-        return ending.end(self._value_of(request.transactional_id), request, fresh, self._coordinator_epoch, now)
 
     def _timed_out(self, transactional_id: str, now: Instant) -> Decision[None]:
         aborted = steps.aborted_by_coordinator(self._values[transactional_id], TransactionCause.TIMED_OUT, now)

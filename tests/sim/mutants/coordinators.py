@@ -40,15 +40,16 @@ def _deliver_at_once(patch: Patch, *, answers: bool, effects: bool) -> None:
         early = list(self._undelivered)
         if self._append_decided():
             for outcome in early:
+                decision = outcome.decision
                 if answers and outcome.to is not None and not outcome.to.done():
-                    if isinstance(outcome.answer, TidelogError):
-                        outcome.to.set_exception(outcome.answer)
+                    if isinstance(decision.answer, TidelogError):
+                        outcome.to.set_exception(decision.answer)
                     else:
-                        outcome.to.set_result(outcome.answer)
+                        outcome.to.set_result(decision.answer)
                 if effects:
-                    for effect in outcome.effects:
+                    for effect in decision.effects:
                         self.kind.carry_out(self.partition, effect)
-                    outcome.effects = ()
+                    outcome.decision = replace(decision, effects=())
             append(self)
 
     patch.setattr(PartitionCoordinator, "_append", appending)

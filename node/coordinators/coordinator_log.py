@@ -1,8 +1,4 @@
-"""Log lines about suspended coordinators: one for many partitions, since what suspends one usually suspends all.
-
-A coordinator is reported when a request was refused because of its suspension. One that is suspended while nobody uses
-it, as at the stop of a cluster, is not.
-"""
+"""Log lines of coordinators: what they decided by themselves, and which are suspended. Neither floods the log."""
 
 from __future__ import annotations
 
@@ -12,6 +8,10 @@ from typing import Final
 from tidelog.types import Millis, PartitionIndex
 
 _log = logging.getLogger("node.coordinators")
+
+LINES_MAX: Final = 20
+WINDOW_MS: Final = 10_000
+"""At most so many notices in this time: a network that fails removes thousands of members at once."""
 
 GATHER_MS: Final = 100
 """From the first suspension to its line: those that follow at once share it."""
@@ -23,8 +23,32 @@ SHOWN_MAX: Final = 10
 """Partitions that a line names."""
 
 
+class NoticeLog:
+    """The lines about what the coordinators of one kind decided: removed members, aborted transactions. The next line
+    says how many were left out."""
+
+    def __init__(self) -> None:
+        self._window_ends = Millis(0)
+        self._lines = 0
+        self._left_out = 0
+
+    def write(self, coordinator: object, notice: str, now: Millis) -> None:
+        """Write a line, unless there were too many. now: monotonic time."""
+        if now >= self._window_ends:
+            self._window_ends, self._lines = Millis(now + WINDOW_MS), 0
+        if self._lines == LINES_MAX:
+            self._left_out += 1
+            return
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        more = f"; {left_out} earlier lines of this kind were left out" if left_out else ""
+        _log.info("%s: %s%s", coordinator, notice, more)
+
+
 class SuspensionLog:
-    """The lines about the coordinators of one kind."""
+    """The lines about suspended coordinators of one kind: one for many partitions, since what suspends one usually
+    suspends all. A coordinator is reported when a request was refused because of its suspension. One that is suspended
+    while nobody uses it, as at the stop of a cluster, is not."""
 
     def __init__(self, kind: str, topic: str) -> None:
         self._kind, self._topic = kind, topic
