@@ -16,7 +16,7 @@ from tidelog.client.group_core import (
     LEAVE_MS,
     REFUSED_MS,
     SILENT_MS,
-    WAYS,
+    TRANSITIONS,
     Assign,
     CallbackDone,
     Closing,
@@ -413,9 +413,9 @@ def test_a_late_answer_to_leaving_does_not_answer_the_next_join() -> None:
 
 
 def test_the_picture_in_the_documentation_is_the_table() -> None:
-    is_drawn("groups.md", ((source, cause, target) for (source, cause), target in WAYS.items()))
-    assert {cause for _, cause in WAYS} == set(MembershipCause)
-    assert set(WAYS.values()) | {MembershipState.JOINING} == set(MembershipState)
+    is_drawn("groups.md", ((source, cause, target) for (source, cause), target in TRANSITIONS.items()))
+    assert {cause for _, cause in TRANSITIONS} == set(MembershipCause)
+    assert set(TRANSITIONS.values()) | {MembershipState.JOINING} == set(MembershipState)
 
 
 # --- any order of events ----------------------------------------------------------------------------------------

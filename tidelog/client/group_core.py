@@ -84,7 +84,7 @@ class MembershipCause(Enum):
 
 _LIVE: Final = (MembershipState.JOINING, MembershipState.STABLE, MembershipState.RECONCILING)
 
-WAYS: Final[Mapping[tuple[MembershipState, MembershipCause], MembershipState]] = {
+TRANSITIONS: Final[Mapping[tuple[MembershipState, MembershipCause], MembershipState]] = {
     (MembershipState.JOINING, MembershipCause.JOINED): MembershipState.STABLE,
     (MembershipState.STABLE, MembershipCause.ASSIGNED): MembershipState.RECONCILING,
     (MembershipState.RECONCILING, MembershipCause.RECONCILED): MembershipState.STABLE,
@@ -321,12 +321,12 @@ class GroupCore:
         return effects
 
     def _move(self, cause: MembershipCause) -> None:
-        self.state = WAYS[self.state, cause]
+        self.state = TRANSITIONS[self.state, cause]
 
     # --- what happened ------------------------------------------------------------------------------------------
 
     def _note_closing(self, for_good: bool) -> None:
-        if (self.state, MembershipCause.CLOSED) in WAYS:
+        if (self.state, MembershipCause.CLOSED) in TRANSITIONS:
             if for_good and self._is_static and self.state is MembershipState.STALE:
                 self._announced, self._leave_by = True, None  # it has left for a while: its place is given up now
             self._for_good = for_good

@@ -32,14 +32,10 @@ from tidelog.client.group_core import (
     Assign,
     CallbackDone,
     Closing,
-    Connected,
-    Disconnected,
     Ended,
     Event,
     FindTopics,
     GroupCore,
-    HeartbeatAnswered,
-    HeartbeatRefused,
     Hold,
     Lose,
     MembershipState,
@@ -65,15 +61,13 @@ from tidelog.errors import (
     TidelogError,
     UnknownMemberId,
 )
-from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1.groups_pb2 import (
     AssignedPartitions,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     TopicNames,
     TopicPartitionList,
 )
-from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
+from tidelog.types import Offset, PartitionKey, TopicId, TopicPartition
 
 _log = logging.getLogger("tidelog.client")
 
@@ -121,7 +115,7 @@ class GroupMember:
         self._callback: asyncio.Task[Any] | None = None
         """The task of the callback that runs."""
         coordinators = Coordinators(cluster, rng)
-        self._session = GroupSession(options.group_id, cluster, coordinators, rng, self)
+        self._session = GroupSession(options.group_id, cluster, coordinators, rng, self._handle)
         self._offsets = GroupOffsets(coordinators, timeout_ms)
         self._names: dict[TopicId, str] = {}
         self._missing = MissingTopics(options.group_id, options.topics)
@@ -349,36 +343,6 @@ class GroupMember:
     def abandon(self) -> None:
         """The consumer failed by a defect: nothing is answered any more."""
         self._ended.set()
-
-    # --- the session's calls ------------------------------------------------------------------------------------
-
-    def on_connected(self) -> None:
-        """See SessionListener."""
-        self._handle(Connected(self._clock.monotonic_ms()))
-
-    def on_disconnected(self) -> None:
-        """See SessionListener."""
-        self._handle(Disconnected(self._clock.monotonic_ms()))
-
-    def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """See SessionListener."""
-        if answer.HasField("error"):
-            self.on_refusal(from_proto(answer.error))
-            return
-        assignment = None
-        if answer.HasField("assignment"):
-            assignment = frozenset(
-                PartitionKey(TopicId(UUID(bytes=topic.topic_id)), PartitionIndex(partition))
-                for topic in answer.assignment.topics
-                for partition in topic.partitions
-            )
-        self._handle(
-            HeartbeatAnswered(answer.member_epoch, answer.heartbeat_interval_ms, assignment, self._clock.monotonic_ms())
-        )
-
-    def on_refusal(self, error: TidelogError) -> None:
-        """See SessionListener."""
-        self._handle(HeartbeatRefused(error, self._clock.monotonic_ms()))
 
     # --- effects ------------------------------------------------------------------------------------------------
 

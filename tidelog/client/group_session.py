@@ -2,7 +2,7 @@
 
 Invariants: messages of an earlier stream are never passed on; what was not sent before a stream ended is dropped, since
 the member sends its whole state on the next one.
-Not here: what is sent, and what an answer means (group_core.py, group_member.py).
+Not here: what is sent, and what an answer means for the member (group_core.py, group_member.py).
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from random import Random
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
+from uuid import UUID
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import CoordinatorKind, Coordinators, is_not_handled, may_be_applied
+from tidelog.client.group_core import Connected, Disconnected, Event, HeartbeatAnswered, HeartbeatRefused
 from tidelog.client.retries import backoff_ms
 from tidelog.errors import ConnectionLost, RequestTimedOut, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1.groups_pb2 import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from tidelog.types import Endpoint, Millis
+from tidelog.types import Endpoint, Millis, PartitionIndex, PartitionKey, TopicId
 
 _log = logging.getLogger("tidelog.client")
 
@@ -34,30 +38,14 @@ REPORT_MS: Final = 60_000
 _Stream: TypeAlias = MessageStream[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
 
 
-class SessionListener(Protocol):
-    """The member."""
-
-    def on_connected(self) -> None:
-        """A stream is open."""
-
-    def on_disconnected(self) -> None:
-        """The stream ended; another one follows."""
-
-    def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """The coordinator sent a message."""
-
-    def on_refusal(self, error: TidelogError) -> None:
-        """The coordinator refused the stream, or the lookup was refused for good."""
-
-
 class GroupSession:
-    """Keeps one stream open."""
+    """Keeps one stream open. handle: gets what happens to it, as events of the member."""
 
     def __init__(
-        self, group_id: str, cluster: Cluster, coordinators: Coordinators, rng: Random, listener: SessionListener
+        self, group_id: str, cluster: Cluster, coordinators: Coordinators, rng: Random, handle: Callable[[Event], None]
     ) -> None:
         self._group_id, self._cluster, self._coordinators = group_id, cluster, coordinators
-        self._rng, self._listener = rng, listener
+        self._rng, self._handle = rng, handle
         self._outbox: deque[ConsumerGroupHeartbeatRequest] = deque()
         self._wake = asyncio.Event()
         self._stream: _Stream | None = None
@@ -84,7 +72,7 @@ class GroupSession:
             except TidelogError as error:
                 self._report(error)
                 if not (is_not_handled(error) or may_be_applied(error)):
-                    self._listener.on_refusal(error)
+                    self._handle(HeartbeatRefused(error, clock.monotonic_ms()))
             self._failures += 1
             await clock.sleep_ms(0 if self._failures == 1 else backoff_ms(self._failures - 1, self._rng))
 
@@ -103,13 +91,13 @@ class GroupSession:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     writing = tasks.create_task(self._write(stream), name="send heartbeats")
-                    self._listener.on_connected()
+                    self._handle(Connected(self._cluster.clock.monotonic_ms()))
                     cause = await self._read(stream, coordinator)
                     writing.cancel()
             finally:
                 self._stream = None
                 stream.close()
-                self._listener.on_disconnected()
+                self._handle(Disconnected(self._cluster.clock.monotonic_ms()))
             raise cause
         finally:
             self._coordinators.forget(CoordinatorKind.GROUP, self._group_id, coordinator)
@@ -124,7 +112,7 @@ class GroupSession:
             if answer is None:
                 return ConnectionLost(f"the node at {coordinator} ended the stream of group {self._group_id!r}")
             self._failures = 0
-            self._listener.on_answer(answer)
+            self._handle(_event_of(answer, self._cluster.clock.monotonic_ms()))
 
     async def _write(self, stream: _Stream) -> None:
         while True:
@@ -141,3 +129,16 @@ class GroupSession:
         if self._failures >= 3 and at >= self._report_at:
             self._report_at = Millis(at + REPORT_MS)
             _log.warning("group %r: no coordinator serves this member: %s", self._group_id, error.message)
+
+
+def _event_of(answer: ConsumerGroupHeartbeatResponse, at: Millis) -> HeartbeatAnswered | HeartbeatRefused:
+    if error := error_of(answer):
+        return HeartbeatRefused(error, at)
+    assignment = None
+    if answer.HasField("assignment"):
+        assignment = frozenset(
+            PartitionKey(TopicId(UUID(bytes=topic.topic_id)), PartitionIndex(partition))
+            for topic in answer.assignment.topics
+            for partition in topic.partitions
+        )
+    return HeartbeatAnswered(answer.member_epoch, answer.heartbeat_interval_ms, assignment, at)

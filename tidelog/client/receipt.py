@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
@@ -55,23 +55,12 @@ class Receipt:
 
     def to_json(self) -> str:
         """Return the receipt as one line of JSON, without a line break."""
-        return json.dumps(
-            {
-                "receipt": VERSION,
-                "topic": self.topic,
-                "topic_id": str(self.topic_id),
-                "partition": self.partition,
-                "offset": self.offset,
-                "leader_epoch": self.leader_epoch,
-                "base_offset": self.base_offset,
-                "last_offset": self.last_offset,
-                "checksum": f"{self.checksum:08x}",
-                "replicas": self.replicas,
-                "durable_replicas": self.durable_replicas,
-                "durability": self.durability.value,
-            },
-            ensure_ascii=False,
-        )
+        texts = {
+            "topic_id": str(self.topic_id),
+            "checksum": f"{self.checksum:08x}",
+            "durability": self.durability.value,
+        }
+        return json.dumps({"receipt": VERSION, **asdict(self), **texts}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
