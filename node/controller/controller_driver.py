@@ -92,8 +92,11 @@ class ControllerDriver:
         listener: str,
         clock: Clock,
         peers: Peers,
+        on_refused: Callable[[TidelogError], None],
+        on_probe: Callable[[NodeId], None],
     ) -> None:
-        """listener: the name of the listener between nodes."""
+        """listener: the name of the listener between nodes. on_refused: called with the reason when the log rejects a
+        batch. on_probe: called with a node whose process may have ended."""
         self._controller, self._metadata, self._view = controller, metadata, view
         self._me, self._incarnation, self._listener = node_id, incarnation, listener
         self._clock, self._peers = clock, peers
@@ -102,10 +105,7 @@ class ControllerDriver:
         self.fencings = dict.fromkeys((NodeCause.SESSION_ENDED, NodeCause.REFUSED), 0)
         """Nodes that this process's controller fenced because of a failure, by cause."""
         self._questions: asyncio.Queue[QueryLogEnds] = asyncio.Queue()
-        self.on_refused: Callable[[TidelogError], None] = _ignore
-        """Called with the reason when the log rejects a batch."""
-        self.on_probe: Callable[[NodeId], None] = _ignore
-        """Called with a node whose process may have ended."""
+        self._on_refused, self._on_probe = on_refused, on_probe
         self._epoch = LeaderEpoch(-1)
         self._requests = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Result]] = {}
@@ -255,7 +255,7 @@ class ControllerDriver:
     def _step_down(self, error: TidelogError) -> None:
         self._events.clear()
         self._events.append(Resigned())
-        self.on_refused(error)
+        self._on_refused(error)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         refused: TidelogError | None = None
@@ -276,7 +276,7 @@ class ControllerDriver:
                     self.fencings[cause] += 1
                     _log.warning("%s", text)
                 case ProbeNode(node_id):
-                    self.on_probe(node_id)
+                    self._on_probe(node_id)
         if refused is not None:
             self._step_down(refused)
 
@@ -309,7 +309,3 @@ def _defect_error(doing: str, defect: Exception) -> UnknownServerError:
     text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
     _log.error("controller: %s", text, exc_info=defect)
     return UnknownServerError(text)
-
-
-def _ignore(_: object) -> None:
-    """The callbacks before others are set."""

@@ -48,19 +48,26 @@ class ProcessWatch:
     """Probes the nodes whose connections failed, from `run` on."""
 
     def __init__(
-        self, view: QuorumView, metadata: MetadataLog, *, listeners: tuple[str, ...], clock: Clock, peers: Peers
+        self,
+        view: QuorumView,
+        metadata: MetadataLog,
+        *,
+        listeners: tuple[str, ...],
+        clock: Clock,
+        peers: Peers,
+        on_refused: Callable[[], None],
+        on_leader_refused: Callable[[LeaderEpoch, NodeId], None],
     ) -> None:
-        """listeners: those at which nodes reach each other; the first one is probed."""
+        """listeners: those at which nodes reach each other; the first one is probed. on_refused: called when `refused`
+        has a new entry. on_leader_refused: called after each refused probe of the node that leads the quorum, with the
+        epoch known before the probe."""
         self._view, self._metadata, self._listeners = view, metadata, listeners
         self._clock, self._peers = clock, peers
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: set[NodeId] = set()
         self._refused: dict[NodeId, NodeEpoch] = {}
-        self.on_refused: Callable[[], None] = _ignore
-        """Called when `refused` has a new entry."""
-        self.on_leader_refused: Callable[[LeaderEpoch, NodeId], None] = _ignore
-        """Called after each refused probe of the node that leads the quorum, with the epoch known before the probe."""
-        peers.on_failed = self.connection_failed
+        self._on_refused, self._on_leader_refused = on_refused, on_leader_refused
+        peers.on_failed = self.connection_failed  # connections are made before anybody watches them
 
     async def run(self) -> None:
         """Probe until cancelled."""
@@ -118,11 +125,7 @@ class ProcessWatch:
         if self._refused.get(node.node_id) != node.node_epoch:
             self._refused[node.node_id] = node.node_epoch
             _log.info("node %d at %s refuses connections: no process listens there", node.node_id, endpoint)
-            self.on_refused()
+            self._on_refused()
         if leads:
-            self.on_leader_refused(epoch, node.node_id)
+            self._on_leader_refused(epoch, node.node_id)
         return True
-
-
-def _ignore(*_: object) -> None:
-    """The callbacks before others are set."""

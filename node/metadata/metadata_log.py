@@ -90,9 +90,20 @@ def open_log(directory: LogDirectory) -> Log:
 class MetadataLog:
     """The replica of the metadata log. Runs on the event loop; fsyncs and snapshot files run on the executor."""
 
-    def __init__(self, log: Log, *, clock: Clock, executor: Executor, snapshot_bytes: int = SNAPSHOT_BYTES) -> None:
+    def __init__(
+        self,
+        log: Log,
+        *,
+        clock: Clock,
+        executor: Executor,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
+        on_moved: Callable[[], None] = lambda: None,
+        on_full: Callable[[DiskFull], None] = lambda _error: None,
+    ) -> None:
         """log: open and recovered. executor: runs its fsyncs. snapshot_bytes: bytes appended between two snapshots.
-        Raises CorruptLog, UnsupportedVersion, KafkaStorageError."""
+        on_moved: called when the log's end, durable offset, high watermark or voters change. on_full: called when a
+        flush fails on a full disk; the next append requests another flush. Raises CorruptLog, UnsupportedVersion,
+        KafkaStorageError."""
         self.log = log
         self._executor, self._snapshot_bytes = executor, snapshot_bytes
         self._bytes_since_snapshot = 0
@@ -100,10 +111,7 @@ class MetadataLog:
         self.image = EMPTY
         self.failure: BaseException | None = None
         """The error that made the log unusable; None while it is usable."""
-        self.on_moved: Callable[[], None] = _nothing
-        """Called when the log's end, durable offset, high watermark or voters change."""
-        self.on_full: Callable[[DiskFull], None] = _ignore
-        """Called when a flush fails on a full disk. The next append requests another flush."""
+        self._on_moved, self._on_full = on_moved, on_full
         self._clock = clock
         self._one_snapshot = asyncio.Lock()
         """Held while a snapshot, the node's own or the leader's, is written and put in place."""
@@ -281,7 +289,7 @@ class MetadataLog:
         self.image = EMPTY
 
     def _moved(self) -> None:
-        self.on_moved()
+        self._on_moved()
         self.wake()
 
     # --- snapshots ------------------------------------------------------------------------------------------------
@@ -434,7 +442,7 @@ class MetadataLog:
         reported."""
         if isinstance(error, DiskFull):
             _log.error("the metadata log cannot be flushed for now: %s", error.message)
-            self.on_full(error)
+            self._on_full(error)
             return
         _log.error("the metadata log cannot be flushed, its contents on disk are unknown; the node stops: %s", error)
         self.failure = error
@@ -443,11 +451,3 @@ class MetadataLog:
 
 def _apply(image: ClusterImage, batch: MetadataBatch) -> ClusterImage:
     return advance(apply(image, batch.records), batch.end)
-
-
-def _nothing() -> None:
-    """The callback before another one is set."""
-
-
-def _ignore(_: DiskFull) -> None:
-    """The callback before another one is set: the next append requests another flush."""

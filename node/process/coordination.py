@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
 from node.api.peers import Peers
 from node.config import NodeConfig
 from node.coordinator_settings import GroupSettings, TransactionSettings
@@ -46,8 +47,10 @@ class NodeCoordinators:
         peers: Peers,
         call_soon: Callable[[Callable[[], None]], object],
         take_producer_id: Callable[[], Awaitable[ProducerId]],
+        write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
     ) -> None:
-        """call_soon: of the event loop. take_producer_id: an unused producer id."""
+        """call_soon: of the event loop. take_producer_id: an unused producer id. write_markers: appends markers to the
+        partitions that this node leads."""
         settings = config.coordinators
         self.streams = MemberStreams()
         topics = InternalTopics(metadata.metadata, metadata.create_topic)
@@ -72,6 +75,7 @@ class NodeCoordinators:
             why_no_lease=metadata.registration.lease.why_ended,
             config=settings.transactions,
             take_producer_id=take_producer_id,
+            write_markers=write_markers,
         )
         self.verifier = self.transactions.verifier if settings.transactions.verification else None
         """Verifies transactions before the first batch in a partition; None if that is switched off."""

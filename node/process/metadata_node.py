@@ -3,7 +3,7 @@
 `node.py` provides directories, clock, random numbers and transport.
 
 Start: the services answer first, because other nodes query whether this directory belongs to a cluster. `run_quorum`
-forms the cluster, leads or fetches, while the partitions' logs are recovered. Then `run_membership` registers the node.
+forms the cluster, leads or fetches, while the partitions' logs are recovered. Then `registration` registers the node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_driver import ControllerDriver
 from node.controller.controller_handlers import ControllerHandlers
-from node.controller.node_registration import Damaged, Identity, Registration
+from node.controller.node_registration import Identity, Registration
 from node.controller.process_watch import ProcessWatch
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
@@ -97,15 +97,38 @@ class MetadataNode:
         self._clock, self._rng, self._peers, self._executor = clock, rng, peers, quorum
         node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
-        self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
-        self.view = QuorumView(node_id)
-        self.controller = self._new_controller(settings)
+        # Log, quorum, controller, watch and registration call each other: a lambda finds what is made after it.
+        self.metadata = MetadataLog(
+            log,
+            clock=clock,
+            executor=quorum,
+            snapshot_bytes=config.quorum.snapshot_bytes,
+            on_moved=lambda: self._quorum.log_moved(),
+            on_full=lambda error: self._quorum.refused(error),
+        )
+        self.view = QuorumView(
+            node_id,
+            silence_ms=lambda: self._quorum.silence_ms(),
+            unconfirmed_ms=lambda: self._quorum.unconfirmed_ms(),
+        )
         self._addresses = QuorumAddresses(
             node_id,
-            identity.listeners[config.controller_listener],
-            config.quorum.nodes,
+            own=identity.listeners[config.controller_listener],
+            nodes=config.quorum.nodes,
+            metadata=self.metadata,
+            listener=config.controller_listener,
+        )
+        self.controller = ControllerDriver(
+            Controller(rng=rng, check_configs=settings.check, config=_controller_config(config)),
             self.metadata,
-            config.controller_listener,
+            self.view,
+            node_id,
+            identity.incarnation,
+            listener=config.inter_listener,
+            clock=clock,
+            peers=peers,
+            on_refused=lambda error: self._quorum.refused(error),
+            on_probe=lambda node: self.watch.probe(node),
         )
         self._quorum = QuorumDriver(
             ReplicaKey(node_id, self._home.directory_id),
@@ -117,17 +140,27 @@ class MetadataNode:
             executor=quorum,
             clock=clock,
             rng=rng,
-            peers=self._peers,
+            peers=peers,
             on_lead=self.controller.activate,
             on_resign=self.controller.resign,
         )
-        self.controller.on_refused = self._quorum.refused
-        between = config.inter_listener, config.controller_listener
-        self.watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
+        self.watch = ProcessWatch(
+            self.view,
+            self.metadata,
+            listeners=(config.inter_listener, config.controller_listener),
+            clock=clock,
+            peers=peers,
+            on_refused=lambda: self.registration.beat_soon(),
+            on_leader_refused=self._quorum.leader_refused,
+        )
         handlers = ControllerHandlers(self.controller, settings, self._lease_ms)
-        gate = Gate("Controller", handlers)
         self.client = ControllerClient(
-            self.view, gate, self._addresses.of_voters, clock=clock, peers=self._peers, audit=audit
+            self.view,
+            Gate("Controller", handlers),
+            self._addresses.of_voters,
+            clock=clock,
+            peers=peers,
+            audit=audit,
         )
         self.registration = Registration(
             identity,
@@ -139,32 +172,15 @@ class MetadataNode:
             refused=lambda: self.watch.refused,
             probe=self.watch.probe,
         )
-        self.watch.on_refused = self.registration.beat_soon
-        self.watch.on_leader_refused = self._quorum.leader_refused
-        self.controller.on_probe = self.watch.probe
-        quorum_handlers = QuorumHandlers(
-            self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
-        )
-        log_dirs = LogDirs(
-            node_id, [directory for directory, _ in self._directories], self._peers, config.inter_listener
-        )
-        self._services: dict[str, object] = {
-            "Quorum": quorum_handlers,
+        log_dirs = LogDirs(node_id, [directory for directory, _ in self._directories], peers, config.inter_listener)
+        self.services: Mapping[str, object] = {
+            "Quorum": QuorumHandlers(
+                self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
+            ),
             "Controller": handlers,
             "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs, config.authorizer),
         }
-
-    def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
-        return ControllerDriver(
-            Controller(rng=self._rng, check_configs=settings.check, config=_controller_config(self._config)),
-            self.metadata,
-            self.view,
-            self._identity.node_id,
-            self._identity.incarnation,
-            listener=self._config.inter_listener,
-            clock=self._clock,
-            peers=self._peers,
-        )
+        """The handlers of the services, by name."""
 
     def _lease_ms(self) -> Millis:
         """The lease of a node whose heartbeat this controller acknowledges now; 0 if it is no longer the leader."""
@@ -174,18 +190,10 @@ class MetadataNode:
     def _own_cluster(self) -> str | None:
         return self._home.identity.cluster_id
 
-    def services(self) -> Mapping[str, object]:
-        """The handlers of the services Quorum, Controller and Admin, by name."""
-        return self._services
-
     @property
     def image(self) -> ClusterImage:
         """The newest committed image."""
         return self.metadata.image
-
-    def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
-        """Call `on_image` with each new committed image, on the event loop."""
-        self.metadata.subscribe(on_image)
 
     async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
         """Pass a leader's proposals to the active controller."""
@@ -202,10 +210,6 @@ class MetadataNode:
     async def create_topic(self, request: CreateTopic) -> TopicCreated:
         """Create an internal topic. Raises TopicExists, InvalidReplicationFactor, NotController, RequestTimedOut."""
         return await self.client.forward(ADMIN_CREATE_TOPIC, request, timeout_ms=CREATE_TOPIC_MS)
-
-    async def run_controller(self) -> None:
-        """Run the controller's timers until cancelled."""
-        await self.controller.run()
 
     async def run_quorum(self) -> None:
         """Take part in the quorum as voter or observer until cancelled. Forms the cluster first if so configured.
@@ -249,10 +253,6 @@ class MetadataNode:
             if self._quorum.core is not None and self._quorum.core.active:
                 now = self._clock.monotonic_ms()
                 self.controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
-
-    async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
-        """Register this process and keep its session until drained. Recovery must be complete."""
-        await self.registration.run(damaged, found_later)
 
     async def drain(self) -> None:
         """Move the leaderships to other nodes before the node stops, that of the quorum last."""

@@ -72,8 +72,6 @@ next one that was requested meanwhile, and the work that their completion reques
 QUIET_MS: Final = 5
 """Pause between checks whether the last fsync of a log directory has ended."""
 
-ReadyChanged = Callable[[bool], Awaitable[None]]
-
 
 class Executors(Protocol):
     """Creates executors by name. The writer of a log directory has one worker, so that its work is done in order."""
@@ -95,22 +93,25 @@ class Node:
         transport: NodeTransport,
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
+        ready_changed: Callable[[bool], Awaitable[None]] | None = None,
+        image_changed: Callable[[ClusterImage], None] | None = None,
         quotas: Quotas | None = None,
         audit: AuditTrail | None = None,
         cluster_secret: str = "",
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
-        before_close: stops the listeners; called when every waiting request has been answered. quotas: those that the
-        listeners apply; None: none. audit: records the changes that this node asks of its own controller, and
-        failures of SASL.
-        cluster_secret: with which other nodes authenticate; empty: they do not by SASL."""
+        before_close: stops the listeners; called when every waiting request has been answered. ready_changed: called
+        whenever the node becomes ready or is no longer ready. image_changed: called with each new image, from the first
+        one on. quotas: those that the listeners apply; None: none. audit: records the changes that this node asks of
+        its own controller, and failures of SASL. cluster_secret: with which other nodes authenticate; empty: they do
+        not by SASL."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
         self._peers = GrpcPeers(transport)
         self._executors = executors
         self._boot_id = boot_id
-        self._before_close = before_close
+        self._before_close, self._ready_changed, self._image_changed = before_close, ready_changed, image_changed
         self._quotas = quotas
         self._audit = audit
         self._gates = {name: Gate(name) for name in SERVICES}
@@ -132,8 +133,6 @@ class Node:
         self._replicas: ReplicaManager | None = None
         self._coordinators: NodeCoordinators | None = None
         self._stop = asyncio.Event()
-        self._ready_changed: ReadyChanged | None = None
-        self._image_changed: Callable[[ClusterImage], None] | None = None
         self._is_ready = False
 
     # --- interface --------------------------------------------------------------------------------------------------
@@ -141,14 +140,6 @@ class Node:
     def services(self) -> Mapping[str, Gate]:
         """The services of the listeners, by name."""
         return self._gates
-
-    def on_ready(self, changed: ReadyChanged) -> None:
-        """Await `changed(is_ready)` whenever the node becomes ready or is no longer ready."""
-        self._ready_changed = changed
-
-    def on_image(self, changed: Callable[[ClusterImage], None]) -> None:
-        """Call `changed` with each new image, from the first one on. Must be called before `run`."""
-        self._image_changed = changed
 
     def stop(self) -> None:
         """Make `run` stop gracefully."""
@@ -322,9 +313,9 @@ class Node:
             audit=self._audit,
         )
         if self._image_changed is not None:
-            metadata.subscribe(self._image_changed)
-        metadata.subscribe(self.sasl.follow)
-        for name, handlers in metadata.services().items():
+            metadata.metadata.subscribe(self._image_changed)
+        metadata.metadata.subscribe(self.sasl.follow)
+        for name, handlers in metadata.services.items():
             self._gates[name].open(handlers)
         self._gates["Sasl"].open(self.sasl)
         return metadata
@@ -357,9 +348,9 @@ class Node:
             peers=self._peers,
             call_soon=asyncio.get_running_loop().call_soon,
             take_producer_id=producer_ids.take,
+            write_markers=lambda markers: data.write_txn_markers(markers, context),
         )
-        sessions = FetchSessions(replicas, clock=self._clock, config=config)
-        sessions.on_follower_lost = metadata.watch.probe
+        sessions = FetchSessions(replicas, clock=self._clock, config=config, on_follower_lost=metadata.watch.probe)
         data = DataHandlers(
             replicas,
             sessions,
@@ -370,7 +361,6 @@ class Node:
             verifier=coordinators.verifier,
         )
         context = RequestContext("local", f"node {self._config.node_id}")
-        coordinators.transactions.write_markers_with(lambda markers: data.write_txn_markers(markers, context))
         for name, handlers in {"Data": data, **coordinators.services}.items():
             self._gates[name].open(handlers)
         return replicas, coordinators, sessions
@@ -387,18 +377,18 @@ class Node:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
-                tasks.create_task(metadata.run_controller(), name="controller"),
-                tasks.create_task(metadata.run_membership(self._damaged, replicas.damage.reports), name="membership"),
+                tasks.create_task(metadata.controller.run(), name="controller"),
+                tasks.create_task(metadata.registration.run(self._damaged, replicas.damage.reports), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
                 tasks.create_task(self.sasl.run(), name="sasl"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
             coordinating = tasks.create_task(coordinators.run(), name="coordinators")
             maintaining = tasks.create_task(self._maintain_logs(replicas), name="maintenance")
-            metadata.subscribe(replicas.on_image)
-            metadata.subscribe(coordinators.on_image)
+            metadata.metadata.subscribe(replicas.on_image)
+            metadata.metadata.subscribe(coordinators.on_image)
             if self._quotas is not None:
-                metadata.subscribe(self._quotas.on_image)
+                metadata.metadata.subscribe(self._quotas.on_image)
             await self._stop.wait()
             _log.info("draining: waiting until the leaderships have moved to other nodes")
             await metadata.drain()

@@ -39,7 +39,7 @@ from node.listeners.grpc.server_tls import ServerTls
 from node.observability import logs
 from node.observability.metrics import WorkTimes, metrics_text
 from node.observability.metrics_server import MetricsServer
-from node.process.node import Node
+from node.process.node import SERVICES, Node
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
@@ -128,6 +128,9 @@ class NodeProcess:
         self._servers: list[GrpcServer] = []
         self._tls: list[ServerTls] = []
         self._defect: asyncio.Future[Exception]
+        self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
+        self._announcement = ""
+        """Printed once, when the node becomes ready for the first time."""
 
     async def run(self) -> None:
         """Serve until stopped, then stop gracefully. Raises the error that makes running impossible."""
@@ -144,6 +147,7 @@ class NodeProcess:
             stack.callback(self._close_executors)
             await stack.enter_async_context(self._auditing())
             config = self._bind()
+            self._announcement = _announcement(config)
             stack.push_async_callback(self._stop_serving)
             node = Node(
                 config,
@@ -154,13 +158,13 @@ class NodeProcess:
                 transport=transport,
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
+                ready_changed=self._ready_changed,
+                image_changed=None if self._authorizer is None else self._authorizer.follow,
                 quotas=self._boundary.quotas,
                 audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
             )
             await stack.enter_async_context(self._watching_certificates())
-            if self._authorizer is not None:
-                node.on_image(self._authorizer.follow)
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
@@ -242,29 +246,24 @@ class NodeProcess:
         return replace(self._config, listeners=tuple(taken))
 
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
-        health = Health(f"tidelog.v1.{service}" for service in node.services())
-        health.alive()
+        self._health.alive()
         for server in self._servers:
             server.serve(node.services(), node.sasl)
-            server.serve_health(health.servicer)
+            server.serve_health(self._health.servicer)
             await server.start()
         if config.metrics_bind is not None:
             metrics_server = MetricsServer(lambda: self._scraped(node))
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("serving metrics", extra={"address": address})
-        announce = _announcement(config)
 
-        async def ready_changed(is_ready: bool) -> None:
-            nonlocal announce
-            health.ready(is_ready=is_ready)
-            if is_ready and announce:
-                _settle_garbage_collector()
-                sys.stdout.write(announce)
-                sys.stdout.flush()
-                announce = ""
-
-        node.on_ready(ready_changed)
+    async def _ready_changed(self, is_ready: bool) -> None:
+        self._health.ready(is_ready=is_ready)
+        if is_ready and self._announcement:
+            _settle_garbage_collector()
+            sys.stdout.write(self._announcement)
+            sys.stdout.flush()
+            self._announcement = ""
 
     async def _scraped(self, node: Node) -> bytes:
         sources = replace(

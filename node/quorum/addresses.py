@@ -17,7 +17,9 @@ from tidelog.types import Endpoint, NodeId
 class QuorumAddresses:
     """Addresses of the other nodes as known to one node."""
 
-    def __init__(self, node_id: NodeId, own: Endpoint, nodes: Sequence[Endpoint], metadata: MetadataLog, listener: str):
+    def __init__(
+        self, node_id: NodeId, *, own: Endpoint, nodes: Sequence[Endpoint], metadata: MetadataLog, listener: str
+    ) -> None:
         """own: this node's address. nodes: the configured list. listener: name of the listener between nodes."""
         self._me, self._own, self._nodes = node_id, own, tuple(nodes)
         self._metadata, self._listener = metadata, listener

@@ -163,10 +163,6 @@ class QuorumDriver:
         self._farewells: set[asyncio.Task[None]] = set()
         self._confirming: set[NodeId] = set()
         self._defects: set[str] = set()
-        view.silence_ms = lambda: 0 if self.core is None else self.core.silence_ms(clock.monotonic_ms())
-        view.unconfirmed_ms = lambda: None if self.core is None else self.core.unconfirmed_ms(clock.monotonic_ms())
-        metadata.on_moved = self._note_moved
-        metadata.on_full = self.refused
 
     async def run(self, *, cluster_id: Callable[[], str], form: tuple[str, tuple[Voter, ...]] | None = None) -> None:
         """Take part until cancelled or until the disk fails.
@@ -205,6 +201,19 @@ class QuorumDriver:
     def post(self, event: Event) -> None:
         """Queue an event for the rules."""
         self._events.append((event, None, None))
+        self._wake.set()
+
+    def silence_ms(self) -> int:
+        """Milliseconds since a leader was last heard from."""
+        return 0 if self.core is None else self.core.silence_ms(self._clock.monotonic_ms())
+
+    def unconfirmed_ms(self) -> int | None:
+        """Milliseconds since a majority of the voters confirmed that this node leads; None if it does not."""
+        return None if self.core is None else self.core.unconfirmed_ms(self._clock.monotonic_ms())
+
+    def log_moved(self) -> None:
+        """The log's end, durable offset, high watermark or voters have changed."""
+        self._log_moved = True
         self._wake.set()
 
     def leader_refused(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
@@ -422,10 +431,6 @@ class QuorumDriver:
             VoterSet.of(self._first_voters),
             snapshot=view.snapshot,
         )
-
-    def _note_moved(self) -> None:
-        self._log_moved = True
-        self._wake.set()
 
     def _show(self) -> None:
         """Publish leader and epoch to the other parts of this node."""

@@ -112,17 +112,21 @@ class QuorumView:
     """The leader of the metadata quorum as known to this node. The leader is the active controller, or becomes it
     soon."""
 
-    def __init__(self, node_id: NodeId) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        silence_ms: Callable[[], int] = int,
+        unconfirmed_ms: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """silence_ms: returns the milliseconds since a leader was last heard from. unconfirmed_ms: since a majority of
+        the voters confirmed that this node leads; None if it does not."""
         self.node_id = node_id
+        self.silence_ms, self.unconfirmed_ms = silence_ms, unconfirmed_ms
         self.leader_id = NO_NODE
         self.leader_epoch = LeaderEpoch(-1)
         self.endpoint: Endpoint | None = None
         """The leader's address; None if it is this node or unknown."""
-        self.silence_ms: Callable[[], int] = int
-        """Returns the milliseconds since a leader was last heard from (set by driver.py)."""
-        self.unconfirmed_ms: Callable[[], int | None] = lambda: None
-        """Returns the milliseconds since a majority of the voters confirmed that this node leads, None if it does not
-        (set by driver.py)."""
 
     @property
     def is_lost(self) -> bool:

@@ -416,14 +416,21 @@ class FetchSession:
 class FetchSessions:
     """The open fetch sessions of a node."""
 
-    def __init__(self, manager: ReplicaManager, *, clock: Clock, config: ReplicaConfig) -> None:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        on_follower_lost: Callable[[NodeId], None] = lambda _node: None,
+    ) -> None:
+        """on_follower_lost: called when the stream of a follower has ended: perhaps its process has."""
         self._manager = manager
         self._clock = clock
         self._config = config
         self._sessions: dict[FetchSession, None] = {}
         self.follower_streams = FollowerStreams()
-        self.on_follower_lost: Callable[[NodeId], None] = _ignore
-        """Called when the stream of a follower has ended: perhaps its process has."""
+        self._on_follower_lost = on_follower_lost
         manager.tick_with(self._tick, self._due)
 
     def open(self, context: RequestContext) -> FetchSession:
@@ -439,7 +446,7 @@ class FetchSessions:
         self._sessions.pop(session, None)
         session.close()
         if session.follower_id is not None:
-            self.on_follower_lost(session.follower_id)
+            self._on_follower_lost(session.follower_id)
 
     def stop(self) -> None:
         """Close every session. The manager has stopped: it has answered all fetches, and no session can be opened."""
@@ -453,7 +460,3 @@ class FetchSessions:
     def _due(self, now: Millis) -> Millis | None:
         """When the next tick is needed; None: not at all."""
         return min((due for session in self._sessions if (due := session.due(now)) is not None), default=None)
-
-
-def _ignore(_: NodeId) -> None:
-    """The callback before another one is set."""

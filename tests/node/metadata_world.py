@@ -131,14 +131,14 @@ class MetadataWorld:
             rng=random.Random(self.rng.random()),
             peers=GrpcPeers(self.network.transport(f"node-{node}")),
         )
-        gates = {name: Gate(name, handlers) for name, handlers in side.services().items()}
+        gates = {name: Gate(name, handlers) for name, handlers in side.services.items()}
         node_run.services = message_services(gates)
         boundary = Boundary(gates=gates_of(node_run.services))
         self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", "client", boundary, messages_of)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(side.run_controller())
+            tasks.create_task(side.controller.run())
             tasks.create_task(side.run_quorum())
-            tasks.create_task(side.run_membership(tuple))
+            tasks.create_task(side.registration.run(tuple))
 
     def kill(self, node: int, *, power: bool = False) -> None:
         """End the process between two steps; with `power`, the machine too: what was not synced is gone."""

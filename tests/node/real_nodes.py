@@ -181,12 +181,11 @@ class RealNodes:
             transport=transport,
             boot_id=b"one boot of all.",
             before_close=stop_servers,
+            image_changed=None if authorizer is None else authorizer.follow,
             quotas=boundary.quotas,
             audit=audit,
             cluster_secret=secret,
         )
-        if authorizer is not None:
-            node.on_image(authorizer.follow)
         for server in servers:
             server.serve(node.services(), node.sasl)
             await server.start()

@@ -122,7 +122,15 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
     clock = MachineClock()
 
     async def story() -> None:
-        watch = ProcessWatch(view, metadata, listeners=(CLIENT_LISTENER,), clock=clock, peers=peers)
+        watch = ProcessWatch(
+            view,
+            metadata,
+            listeners=(CLIENT_LISTENER,),
+            clock=clock,
+            peers=peers,
+            on_refused=lambda: None,
+            on_leader_refused=lambda _epoch, _node: None,
+        )
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(watch.run())
             await clock.sleep_ms(0)

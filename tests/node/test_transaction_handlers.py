@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.listeners.grpc.grpc_peers import GrpcPeers
@@ -79,12 +80,16 @@ class World:
             why_no_lease=str,
             config=TransactionConfig(),
             take_producer_id=self.take,
+            write_markers=self.write_markers,
         )
         self.asked: list[tuple[int, Any]] = []
         self.answers: Callable[[int, Any], Any] = lambda _partition, _request: None
         runtime: Any = self.coordinators.runtime
         runtime.submit = self.submit
         self.handlers = TransactionHandlers(self.coordinators)
+
+    async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
+        raise AssertionError(f"no transaction ends here: {request}")
 
     async def submit(self, partition: int, request: Any) -> Any:
         self.asked.append((partition, request))

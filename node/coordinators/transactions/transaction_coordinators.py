@@ -45,7 +45,7 @@ from replication.coordination.transaction_requests import (
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tidelog.clock import Clock
-from tidelog.errors import ConcurrentTransactions, CoordinatorNotAvailable, NodeNotAvailable, TidelogError
+from tidelog.errors import ConcurrentTransactions, CoordinatorNotAvailable, TidelogError
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
 
 
@@ -74,15 +74,15 @@ class TransactionCoordinators:
         why_no_lease: Callable[[], str],
         config: TransactionConfig,
         take_producer_id: Callable[[], Awaitable[ProducerId]],
+        write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
     ) -> None:
         """call_soon: of the event loop. why_no_lease: as of CoordinatorRuntime. take_producer_id: an unused one; may
-        raise a TidelogError."""
+        raise a TidelogError. write_markers: appends markers to the partitions that this node leads."""
         self.location = location
         self.max_timeout_ms = config.transaction_max_timeout_ms
         self._clock, self._config, self._take = clock, config, take_producer_id
         self._machines: dict[PartitionIndex, TransactionMachine] = {}
         """By partition: loaded, or being loaded. For metrics."""
-        self._write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]] | None = None
         kind = CoordinatorSpec(
             "transaction",
             TRANSACTIONS_TOPIC,
@@ -96,13 +96,9 @@ class TransactionCoordinators:
         self.verifier = TransactionVerifier(location, clock=clock, peers=peers, local=self.add_or_verify)
         """For the leaders of partitions on this node."""
         self.markers = MarkerSender(
-            location, clock=clock, peers=peers, local=self._write_here, report=self._report_markers
+            location, clock=clock, peers=peers, local=write_markers, report=self._report_markers
         )
         self.completing = CompletingTransactions(self._submit)
-
-    def write_markers_with(self, write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]]) -> None:
-        """Let this append markers to the partitions that this node leads."""
-        self._write = write
 
     async def run(self) -> None:
         """Load coordinators, verify transactions and send markers until cancelled."""
@@ -204,11 +200,6 @@ class TransactionCoordinators:
             return
         decision.add_done_callback(settled)
         self.completing.end(partition, outcome.markers.transactional_id)
-
-    async def _write_here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
-        if self._write is None:
-            raise NodeNotAvailable("this node is starting and appends no markers yet")
-        return await self._write(request)
 
     # --- metrics ---
 
