@@ -227,7 +227,7 @@ class CoordinatorRuntime:
             self._call_soon(self._work)
 
     def _suspended(self, partition: PartitionIndex, why: str) -> None:
-        self._replicas.wake_by(self._suspensions.note(partition, why, self._clock.monotonic_ms()))
+        self._replicas.ticker.by(self._suspensions.note(partition, why, self._clock.monotonic_ms()))
 
     def _tick(self, now: Millis) -> None:
         self._suspensions.write(now)
@@ -242,7 +242,7 @@ class CoordinatorRuntime:
             self._deadlines.pop(coordinator, None)
         elif self._deadlines.get(coordinator) != deadline:
             self._deadlines[coordinator] = deadline
-            self._replicas.wake_by(deadline)
+            self._replicas.ticker.by(deadline)
 
     def _next_due(self, _now: Millis) -> Millis | None:
         due = min(self._deadlines.values(), default=None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from node.replicas.replica_config import ReplicaConfig
@@ -29,15 +29,11 @@ PARTITIONS_MAX: Final = 1_000
 """Partitions in one request: some 100 KiB."""
 
 
-class Proposing(Protocol):
-    """The source of proposals for one partition; receives their outcomes."""
-
-    @property
-    def key(self) -> PartitionKey: ...
-
-    def proposed(self, proposal: ProposeIsr) -> None: ...
-    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
-    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
+class _Queued(NamedTuple):
+    partition: object
+    """For the log output: its text is the partition's name."""
+    proposal: ProposeIsr
+    ended: Callable[[ProposalAccepted | None], None]
 
 
 class IsrProposer:
@@ -48,16 +44,22 @@ class IsrProposer:
         self._alter_partition = alter_partition
         self._clock = clock
         self._config = config
-        self._queue: dict[PartitionKey, tuple[Proposing, ProposeIsr]] = {}
+        self._queue: dict[PartitionKey, _Queued] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self.node_epoch = NodeEpoch(-1)
         """The registration of this node."""
 
-    def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
-        """Send the proposal with the next request."""
-        partition.proposed(proposal)
-        self._queue[partition.key] = partition, proposal
+    def propose(
+        self,
+        key: PartitionKey,
+        partition: object,
+        proposal: ProposeIsr,
+        ended: Callable[[ProposalAccepted | None], None] = lambda _accepted: None,
+    ) -> None:
+        """Send the proposal with the next request. ended: called with the committed state; None: it was rejected, or
+        was not answered."""
+        self._queue[key] = _Queued(partition, proposal, ended)
         self._wake.set()
 
     def stop(self) -> None:
@@ -72,11 +74,11 @@ class IsrProposer:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            batch = [self._queue.pop(key) for key in list(self._queue)[:PARTITIONS_MAX]]
+            batch = {key: self._queue.pop(key) for key in list(self._queue)[:PARTITIONS_MAX]}
             await self._send(batch)
 
-    async def _send(self, batch: list[tuple[Proposing, ProposeIsr]]) -> None:
-        proposals = tuple(_proposal(*entry) for entry in batch)
+    async def _send(self, batch: dict[PartitionKey, _Queued]) -> None:
+        proposals = tuple(_proposal(key, queued.proposal) for key, queued in batch.items())
         request = events.AlterPartition(self._me, self.node_epoch, proposals)
         answers: tuple[ProposalOutcome, ...] = ()
         try:
@@ -84,22 +86,17 @@ class IsrProposer:
                 answers = (await self._alter_partition(request)).partitions
         except (TidelogError, TimeoutError) as error:
             _log.info("%d in-sync set proposals failed and are retried: %s", len(batch), error)
-        by_key = {answer.key: answer for answer in answers}
-        for partition, proposal in batch:
-            self._deliver(partition, proposal, by_key.get(partition.key))
-
-    def _deliver(self, partition: Proposing, proposal: ProposeIsr, answer: ProposalOutcome | None) -> None:
-        if answer is None:
-            partition.proposal_failed(proposal)
-        elif isinstance(answer.outcome, TidelogError):
-            _log.info("%s: the controller rejected the proposed in-sync set: %s", partition, answer.outcome.message)
-            partition.proposal_failed(proposal)
-        else:
-            state, now = answer.outcome, self._clock.monotonic_ms()
-            event = ProposalAccepted(state.leader_epoch, state.partition_epoch, state.isr, now)
-            partition.proposal_accepted(proposal, event)
+        outcomes = {answer.key: answer.outcome for answer in answers}
+        for key, queued in batch.items():
+            outcome, accepted = outcomes.get(key), None
+            if isinstance(outcome, TidelogError):
+                _log.info("%s: the controller rejected the proposed in-sync set: %s", queued.partition, outcome.message)
+            elif outcome is not None:
+                now = self._clock.monotonic_ms()
+                accepted = ProposalAccepted(outcome.leader_epoch, outcome.partition_epoch, outcome.isr, now)
+            queued.ended(accepted)
 
 
-def _proposal(partition: Proposing, proposal: ProposeIsr) -> events.Proposal:
+def _proposal(key: PartitionKey, proposal: ProposeIsr) -> events.Proposal:
     members = tuple(events.IsrMember(node, epoch) for node, epoch in proposal.members)
-    return events.Proposal(partition.key, proposal.leader_epoch, proposal.partition_epoch, members)
+    return events.Proposal(key, proposal.leader_epoch, proposal.partition_epoch, members)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
@@ -25,7 +26,6 @@ from node.replicas.fetch_answers import diverging_answer, read_answer
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
-from node.replicas.stored_batch import stored_checksum
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
@@ -33,6 +33,7 @@ from replication.partition import leader_events as events
 from replication.partition.leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.directory.log_directory import LogDirectory
+from storage.files.file_system import WouldBlock
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.producers.verification import UNVERIFIED, TransactionCheck
@@ -45,7 +46,7 @@ from tidelog.errors import (
     NotLeaderOrFollower,
     TidelogError,
 )
-from tidelog.records import Inspected
+from tidelog.records import Inspected, walk_headers
 from tidelog.types import (
     NO_LEADER_EPOCH,
     Acks,
@@ -199,7 +200,7 @@ class LeaderReplica:
                 raise NotLeaderOrFollower(f"nothing was written, this node no longer leads: {error.message}") from error
             raise
         if for_receipt and info.duplicate:
-            info = info._replace(checksum=stored_checksum(log, info))
+            info = info._replace(checksum=_stored_checksum(log, info))
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self._ended:
@@ -387,24 +388,19 @@ class LeaderReplica:
                         done, info = self._pending.pop(ticket)
                         done(info, error)
                 case events.ProposeIsr():
-                    self._services.proposer.propose(self, effect)
+                    self.proposed_on = max(self.proposed_on, effect.partition_epoch)
+                    self._services.proposer.propose(self.key, self, effect, partial(self._proposal_ended, effect))
                 case _:
                     raise AssertionError(f"{effect} answers a fetch; it must come from FollowerFetched only")
 
-    def proposed(self, proposal: events.ProposeIsr) -> None:
-        """Note that the proposal is being sent to the controller."""
-        self.proposed_on = max(self.proposed_on, proposal.partition_epoch)
-
-    def proposal_accepted(self, _proposal: events.ProposeIsr, answer: events.ProposalAccepted) -> None:
-        """Apply the state that the controller committed for the proposal."""
-        if not self._ended:
-            self._handle(answer)
-            self._services.schedule.attend(self)
-
-    def proposal_failed(self, proposal: events.ProposeIsr) -> None:
-        """Note that the controller rejected the proposal, or did not answer."""
-        if not self._ended:
+    def _proposal_ended(self, proposal: events.ProposeIsr, accepted: events.ProposalAccepted | None) -> None:
+        if self._ended:
+            return
+        if accepted is None:
             self._handle(events.ProposalFailed(proposal.partition_epoch, self._services.clock.monotonic_ms()))
+        else:
+            self._handle(accepted)
+            self._services.schedule.attend(self)
 
     # --- time ---
 
@@ -450,3 +446,23 @@ class LeaderReplica:
                 fetch.send_update(self.answer_of(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
             unfinished |= last.watermark < watermark
         return unfinished
+
+
+def _stored_checksum(log: Log, info: LogAppendInfo) -> int | None:
+    """The checksum of the batch of these offsets as the log has it now. None if the batch was removed, was rewritten by
+    compaction, is not of format v2, cannot be read, or is not in the page cache: nothing here waits for the disk.
+
+    A sender's duplicate has another checksum than the stored batch if the log recompressed the batch or set its time.
+    """
+    try:
+        read = log.read(info.first_offset, 1, up_to=log.log_end_offset, wait=False)
+    except (TidelogError, WouldBlock):
+        return None
+    header = next(walk_headers(read.records), None)
+    if header is None or header.magic != 2:
+        return None
+    records = info.last_offset - info.first_offset + 1
+    as_appended = (info.first_offset, records - 1, records)
+    if (header.base_offset, header.last_offset_delta, header.record_count) != as_appended:
+        return None
+    return header.crc

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.replica import Replica
@@ -17,30 +16,13 @@ from node.replicas.replica_registry import ReplicaRegistry
 from replication.controller.elections import electable
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage, PartitionState
-from replication.partition.leader_events import ProposalAccepted, ProposeIsr
+from replication.partition.leader_events import ProposeIsr
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import NodeId, PartitionKey
 
 _log = logging.getLogger("node.replicas")
-
-
-@dataclass(frozen=True, slots=True)
-class _Resignation:
-    """A proposal of a replica that cannot lead. If it fails, the next review repeats it."""
-
-    key: PartitionKey
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-    def proposed(self, proposal: ProposeIsr) -> None: ...
-
-    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
-
-    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
 
 
 class ReplicaDamage:
@@ -159,7 +141,7 @@ class ReplicaDamage:
                 replica.proposed_on = max(replica.proposed_on, state.partition_epoch)
             name = f"{image.topics[key.topic_id].name}-{key.partition}"
             proposal = ProposeIsr(state.leader_epoch, state.partition_epoch, others)
-            self._proposer.propose(_Resignation(key, name), proposal)
+            self._proposer.propose(key, name, proposal)  # if it fails, the next review repeats it
 
     def reports(self) -> list[DamagedReplica]:
         """Replicas that are offline because their logs are damaged."""

@@ -243,3 +243,42 @@ class ReplicaFetcher:
         bound = min(self._config.reconnect_ms_min << min(self._failures, 10), self._config.reconnect_ms_max)
         self._failures += 1
         return bound // 2 + self._rng.randrange(bound // 2 + 1)
+
+
+class LeaderFetchers:
+    """The fetchers by leader. Creates one when the first replica follows that leader, and runs their tasks."""
+
+    def __init__(self, create: Callable[[NodeId], ReplicaFetcher]) -> None:
+        self._create = create
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def of(self, leader: NodeId) -> ReplicaFetcher:
+        """The fetcher of this leader, created if there is none."""
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = self._create(leader)
+            if self._tasks is not None:
+                self._tasks.create_task(fetcher.run())
+        return fetcher
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Run all fetchers in this group, also those that are created later."""
+        self._tasks = tasks
+        for fetcher in self._fetchers.values():
+            tasks.create_task(fetcher.run())
+
+    def stop(self) -> None:
+        """End the tasks."""
+        self._tasks = None
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+
+    def tick(self, ticks: int) -> None:
+        """Report to each fetcher that this number of ticks has passed."""
+        for fetcher in self._fetchers.values():
+            fetcher.tick(ticks)
+
+    def due_times(self, now: Millis) -> list[Millis]:
+        """The times at which the fetchers need their next ticks."""
+        return [fetcher.due(now) for fetcher in self._fetchers.values()]

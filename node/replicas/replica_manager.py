@@ -25,14 +25,13 @@ from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
-from node.replicas.leader_fetchers import LeaderFetchers
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
 from node.replicas.missing_logs import MissingLogs
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_damage import ReplicaDamage
-from node.replicas.replica_fetcher import ReplicaFetcher
+from node.replicas.replica_fetcher import LeaderFetchers, ReplicaFetcher
 from node.replicas.replica_registry import ReplicaRegistry
 from node.replicas.replica_schedule import ReplicaSchedule
 from node.replicas.replica_services import ReplicaServices
@@ -74,7 +73,7 @@ class ReplicaManager:
     ) -> None:
         """logs: of open directories, loaded before the first image. Callbacks set before are kept. call_soon: of the
         event loop."""
-        self._me = node_id
+        self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
         self._clock = clock
@@ -84,15 +83,16 @@ class ReplicaManager:
         self.memory = MemoryBudget(config.memory_bytes)
         self.topics = TopicMeters()
         self.leaderships = LeadershipWatch()
-        self._image = EMPTY
+        self.image = EMPTY
+        """The newest image applied."""
 
         def image() -> ClusterImage:
-            return self._image
+            return self.image
 
-        self._ticker = Ticker(clock, config.tick_ms, self._tick)
+        self.ticker = Ticker(clock, config.tick_ms, self._tick)
         lag_ms_max = config.replication.lag_ms_max
         self._schedule = ReplicaSchedule(
-            lag_ms_max // 16, wake_soon=self._ticker.soon, wake_by=self._ticker.by, reviewed=self._review
+            lag_ms_max // 16, wake_soon=self.ticker.soon, wake_by=self.ticker.by, reviewed=self._review
         )
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self.registry = ReplicaRegistry(node_id, image)
@@ -101,7 +101,7 @@ class ReplicaManager:
             self.registry,
             self._proposer,
             image=image,
-            wake_soon=self._ticker.soon,
+            wake_soon=self.ticker.soon,
             apply=self._carry_out,
         )
         self._services = ReplicaServices(
@@ -160,7 +160,7 @@ class ReplicaManager:
     async def run(self) -> None:
         """Run the tasks until `stop`."""
         async with asyncio.TaskGroup() as tasks:
-            ticking = tasks.create_task(self._ticker.run())
+            ticking = tasks.create_task(self.ticker.run())
             opening = tasks.create_task(self._missing.run())
             applying = tasks.create_task(self._due.run())
             tasks.create_task(self._proposer.run())
@@ -202,17 +202,9 @@ class ReplicaManager:
         """Call `tick` with each tick. due: returns when it needs the next one; None: not at all."""
         self._ticking.append((tick, due))
 
-    def wake_by(self, due: Millis) -> None:
-        """Tick at this time or earlier."""
-        self._ticker.by(due)
-
-    def wake_soon(self) -> None:
-        """Tick as soon as the tick interval allows."""
-        self._ticker.soon()
-
     def _review(self) -> None:
         self.damage.review()
-        for key in self._salvaging.due(self._image):
+        for key in self._salvaging.due(self.image):
             self._carry_out(key)
         self._missing.review()
 
@@ -220,15 +212,15 @@ class ReplicaManager:
 
     def on_image(self, image: ClusterImage) -> None:
         """Apply a newly committed image."""
-        node = image.nodes.get(self._me)
+        node = image.nodes.get(self.node_id)
         if self.stopping or node is None:
             return
         if node.incarnation != self._incarnation:
-            if self._image is not EMPTY:
+            if self.image is not EMPTY:
                 self._step_down("another process has registered as this node")
             return
-        old, self._image = self._image, image
-        self._ticker.soon()
+        old, self.image = self.image, image
+        self.ticker.soon()
         self._proposer.node_epoch = node.node_epoch
         if old is EMPTY:
             self._log_registry.assign_recovered(image)
@@ -243,7 +235,7 @@ class ReplicaManager:
 
     def _carry_out(self, key: PartitionKey) -> None:
         """Apply the newest image to a partition."""
-        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        topic, state = self.image.topics.get(key.topic_id), self.image.partition(key)
         if topic is None or state is None:
             self._missing.discard(key)
             self._delete(key, f"topic {self.registry.name_of(key.topic_id)} was deleted")
@@ -304,7 +296,7 @@ class ReplicaManager:
         replica = self.registry.by_key.get(state.key)
         if replica is not None and self._postpone_if_busy(replica):
             return
-        if self._me not in state.replicas:
+        if self.node_id not in state.replicas:
             self._missing.discard(state.key)
             self._delete(state.key, "the replica was moved to other nodes")
             return
@@ -322,7 +314,7 @@ class ReplicaManager:
         elif damage is not None:
             resumes = self.damage.reconsider(replica, state, damage)
         if replica.leader_epoch == state.leader_epoch and not resumes:
-            replica.learn(state, self._image.min_insync(state), self._views(state))
+            replica.learn(state, self.image.min_insync(state), self._views(state))
         else:
             self._take_role(state, replica)
 
@@ -330,7 +322,7 @@ class ReplicaManager:
         """Set aside a log that contradicts the metadata, unless its records must be kept (`counted_on`) or the replica
         has had a role in this leader epoch. Returns True if it was set aside."""
         why = self._log_registry.why_unfit(replica.directory, replica.log, state)
-        if why is None or self._me in state.counted_on or state.leader_epoch <= replica.used_in:
+        if why is None or self.node_id in state.counted_on or state.leader_epoch <= replica.used_in:
             return False
         self._dismiss(replica, ReplicaCause.SET_ASIDE, f"the log is created again: {why}")
         if replica.directory.offline is None:
@@ -339,7 +331,7 @@ class ReplicaManager:
 
     def _reopened(self, old: Replica, log: Log) -> None:
         """The repair of a damaged log ended. If it failed, it is repeated as long as the metadata requires it."""
-        topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
+        topic, state = self.image.topics.get(old.key.topic_id), self.image.partition(old.key)
         was_postponed = self._postponed.pop(old, old) is None
         if self.stopping or self.registry.by_key.get(old.key) is not old or not (was_postponed or log is not old.log):
             return
@@ -358,13 +350,13 @@ class ReplicaManager:
     def _take_role(self, state: PartitionState, replica: Replica) -> None:
         if replica.offline is not None or state.leader == NO_NODE:
             replica.stop("the partition has no leader", leader=state.leader, leader_epoch=state.leader_epoch)
-        elif state.leader == self._me:
-            replica.lead(state, self._image.min_insync(state), self._views(state))
+        elif state.leader == self.node_id:
+            replica.lead(state, self.image.min_insync(state), self._views(state))
         else:
             replica.follow(state, self.fetchers.of(state.leader))
 
     def _views(self, state: PartitionState) -> dict[NodeId, ReplicaView]:
-        nodes = self._image.nodes
+        nodes = self.image.nodes
         return {
             replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining, node.rack)
             for replica in state.replicas
@@ -397,10 +389,10 @@ class ReplicaManager:
             replica.log_start_moved()
 
     def _new_fetcher(self, leader: NodeId) -> ReplicaFetcher:
-        self._ticker.soon()
+        self.ticker.soon()
         return ReplicaFetcher(
             leader,
-            FetchingReplica(self._me, self._incarnation),
+            FetchingReplica(self.node_id, self._incarnation),
             endpoint=lambda: self.registry.endpoint(leader, self._config.listener),
             fetch_ids=self._fetch_ids,
             clock=self._clock,
@@ -408,33 +400,9 @@ class ReplicaManager:
             peers=self._peers,
             config=self._config,
             throttle=self._throttle,
-            wake_soon=self._ticker.soon,
+            wake_soon=self.ticker.soon,
         )
-
-    # --- services to request handlers ---
-
-    @property
-    def node_id(self) -> NodeId:
-        """This node."""
-        return self._me
-
-    @property
-    def image(self) -> ClusterImage:
-        """The newest image applied."""
-        return self._image
 
     def partitions(self) -> Iterable[Replica]:
         """Every partition with a replica on this node."""
         return self.registry.by_key.values()
-
-    def find(self, topic_id: bytes, index: int) -> Replica | None:
-        """As `ReplicaRegistry.find`."""
-        return self.registry.find(topic_id, index)
-
-    def locate(self, topic_id: bytes, index: int, listener: str) -> Replica:
-        """As `ReplicaRegistry.locate`."""
-        return self.registry.locate(topic_id, index, listener)
-
-    def with_leader(self, error: TidelogError, replica: Replica | None, listener: str) -> TidelogError:
-        """As `ReplicaRegistry.with_leader`."""
-        return self.registry.with_leader(error, replica, listener)

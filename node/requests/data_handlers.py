@@ -271,7 +271,7 @@ class DataHandlers(MarkerHandlers):
             offset, timestamp, epoch = partition.offset_at(item.timestamp_ms, isolation, item.current_leader_epoch)
             return ListedOffset(item.topic_id, item.partition, None, offset, timestamp, epoch)
         except TidelogError as error:
-            refused = self._manager.with_leader(error, partition, context.listener)
+            refused = self._manager.registry.with_leader(error, partition, context.listener)
             return ListedOffset(item.topic_id, item.partition, refused)
 
     async def offset_for_leader_epoch(
@@ -295,14 +295,14 @@ class DataHandlers(MarkerHandlers):
             end = partition.epoch_end(question.current_leader_epoch, question.leader_epoch)
             return EpochAnswer(question.topic_id, question.partition, None, end)
         except TidelogError as error:
-            refused = self._manager.with_leader(error, partition, context.listener)
+            refused = self._manager.registry.with_leader(error, partition, context.listener)
             return EpochAnswer(question.topic_id, question.partition, refused)
 
     async def get_replica_log_info(self, request: ReplicaLogInfoRequest, context: RequestContext) -> ReplicaLogInfo:
         """The extent of this node's replica, leader or not; of a damaged log, the intact part. Raises KafkaStorageError
         if its log cannot be used."""
         try:
-            partition = self._manager.locate(request.topic_id, request.partition, context.listener)
+            partition = self._manager.registry.locate(request.topic_id, request.partition, context.listener)
         except NotLeaderOrFollower:  # this node has no log of it (yet)
             return ReplicaLogInfo(NO_LEADER_EPOCH, Offset(0))
         if partition.offline is not None and (partition.log.damage is None or partition.directory.offline is not None):

@@ -128,18 +128,18 @@ class FetchSession:
             if not self._sign_of_life_ms:
                 self._last_sent = now
             self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.replication.fetch_wait_ms))
-            self._manager.wake_by(Millis(now + self._sign_of_life_ms))
+            self._manager.ticker.by(Millis(now + self._sign_of_life_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         if follower is None:
             self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
-            self._manager.wake_by(deadline)
+            self._manager.ticker.by(deadline)
         for item in request.partitions:
             self._open_one(item, request, deadline, follower, isolation, now)
         if request.durable_positions:
             if follower is None:
                 raise InvalidRequest("a consumer's fetch contains durable positions; only a follower may send them")
             for report in request.durable_positions:
-                partition = self._manager.find(report.topic_id, report.partition)
+                partition = self._manager.registry.find(report.topic_id, report.partition)
                 if partition is not None:
                     partition.follower_durable(follower, report, now)
 
@@ -186,7 +186,7 @@ class FetchSession:
             if follower is None:
                 partition = locate_permitted(self._manager, self._context, DATA_FETCH, item.topic_id, item.partition)
             else:  # the authorizer has allowed the whole request
-                partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
+                partition = self._manager.registry.locate(item.topic_id, item.partition, self._context.listener)
         except TidelogError as error:
             self.outbox.add(self._error_answer(fetch, None, error))
             if self._request is not None:
@@ -230,7 +230,7 @@ class FetchSession:
             epoch, log_start = partition.leader_epoch, partition.log_start
             if isinstance(error, OffsetOutOfRange):  # the reader looks for another position
                 watermark, stable = partition.log.high_watermark, partition.log.last_stable_offset
-        error = self._manager.with_leader(error, partition, self._context.listener)
+        error = self._manager.registry.with_leader(error, partition, self._context.listener)
         return FetchedPartition(fetch.fetch_id, fetch.topic_id, fetch.index, epoch, watermark, stable, log_start, error)
 
     def _end(self, fetch: WaitingFetch) -> Replica:
@@ -310,7 +310,7 @@ class FetchSession:
             fetch.request.worked_since(began_ns)
         if answer is None:
             if fetch.state is SHORT:
-                self._manager.wake_soon()
+                self._manager.ticker.soon()
             return 0
         self._forget(fetch)
         answers.append(answer)
@@ -323,7 +323,7 @@ class FetchSession:
         """Note that the send of an answer begins. close: closes the stream."""
         now = self._clock.monotonic_ms()
         self._sending = now, close
-        self._manager.wake_by(Millis(now + SLOW_READER_MS))
+        self._manager.ticker.by(Millis(now + SLOW_READER_MS))
 
     def sent(self) -> None:
         """Note that the send has ended."""

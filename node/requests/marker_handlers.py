@@ -121,13 +121,13 @@ class MarkerHandlers:
         replica: Replica | None = None
 
         def refused(error: TidelogError) -> None:
-            outcomes.settle(number, self._manager.with_leader(error, replica, context.listener))
+            outcomes.settle(number, self._manager.registry.with_leader(error, replica, context.listener))
 
         def done(_info: LogAppendInfo | None, error: TidelogError | None) -> None:
             outcomes.settle(number, None) if error is None else refused(error)
 
         try:
-            replica = self._manager.locate(partition.topic_id, partition.partition, context.listener)
+            replica = self._manager.registry.locate(partition.topic_id, partition.partition, context.listener)
             self._append_to(replica, marker, done)
         except TidelogError as error:
             refused(error)
@@ -171,7 +171,7 @@ class MarkerHandlers:
             )
             replica.leading_in(NO_LEADER_EPOCH)
         except TidelogError as error:
-            refused = self._manager.with_leader(error, replica, context.listener)
+            refused = self._manager.registry.with_leader(error, replica, context.listener)
             return DescribedProducers(partition.topic_id, partition.partition, refused)
         states = sorted(replica.log.producers.state.active_producers(), key=lambda state: state.producer_id)
         return DescribedProducers(
@@ -189,7 +189,7 @@ class MarkerHandlers:
         InvalidTxnState if no such transaction is open, InvalidProducerEpoch if it has another epoch, or the reason why
         the marker is refused."""
         _ensure_possible(request.producer_id, request.producer_epoch)
-        replica = self._manager.locate(request.topic_id, request.partition, context.listener)
+        replica = self._manager.registry.locate(request.topic_id, request.partition, context.listener)
         try:
             replica.leading_in(NO_LEADER_EPOCH)
             coordinator_epoch = _open_since(replica, request)
@@ -207,7 +207,7 @@ class MarkerHandlers:
             if outcomes.errors[0] is not None:
                 raise outcomes.errors[0]
         except TidelogError as error:
-            raise self._manager.with_leader(error, replica, context.listener) from None
+            raise self._manager.registry.with_leader(error, replica, context.listener) from None
         return AbortTransactionAnswer()
 
 

@@ -19,7 +19,7 @@ def locate_permitted(
     """As `ReplicaManager.locate`. Raises TopicAuthorizationFailed for a caller without permission, also instead of an
     error that tells something about the topic."""
     try:
-        replica = manager.locate(topic_id, index, context.listener)
+        replica = manager.registry.locate(topic_id, index, context.listener)
     except TidelogError:
         topic = manager.image.topics.get(TopicId(UUID(bytes=topic_id))) if len(topic_id) == 16 else None
         refusal = None if topic is None else context.authorizer.topic_refusal(context, api, topic.name, by_id=True)

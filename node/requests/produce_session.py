@@ -278,7 +278,7 @@ class ProduceSession:
             partition = None  # the answer tells nothing about it
         return ProducedBatch(
             batch_id,
-            self._manager.with_leader(error, partition, self._context.listener),
+            self._manager.registry.with_leader(error, partition, self._context.listener),
             Offset(-1),
             NO_TIMESTAMP,
             Offset(-1) if partition is None else partition.log_start,

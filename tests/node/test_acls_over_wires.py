@@ -145,7 +145,7 @@ def test_a_fetch_that_waits_gets_nothing_once_its_permission_is_gone(tmp_path: P
             await stream.send(data_pb2.FetchRequest(max_wait_ms=CALL_MS, min_bytes=1, partitions=[wanted]))
             replicas = nodes.nodes[0].node.replicas
             assert replicas is not None
-            waiting = replicas.find(topic_id, 0)
+            waiting = replicas.registry.find(topic_id, 0)
             assert waiting is not None
             await nodes.wait_until(lambda: bool(waiting._readers))
             await admin.delete_acls([AclFilter(principal="User:bob")])

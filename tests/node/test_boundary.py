@@ -87,7 +87,7 @@ async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
 
     def leads() -> bool:
         replicas = nodes.nodes[0].node.replicas
-        found = None if replicas is None else replicas.find(topic_id, 0)
+        found = None if replicas is None else replicas.registry.find(topic_id, 0)
         return found is not None and found.leader is not None
 
     await nodes.wait_until(leads)
@@ -274,7 +274,7 @@ def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_rea
             await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"a"))))
             running = nodes.nodes[0].node
             assert running.replicas is not None
-            partition = running.replicas.find(topic_id, 0)
+            partition = running.replicas.registry.find(topic_id, 0)
             assert partition is not None
             boundary = Boundary(authorizer=NoProducing())
             async with listener(running.services()["Data"], boundary) as (transport, address):

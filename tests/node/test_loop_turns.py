@@ -168,7 +168,7 @@ def test_a_topic_whose_log_is_being_made_may_be_deleted_meanwhile(cluster: Clust
     machine.executor.release()
     cluster.run(1)
     assert not any(name.startswith("u-") for name in machine.disk.list("/data"))
-    assert cluster.manager(1).find(AGAIN.bytes, 0) is None
+    assert cluster.manager(1).registry.find(AGAIN.bytes, 0) is None
 
 
 def test_a_log_that_waits_to_be_made_is_not_made_once_its_replica_has_moved_away(cluster: Cluster) -> None:

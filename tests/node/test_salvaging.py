@@ -69,7 +69,7 @@ def test_a_replica_moved_away_during_the_salvage_is_deleted(cluster: Cluster) ->
     cluster.set(leader=1, isr=(1, 2), replicas=state.replicas[:2], directories=state.directories[:2])
     cluster.machines[3].executor.release()
     cluster.run(1.0)
-    assert cluster.manager(3).find(TOPIC.bytes, 0) is None
+    assert cluster.manager(3).registry.find(TOPIC.bytes, 0) is None
 
 
 def test_a_replica_of_a_topic_deleted_during_the_salvage_is_deleted(cluster: Cluster) -> None:
@@ -78,4 +78,4 @@ def test_a_replica_of_a_topic_deleted_during_the_salvage_is_deleted(cluster: Clu
     cluster.publish()
     cluster.machines[3].executor.release()
     cluster.run(1.0)
-    assert cluster.manager(3).find(TOPIC.bytes, 0) is None
+    assert cluster.manager(3).registry.find(TOPIC.bytes, 0) is None

@@ -403,8 +403,8 @@ def test_a_hanging_transaction_is_found_and_aborted(tmp_path: Path) -> None:
             state = world.partition(0)
             replicas = world.nodes.nodes[0].node.replicas
             assert replicas is not None
-            await world.nodes.wait_until(lambda: replicas.find(state.topic_id.bytes, 0) is not None)
-            found = replicas.find(state.topic_id.bytes, 0)
+            await world.nodes.wait_until(lambda: replicas.registry.find(state.topic_id.bytes, 0) is not None)
+            found = replicas.registry.find(state.topic_id.bytes, 0)
             assert found is not None
             builder = RecordBatchBuilder(producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
             builder.append(key=None, value=b"hangs", timestamp=1_700_000_000_000)

@@ -473,7 +473,7 @@ class Cluster:
         return data
 
     def partition(self, number: int, index: int = 0) -> Any:
-        partition = self.manager(number).find(TOPIC.bytes, index)
+        partition = self.manager(number).registry.find(TOPIC.bytes, index)
         assert partition is not None
         return partition
 

@@ -110,7 +110,7 @@ def has_proposed(sim: Simulation, node: int, p: int) -> bool:
     """Whether this leader has proposed an in-sync set."""
     running, key = sim.machines[node].node, sim.partition(TOPIC, p).key
     manager = None if running is None else running.replicas
-    replica = None if manager is None else manager.find(key.topic_id.bytes, key.partition)
+    replica = None if manager is None else manager.registry.find(key.topic_id.bytes, key.partition)
     return replica is not None and isinstance(replica.role, LeaderReplica) and replica.role.proposed_on >= 0
 
 

@@ -270,7 +270,7 @@ def scrub(node: Node, key: PartitionKey) -> None:
     """Run the scrub on the log of a partition now, including its newest segment; segments that it has checked before
     are due again. No effect if the node has no such log in use."""
     manager = node.replicas
-    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+    part = None if manager is None else manager.registry.find(key.topic_id.bytes, int(key.partition))
     if (
         manager is None
         or part is None
@@ -353,5 +353,5 @@ def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
 
 def _led(node: Node, key: PartitionKey) -> Replica | None:
     manager = node.replicas
-    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+    part = None if manager is None else manager.registry.find(key.topic_id.bytes, int(key.partition))
     return None if part is None or part.leader is None else part
