@@ -107,9 +107,7 @@ class MetadataNode:
             on_full=lambda error: self._quorum.refused(error),
         )
         self.view = QuorumView(
-            node_id,
-            silence_ms=lambda: self._quorum.silence_ms(),
-            unconfirmed_ms=lambda: self._quorum.unconfirmed_ms(),
+            node_id, silence_ms=lambda: self._quorum.silence_ms(), unconfirmed_ms=lambda: self._quorum.unconfirmed_ms()
         )
         self._addresses = QuorumAddresses(
             node_id,
@@ -118,32 +116,8 @@ class MetadataNode:
             metadata=self.metadata,
             listener=config.controller_listener,
         )
-        self.controller = ControllerDriver(
-            Controller(rng=rng, check_configs=settings.check, config=_controller_config(config)),
-            self.metadata,
-            self.view,
-            node_id,
-            identity.incarnation,
-            listener=config.inter_listener,
-            clock=clock,
-            peers=peers,
-            on_refused=lambda error: self._quorum.refused(error),
-            on_probe=lambda node: self.watch.probe(node),
-        )
-        self._quorum = QuorumDriver(
-            ReplicaKey(node_id, self._home.directory_id),
-            self.metadata,
-            self.view,
-            self._addresses,
-            times=QuorumTimes(),
-            files=files,
-            executor=quorum,
-            clock=clock,
-            rng=rng,
-            peers=peers,
-            on_lead=self.controller.activate,
-            on_resign=self.controller.resign,
-        )
+        self.controller = self._new_controller(settings)
+        self._quorum = self._new_quorum(files)
         self.watch = ProcessWatch(
             self.view,
             self.metadata,
@@ -155,12 +129,7 @@ class MetadataNode:
         )
         handlers = ControllerHandlers(self.controller, settings, self._lease_ms)
         self.client = ControllerClient(
-            self.view,
-            Gate("Controller", handlers),
-            self._addresses.of_voters,
-            clock=clock,
-            peers=peers,
-            audit=audit,
+            self.view, Gate("Controller", handlers), self._addresses.of_voters, clock=clock, peers=peers, audit=audit
         )
         self.registration = Registration(
             identity,
@@ -181,6 +150,36 @@ class MetadataNode:
             "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs, config.authorizer),
         }
         """The handlers of the services, by name."""
+
+    def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
+        return ControllerDriver(
+            Controller(rng=self._rng, check_configs=settings.check, config=_controller_config(self._config)),
+            self.metadata,
+            self.view,
+            self._identity.node_id,
+            self._identity.incarnation,
+            listener=self._config.inter_listener,
+            clock=self._clock,
+            peers=self._peers,
+            on_refused=lambda error: self._quorum.refused(error),
+            on_probe=lambda node: self.watch.probe(node),
+        )
+
+    def _new_quorum(self, files: Files) -> QuorumDriver:
+        return QuorumDriver(
+            ReplicaKey(self._identity.node_id, self._home.directory_id),
+            self.metadata,
+            self.view,
+            self._addresses,
+            times=QuorumTimes(),
+            files=files,
+            executor=self._executor,
+            clock=self._clock,
+            rng=self._rng,
+            peers=self._peers,
+            on_lead=self.controller.activate,
+            on_resign=self.controller.resign,
+        )
 
     def _lease_ms(self) -> Millis:
         """The lease of a node whose heartbeat this controller acknowledges now; 0 if it is no longer the leader."""
