@@ -6,12 +6,10 @@ keeps the addresses: a cluster that is started again in the same directory has t
 Invariants: no node outlives the process that started it: a node stops when its standard input ends. A wait fails at
 once with the last lines of a node's log if that node has ended by itself. No node is started on an address that is in
 use, so that no other cluster is mistaken for this one.
-`python -m node.process.local_cluster --nodes 3 --directory DIRECTORY` runs a cluster until it is interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -463,30 +461,3 @@ def _ensure_free(node: LocalNode) -> None:
                     f"node {node.node_id} cannot listen at {address} ({error.strerror}): another process, perhaps "
                     "another cluster, uses it. Stop that, or choose another directory and other ports"
                 ) from None
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run a local cluster until interrupted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m node.process.local_cluster", description="Run a Tidelog cluster on loopback."
-    )
-    parser.add_argument("--nodes", type=int, default=3, help="number of nodes (3)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path("tidelog-data"), help="directory of the cluster (tidelog-data)"
-    )
-    parser.add_argument("--port", type=int, default=0, help="port of the first node, the others follow (any free ones)")
-    options = parser.parse_args(arguments)
-    try:
-        cluster = LocalCluster(options.directory, options.nodes, first_port=options.port)
-        cluster.run(
-            ready=lambda: print(f"ready bootstrap={cluster.bootstrap} directory={cluster.directory}", flush=True),
-            say=lambda text: print(text, file=sys.stderr, flush=True),
-        )
-    except ClusterFailed as error:
-        sys.stderr.write(f"tidelog: {error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

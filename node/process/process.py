@@ -21,11 +21,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -164,7 +164,8 @@ class NodeProcess:
                 audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
             )
-            await stack.enter_async_context(self._watching_certificates())
+            if self._tls:
+                await stack.enter_async_context(_running(self._watch_certificates()))
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
@@ -190,36 +191,21 @@ class NodeProcess:
             file = AuditFile(audit.file, OsFiles(), writer, bytes_max=audit.bytes_max, files_max=audit.files_max)
             await file.open()
             self._audit.write = file.write
-        reporting = asyncio.ensure_future(self._audit.run())
         try:
-            yield
+            async with _running(self._audit.run()):
+                yield
         finally:
-            reporting.cancel()
-            await asyncio.wait((reporting,))
             self._audit.close()
             if file is not None:
                 await file.settle()
 
-    @asynccontextmanager
-    async def _watching_certificates(self) -> AsyncIterator[None]:
+    async def _watch_certificates(self) -> None:
         """Log regularly which certificates expire soon: a listener reads its files only when somebody connects."""
-        if not self._tls:
-            yield
-            return
         reader = self._executor("certificates")
-
-        async def watch() -> None:
-            while True:
-                await self._clock.sleep_ms(CERTIFICATES_MS)
-                for tls in self._tls:
-                    await run_in(reader, tls.look)
-
-        watching = asyncio.ensure_future(watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        while True:
+            await self._clock.sleep_ms(CERTIFICATES_MS)
+            for tls in self._tls:
+                await run_in(reader, tls.look)
 
     def _bind(self) -> NodeConfig:
         """Bind the listeners. Returns the configuration with the bound ports."""
@@ -319,6 +305,17 @@ class NodeProcess:
         if not os.read(sys.stdin.fileno(), 4096):
             loop.remove_reader(sys.stdin.fileno())
             stop("standard input ended")
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run this until the block ends."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

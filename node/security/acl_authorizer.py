@@ -85,26 +85,7 @@ class AclAuthorizer(Authorizer):
         self, caller: Caller, api: Api[Any, Any], topic: str, *, by_id: bool = False
     ) -> TidelogError | None:
         """As Authorizer's."""
-        return self._refusal(caller, api, _TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
-
-    def resource_refusal(
-        self,
-        caller: Caller,
-        api: Api[Any, Any],
-        operation: AclOperation,
-        resource_type: ResourceType,
-        name: str,
-    ) -> TidelogError | None:
-        """As Authorizer's."""
-        return self._refusal(caller, api, operation, resource_type, name)
-
-    def allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """As Authorizer's."""
-        return self._allows(caller, operation, resource_type, name)
-
-    def allows_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:
-        """As Authorizer's."""
-        return self._allows(caller, operation, ResourceType.TOPIC, topic)
+        return self.resource_refusal(caller, api, _TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
 
     def topic_view(self, caller: Caller) -> VisibleTopics:
         """As Authorizer's."""
@@ -115,7 +96,7 @@ class AclAuthorizer(Authorizer):
         if need.scope.by_handler or need.variant:
             return
         if need.or_else is not None:
-            if not self._allows(caller, need.operation, need.scope.resource_type, self._name(need, asked)):
+            if not self.allows(caller, need.operation, need.scope.resource_type, self._name(need, asked)):
                 self._ensure_alternative(caller, api, need, need.or_else, asked)
             return
         if need.names_of is not None:
@@ -127,7 +108,7 @@ class AclAuthorizer(Authorizer):
         self._ensure_named(caller, api, need, self._topic_by_id(asked) if by_id else name, by_id=by_id)
 
     def _ensure_named(self, caller: Caller, api: Api[Any, Any], need: Need, name: str, *, by_id: bool = False) -> None:
-        refusal = self._refusal(caller, api, need.operation, need.scope.resource_type, name, by_id=by_id)
+        refusal = self.resource_refusal(caller, api, need.operation, need.scope.resource_type, name, by_id=by_id)
         if refusal is not None:
             raise refusal
 
@@ -154,12 +135,13 @@ class AclAuthorizer(Authorizer):
             raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows")
         return topic.name
 
-    def _allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    def allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """As Authorizer's."""
         if self._image is None:
             return caller.principal in self._super_users
         return self._decisions.decide(caller.principal, caller.host, operation, resource_type, name).allowed
 
-    def _refusal(
+    def resource_refusal(
         self,
         caller: Caller,
         api: Api[Any, Any],
@@ -169,7 +151,7 @@ class AclAuthorizer(Authorizer):
         *,
         by_id: bool = False,
     ) -> TidelogError | None:
-        """None if it is allowed."""
+        """As Authorizer's. by_id: as of `topic_refusal`."""
         if self._image is None:
             if caller.principal in self._super_users:
                 return None
@@ -185,7 +167,7 @@ class AclAuthorizer(Authorizer):
             refusal, kind, option = _BY_NAME[resource_type]
             return refusal(_text(caller, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))
         if resource_type is ResourceType.TOPIC:
-            hidden = by_id and not self.allows_topic(caller, AclOperation.DESCRIBE, name)
+            hidden = by_id and not self.allows(caller, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
             topic = "the topic with this id" if hidden else f"topic {shown(name)}"
             options = f"--topic {'NAME' if hidden else _argument(name, 'NAME')}"
             return TopicAuthorizationFailed(_text(caller, operation, topic, options))

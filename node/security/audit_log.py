@@ -28,6 +28,7 @@ from node.api.admin_requests import ChangedPartition, ChangedPartitions
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope, EnvelopeAnswer
+from node.runtime.request_meter import name_of
 from node.security.authorizer import AuditTrail
 from replication.coordination.group_requests import (
     CommittedPartition,
@@ -207,12 +208,8 @@ def _outcome(outcome: Any) -> str | dict[str, int]:
     elif isinstance(outcome, DeleteGroupsAnswer):
         parts = outcome.groups
     if parts is not None:
-        return dict(Counter("ok" if each.error is None else _name_of(each.error) for each in parts))
-    return _name_of(outcome) if isinstance(outcome, TidelogError) else "ok"
-
-
-def _name_of(error: TidelogError) -> str:
-    return error.kafka_name or type(error).__name__
+        return dict(Counter("ok" if each.error is None else name_of(each.error) for each in parts))
+    return name_of(outcome) if isinstance(outcome, TidelogError) else "ok"
 
 
 def _short(text: str) -> str:

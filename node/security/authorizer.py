@@ -44,10 +44,6 @@ class Authorizer:
         request is about. Returns the error to answer with, None if the caller may do this with it."""
         return None
 
-    def allows_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
-        """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
-        return True
-
     def topic_view(self, caller: Caller) -> VisibleTopics:  # noqa: ARG002
         """The topics that the caller may describe, now and later."""
         return EveryTopic()
@@ -59,8 +55,12 @@ class Authorizer:
         resource_type: ResourceType,  # noqa: ARG002
         name: str,  # noqa: ARG002
     ) -> bool:
-        """As `allows_topic`, for a resource of any type: what a list that the caller asked for may show."""
+        """Whether the caller may do this with a resource that it did not name: a refusal is not an event."""
         return True
+
+    def allows_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:
+        """As `allows`, for a topic."""
+        return self.allows(caller, operation, ResourceType.TOPIC, topic)
 
 
 class AuditTrail:

@@ -8,27 +8,16 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from socket import SHUT_RDWR, socket
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from node.security.json_web_keys import KEY_SET_BYTES_MAX, UnusableKeys
 
 SOCKET_S: Final = 5.0
 """Limit for one wait: for the connection, or for the next bytes."""
-
-
-class KeyReading(Protocol):
-    """One attempt to read a key set."""
-
-    def run(self) -> bytes:
-        """The document. Raises UnusableKeys."""
-
-    def abort(self) -> None:
-        """End the attempt soon; called from another thread, also after it has ended."""
 
 
 def is_file(url: str) -> bool:
@@ -41,11 +30,6 @@ def path_of(url: str) -> str:
     return unquote(urlsplit(url).path)
 
 
-def key_reading(url: str, ca_file: str) -> KeyReading:
-    """An attempt to read what the URL names. ca_file: the authorities for https; empty: those of the system."""
-    return FileReading(path_of(url)) if is_file(url) else HttpReading(url, ca_file)
-
-
 def file_state(path: str) -> tuple[int, int, int]:
     """What changes when a file is replaced or written."""
     try:
@@ -55,36 +39,28 @@ def file_state(path: str) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class FileReading:
-    """Reads a file."""
-
-    path: str
-
-    def run(self) -> bytes:
-        """As KeyReading's."""
-        try:
-            with Path(self.path).open("rb") as file:
-                return _bounded(file.read(KEY_SET_BYTES_MAX + 1))
-        except (OSError, ValueError) as error:
-            if isinstance(error, UnusableKeys):
-                raise
-            raise UnusableKeys(f"it cannot be read ({_reason(error)})") from None
-
-    def abort(self) -> None:
-        """As KeyReading's. Reading a file ends by itself."""
+def read_key_file(path: str) -> bytes:
+    """The document in a file. Raises UnusableKeys."""
+    try:
+        with Path(path).open("rb") as file:
+            return _bounded(file.read(KEY_SET_BYTES_MAX + 1))
+    except UnusableKeys:
+        raise
+    except (OSError, ValueError) as error:
+        raise UnusableKeys(f"it cannot be read ({_reason(error)})") from None
 
 
 class HttpReading:
     """One GET request."""
 
     def __init__(self, url: str, ca_file: str) -> None:
+        """ca_file: the authorities for https; empty: those of the system."""
         self._url, self._ca_file = urlsplit(url), ca_file
         self._socket: socket | None = None
         self._aborted = False
 
     def run(self) -> bytes:
-        """As KeyReading's."""
+        """The document. Raises UnusableKeys."""
         if self._aborted:
             raise UnusableKeys("the attempt was ended")
         try:
@@ -99,7 +75,7 @@ class HttpReading:
             raise UnusableKeys(f"it cannot be fetched ({_reason(error)})") from None
 
     def abort(self) -> None:
-        """As KeyReading's."""
+        """End the request soon; called from another thread, also after it has ended."""
         self._aborted = True
         if (present := self._socket) is not None:
             with suppress(OSError):  # it has ended

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
 USER: Final = "User:"
 """The type of principals, the only one that there is, as in Kafka."""
 
@@ -101,7 +104,10 @@ class CertificatePrincipals:
         if known is not None:
             self._known.move_to_end(pem)
             return known
-        holder = self._known[pem] = Holder(self.named(distinguished_name(pem)), is_for_servers(pem), expires_ms(pem))
+        certificate = x509.load_pem_x509_certificate(pem)
+        principal = self.named(distinguished_name(certificate))
+        expires_ms = int(certificate.not_valid_after_utc.timestamp() * 1000)
+        holder = self._known[pem] = Holder(principal, is_for_servers(certificate), expires_ms)
         if len(self._known) > CERTIFICATES_MAX:
             self._known.popitem(last=False)
         return holder
@@ -115,40 +121,27 @@ class CertificatePrincipals:
         return None
 
 
-def distinguished_name(pem: bytes) -> str:
+def distinguished_name(certificate: x509.Certificate) -> str:
     """The subject of a certificate as RFC 2253 writes it, the last part first: `CN=alice,OU=billing,O=Example`.
 
-    Attributes that the RFC does not name have their object identifier, with the value as text. Raises ValueError. As in
-    Java, and so in Kafka, `=` is escaped too: no value can look like two parts to a rule.
+    Attributes that the RFC does not name have their object identifier, with the value as text. As in Java, and so in
+    Kafka, `=` is escaped too: no value can look like two parts to a rule.
     """
-    from cryptography import x509  # only listeners that require certificates need it
-
-    subject = x509.load_pem_x509_certificate(pem).subject
     return ",".join(
         "+".join(f"{part.rfc4514_attribute_name}={_escaped(part.value)}" for part in parts)
-        for parts in reversed(subject.rdns)
+        for parts in reversed(certificate.subject.rdns)
     )
 
 
-def is_for_servers(pem: bytes) -> bool:
+def is_for_servers(certificate: x509.Certificate) -> bool:
     """Whether the extended key usage of a certificate names serverAuth. Raises ValueError."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     try:
-        usage = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return False
     except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:  # TLS libraries may accept these
         raise ValueError(str(error)) from None
     return ExtendedKeyUsageOID.SERVER_AUTH in usage
-
-
-def expires_ms(pem: bytes) -> int:
-    """The end of the validity of a certificate, milliseconds since 1970. Raises ValueError."""
-    from cryptography import x509
-
-    return int(x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp() * 1000)
 
 
 def _escaped(value: str | bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from node.runtime.work import run_in
 from node.security.json_web_keys import KeySet, UnusableKeys, parse_key_set
-from node.security.key_source import KeyReading, file_state, is_file, key_reading, path_of
+from node.security.key_source import HttpReading, file_state, is_file, path_of, read_key_file
 from node.security.sasl_settings import OAuthBearerConfig
 from storage.files.disk_executor import Executor
 from tidelog.clock import Clock
@@ -134,10 +134,10 @@ class ProviderKeys:
     async def _read(self) -> KeySet | None:
         """The keys; None: the file is as it was when it was read last."""
         url = self._config.url
-        reading = key_reading(url, self._config.ca_file)
+        request = None if is_file(url) else HttpReading(url, self._config.ca_file)
 
         def work() -> KeySet | None:
-            return self._parse_changed(path_of(url), reading) if is_file(url) else parse_key_set(reading.run())
+            return self._parse_changed(path_of(url)) if request is None else parse_key_set(request.run())
 
         self.attempts += 1
         try:
@@ -146,14 +146,15 @@ class ProviderKeys:
         except TimeoutError:
             raise UnusableKeys(f"it was not read within {ATTEMPT_S:g} s") from None
         finally:
-            reading.abort()
+            if request is not None:
+                request.abort()
 
-    def _parse_changed(self, path: str, reading: KeyReading) -> KeySet | None:
+    def _parse_changed(self, path: str) -> KeySet | None:
         """Runs on the worker, the only one that uses `_state`."""
         state = file_state(path)
         if state == self._state:
             return None
-        found = parse_key_set(reading.run())
+        found = parse_key_set(read_key_file(path))
         self._state = state
         return found
 

@@ -122,10 +122,11 @@ def test_a_failed_log_directory_is_left_out_and_reported(single: LocalCluster, t
 
 
 def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "node.process.local_cluster", "--nodes", "2", "--directory", str(tmp_path)]
+    up = "import sys; from tidelog.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", up, "up", "--json", "--nodes", "2", "--port", "0", "--data", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
         assert process.stdout is not None
-        assert re.match(r"ready bootstrap=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ directory=", process.stdout.readline())
+        assert re.search(r'"bootstrap": *"127\.0\.0\.1:\d+,127\.0\.0\.1:\d+"', process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(40) == 0
     for node in range(2):

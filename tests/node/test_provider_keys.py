@@ -16,7 +16,7 @@ import pytest
 from node.security import provider_keys
 from node.security.bearer_authenticator import BearerAuthenticator
 from node.security.json_web_keys import KEY_SET_BYTES_MAX, UnusableKeys
-from node.security.key_source import HttpReading, key_reading
+from node.security.key_source import HttpReading
 from node.security.provider_keys import FILE_CHECK_MS, LOG_AGAIN_MS, UNKNOWN_KEY_MS
 from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider, accepting, http_server
@@ -293,7 +293,7 @@ def garbage(handler: BaseHTTPRequestHandler) -> None:
 )
 def test_answers_are_bounded_and_go_nowhere_else(write: Any, says: str) -> None:
     with http_server(answering(write)) as address, pytest.raises(UnusableKeys, match=says) as refused:
-        key_reading(address, "").run()
+        HttpReading(address, "").run()
     assert "secret" not in str(refused.value)
 
 
@@ -306,8 +306,8 @@ def test_what_cannot_be_reached_or_trusted_says_why(tmp_path: Path) -> None:
             (url.replace("http:", "https:"), "/no/such/ca.pem", "No such file"),
         ):
             with pytest.raises(UnusableKeys, match=says):
-                key_reading(wrong, ca).run()
-        assert key_reading(f"{url}?tenant=7", "").run() == provider.document()
+                HttpReading(wrong, ca).run()
+        assert HttpReading(f"{url}?tenant=7", "").run() == provider.document()
 
 
 def test_keys_come_by_https_from_who_the_authorities_vouch_for(tmp_path: Path) -> None:
@@ -315,16 +315,16 @@ def test_keys_come_by_https_from_who_the_authorities_vouch_for(tmp_path: Path) -
     own = trusted.node("provider")
     with provider.serving(own.certificate_file, own.key_file) as url:
         assert url.startswith("https:")
-        assert key_reading(url, trusted.ca).run() == provider.document()
+        assert HttpReading(url, trusted.ca).run() == provider.document()
         for ca in (other.ca, ""):
             with pytest.raises(UnusableKeys, match="its certificate is not accepted"):
-                key_reading(url, ca).run()
+                HttpReading(url, ca).run()
     elsewhere = trusted.node("elsewhere", "login.example.org")
     with (
         provider.serving(elsewhere.certificate_file, elsewhere.key_file) as url,
         pytest.raises(UnusableKeys, match=r"its certificate is not accepted: .*127\.0\.0\.1"),
     ):
-        key_reading(url, trusted.ca).run()
+        HttpReading(url, trusted.ca).run()
 
 
 def test_an_attempt_that_hangs_is_ended_from_outside() -> None:
