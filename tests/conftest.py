@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import shutil
 import signal
@@ -38,6 +40,8 @@ settings.load_profile("shared machine")
 NEEDS_SOMETHING = ("containers", "interop", "k8s", "spark")
 
 SUMMARY_ABOVE_S = 60
+COROUTINE_S = 60
+"""A test that is a coroutine fails after it, rather than end the whole run, as pytest-timeout does."""
 RUN = durations.Run()
 SHARED_S = pytest.StashKey[float]()
 
@@ -76,6 +80,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in NEEDS_SOMETHING:
         if item.get_closest_marker(marker) and (reason := missing(marker)):
             pytest.skip(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """An `async def test_...` runs on the loop of its fixture `loop`, or else on a new one."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return
+    loop = pyfuncitem.funcargs.get("loop")
+    # Only tests of real processes take longer: their limit is the one of pytest-timeout, which ends the whole run.
+    limit_s = None if pyfuncitem.get_closest_marker("integration") else COROUTINE_S
+
+    async def limited(**fixtures: object) -> None:
+        async with asyncio.timeout(limit_s):
+            await test(**fixtures)
+
+    def run(**fixtures: object) -> None:
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            loop.run_until_complete(test(**fixtures))  # its time may jump, so that it has no limit
+        else:
+            asyncio.run(limited(**fixtures))
+
+    pyfuncitem.obj = run
 
 
 @pytest.hookimpl(wrapper=True)

@@ -185,7 +185,7 @@ def test_each_trap_has_tests_that_name_it(page: Path) -> None:
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         if path != Path(__file__).resolve()
         for function in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(function, ast.FunctionDef)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for numbers in TRAP.findall(ast.get_docstring(function) or "")
         for number in re.findall(r"\d+", numbers)
     }

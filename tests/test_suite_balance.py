@@ -138,7 +138,7 @@ def undocumented() -> Iterator[str]:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if (
-                isinstance(node, ast.FunctionDef | ast.ClassDef)
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
                 and node.name == name.split("[")[0].split("::")[0]
                 and not ast.get_docstring(node)
             ):

@@ -66,16 +66,6 @@ def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work)
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    """Run a story on a loop of its own, within 30 seconds."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await story
-
-    asyncio.run(bounded())
-
-
 @dataclass
 class MemoryPartition:
     """One partition: its batches, its leader and its log start."""

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 import tidelog.sync
-from tests.client.memory_cluster import CLOCK, cluster_in_a_thread, memory_cluster, run, start, until
+from tests.client.memory_cluster import CLOCK, cluster_in_a_thread, memory_cluster, start, until
 from tidelog.client.admin import Admin
 from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
 from tidelog.client.producer import Producer
@@ -42,118 +42,96 @@ class WaitsNotAtAll(MachineClock):
         await CLOCK.sleep_ms(0)
 
 
-def test_topics_are_created_described_listed_and_deleted() -> None:
-    async def story() -> None:
-        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
-            topic_id = await admin.create_topic("orders", partitions=3, configs={"durability": "page-cache"})
-            assert isinstance(topic_id, UUID)
-            with pytest.raises(TopicExists, match="choose another name"):
-                await admin.create_topic("orders")
-            topic = await admin.describe_topic("orders")
-            assert (topic.topic_id, len(topic.partitions), topic.configs) == (topic_id, 3, {"durability": "page-cache"})
-            assert [partition.leader for partition in topic.partitions] == [0, 1, 0]
-            await admin.create_topic("audit")
-            assert [topic.name for topic in await admin.list_topics()] == ["audit", "orders"]
-            await admin.delete_topic("audit")
-            assert [topic.name for topic in await admin.list_topics()] == ["orders"]
-            for absent in (admin.describe_topic("audit"), admin.delete_topic("audit")):
-                with pytest.raises(UnknownTopicOrPartition):
-                    await absent
-
-    run(story())
+async def test_topics_are_created_described_listed_and_deleted() -> None:
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+        topic_id = await admin.create_topic("orders", partitions=3, configs={"durability": "page-cache"})
+        assert isinstance(topic_id, UUID)
+        with pytest.raises(TopicExists, match="choose another name"):
+            await admin.create_topic("orders")
+        topic = await admin.describe_topic("orders")
+        assert (topic.topic_id, len(topic.partitions), topic.configs) == (topic_id, 3, {"durability": "page-cache"})
+        assert [partition.leader for partition in topic.partitions] == [0, 1, 0]
+        await admin.create_topic("audit")
+        assert [topic.name for topic in await admin.list_topics()] == ["audit", "orders"]
+        await admin.delete_topic("audit")
+        assert [topic.name for topic in await admin.list_topics()] == ["orders"]
+        for absent in (admin.describe_topic("audit"), admin.delete_topic("audit")):
+            with pytest.raises(UnknownTopicOrPartition):
+                await absent
 
 
-def test_the_cluster_is_described_by_any_node_that_answers() -> None:
-    async def story() -> None:
-        async with memory_cluster(3) as cluster, Admin(cluster.bootstrap) as admin:
-            await cluster.nodes[1].stop()
-            for _ in range(5):
-                found = await admin.describe_cluster()
-                assert [(node.node_id, node.fenced) for node in found.nodes] == [(0, False), (1, True), (2, False)]
-            assert found.cluster_id == "memory"
-
-    run(story())
+async def test_the_cluster_is_described_by_any_node_that_answers() -> None:
+    async with memory_cluster(3) as cluster, Admin(cluster.bootstrap) as admin:
+        await cluster.nodes[1].stop()
+        for _ in range(5):
+            found = await admin.describe_cluster()
+            assert [(node.node_id, node.fenced) for node in found.nodes] == [(0, False), (1, True), (2, False)]
+        assert found.cluster_id == "memory"
 
 
-def test_a_topic_is_created_once_enough_nodes_have_registered() -> None:
+async def test_a_topic_is_created_once_enough_nodes_have_registered() -> None:
     """A program that starts with the cluster creates its topics while nodes register: it was refused for good."""
-
-    async def story() -> None:
-        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
-            await cluster.nodes[1].stop()
-            creation = start(admin.create_topic("orders", replication_factor=2))
-            await until(lambda: cluster.refused_for_nodes > 0)
-            await cluster.nodes[1].start()
-            assert isinstance(await creation, UUID)
-
-    run(story())
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+        await cluster.nodes[1].stop()
+        creation = start(admin.create_topic("orders", replication_factor=2))
+        await until(lambda: cluster.refused_for_nodes > 0)
+        await cluster.nodes[1].start()
+        assert isinstance(await creation, UUID)
 
 
-def test_a_topic_that_needs_more_nodes_than_ever_start_is_refused_after_some_seconds() -> None:
-    async def story() -> None:
-        async with memory_cluster(1) as cluster, Admin(cluster.bootstrap, clock=WaitsNotAtAll()) as admin:
-            with pytest.raises(InvalidReplicationFactor, match="1 nodes are usable") as refused:
-                await admin.create_topic("wide", replication_factor=3)
-            assert refused.value.retry is Retry.LATER
-            assert cluster.refused_for_nodes == NODES_START_MS // NODES_AGAIN_MS + 1
-
-    run(story())
+async def test_a_topic_that_needs_more_nodes_than_ever_start_is_refused_after_some_seconds() -> None:
+    async with memory_cluster(1) as cluster, Admin(cluster.bootstrap, clock=WaitsNotAtAll()) as admin:
+        with pytest.raises(InvalidReplicationFactor, match="1 nodes are usable") as refused:
+            await admin.create_topic("wide", replication_factor=3)
+        assert refused.value.retry is Retry.LATER
+        assert cluster.refused_for_nodes == NODES_START_MS // NODES_AGAIN_MS + 1
 
 
-def test_a_cluster_that_is_starting_is_waited_for() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            await cluster.nodes[0].stop()
-            async with Admin(cluster.bootstrap) as admin:
-                waiting = start(admin.describe_cluster())
-                impatient = Admin(cluster.bootstrap, patience_ms=100)
-                async with impatient:
-                    with pytest.raises(ConnectionFailed, match=r"Is a node running there"):
-                        await impatient.describe_cluster()
-                await cluster.nodes[0].start()
-                assert (await waiting).cluster_id == "memory"
-
-    run(story())
+async def test_a_cluster_that_is_starting_is_waited_for() -> None:
+    async with memory_cluster() as cluster:
+        await cluster.nodes[0].stop()
+        async with Admin(cluster.bootstrap) as admin:
+            waiting = start(admin.describe_cluster())
+            impatient = Admin(cluster.bootstrap, patience_ms=100)
+            async with impatient:
+                with pytest.raises(ConnectionFailed, match=r"Is a node running there"):
+                    await impatient.describe_cluster()
+            await cluster.nodes[0].start()
+            assert (await waiting).cluster_id == "memory"
 
 
-def test_offsets_are_listed_through_moving_leaders() -> None:
-    async def story() -> None:
-        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
-            cluster.create("orders", 2)
-            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
-                for number in range(4):
-                    await producer.send("orders", b"v", partition=0, timestamp=number * 1000)
-            both = [("orders", 1), ("orders", 0)]
-            first, second = TopicPartition("orders", PartitionIndex(1)), TopicPartition("orders", PartitionIndex(0))
-            assert await admin.list_offsets(both) == {first: 0, second: 4}
-            cluster.lead("orders", 0, 1)
-            assert await admin.list_offsets(both, "latest") == {first: 0, second: 4}
-            assert await admin.list_offsets(both, "earliest") == {first: 0, second: 0}
-            assert await admin.list_offsets(both, datetime.fromtimestamp(1.5, UTC)) == {first: 0, second: 2}
-            assert list(await admin.list_offsets(both)) == [first, second], "in the order of the request"
-            with pytest.raises(InvalidRequest):
-                await admin.list_offsets(both, datetime(2026, 1, 1))  # noqa: DTZ001
-            with pytest.raises(InvalidRequest):
-                await admin.list_offsets(both, "middle")  # type: ignore[arg-type]
-
-    run(story())
+async def test_offsets_are_listed_through_moving_leaders() -> None:
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.create("orders", 2)
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            for number in range(4):
+                await producer.send("orders", b"v", partition=0, timestamp=number * 1000)
+        both = [("orders", 1), ("orders", 0)]
+        first, second = TopicPartition("orders", PartitionIndex(1)), TopicPartition("orders", PartitionIndex(0))
+        assert await admin.list_offsets(both) == {first: 0, second: 4}
+        cluster.lead("orders", 0, 1)
+        assert await admin.list_offsets(both, "latest") == {first: 0, second: 4}
+        assert await admin.list_offsets(both, "earliest") == {first: 0, second: 0}
+        assert await admin.list_offsets(both, datetime.fromtimestamp(1.5, UTC)) == {first: 0, second: 2}
+        assert list(await admin.list_offsets(both)) == [first, second], "in the order of the request"
+        with pytest.raises(InvalidRequest):
+            await admin.list_offsets(both, datetime(2026, 1, 1))  # noqa: DTZ001
+        with pytest.raises(InvalidRequest):
+            await admin.list_offsets(both, "middle")  # type: ignore[arg-type]
 
 
-def test_nodes_of_two_clusters_are_not_mixed() -> None:
-    async def story() -> None:
-        async with memory_cluster() as one, memory_cluster() as other:
-            for cluster in (one, other):
-                cluster.create("orders")
-            other.cluster_id = "another"
-            async with Producer(f"{one.bootstrap},{other.bootstrap}", linger_ms=0, max_block_ms=2_000) as producer:
-                await producer.send("orders", b"1")
-                known = {str(node) for node in producer._cluster.view.nodes.values()}
-                stray = one if one.bootstrap not in known else other
-                await (one if stray is other else other).nodes[0].stop()
-                with pytest.raises(InconsistentClusterId, match="one cluster only"):
-                    await producer._cluster.refresh("orders")
-
-    run(story())
+async def test_nodes_of_two_clusters_are_not_mixed() -> None:
+    async with memory_cluster() as one, memory_cluster() as other:
+        for cluster in (one, other):
+            cluster.create("orders")
+        other.cluster_id = "another"
+        async with Producer(f"{one.bootstrap},{other.bootstrap}", linger_ms=0, max_block_ms=2_000) as producer:
+            await producer.send("orders", b"1")
+            known = {str(node) for node in producer._cluster.view.nodes.values()}
+            stray = one if one.bootstrap not in known else other
+            await (one if stray is other else other).nodes[0].stop()
+            with pytest.raises(InconsistentClusterId, match="one cluster only"):
+                await producer._cluster.refresh("orders")
 
 
 def test_the_synchronous_clients_do_the_same() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run, start
+from tests.client.memory_cluster import memory_cluster, start
 from tidelog import sync
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
@@ -84,77 +84,67 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "error", "says"), WRONG_RECORDS, ids=lambda each: str(each)[:40])
-def test_an_invalid_record_is_rejected_and_affects_no_other(
+async def test_an_invalid_record_is_rejected_and_affects_no_other(
     wrong: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     """For each way of sending, with the topic known and unknown: a record that waits is still sent."""
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with Producer(cluster.bootstrap, linger_ms=60_000, max_block_ms=2_000) as producer:
-                record = {"topic": "orders", "value": b"wrong"} | wrong
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap, linger_ms=60_000, max_block_ms=2_000) as producer:
+            record = {"topic": "orders", "value": b"wrong"} | wrong
+            with pytest.raises(error, match=re.escape(says)):
+                await producer.enqueue(**record)
+            queued = await producer.enqueue("orders", b"right")
+            for ways in (producer.enqueue, producer.send):
                 with pytest.raises(error, match=re.escape(says)):
-                    await producer.enqueue(**record)
-                queued = await producer.enqueue("orders", b"right")
-                for ways in (producer.enqueue, producer.send):
-                    with pytest.raises(error, match=re.escape(says)):
-                        await ways(**record)
-                with pytest.raises(error, match=re.escape(says)):
-                    producer.send_nowait(**record)
-                await producer.flush()
-                assert (await queued).offset == 0
-            assert cluster.values("orders") == [b"right"]
-
-    run(story())
+                    await ways(**record)
+            with pytest.raises(error, match=re.escape(says)):
+                producer.send_nowait(**record)
+            await producer.flush()
+            assert (await queued).offset == 0
+        assert cluster.values("orders") == [b"right"]
 
 
-def test_unusual_but_valid_arguments_are_accepted() -> None:
+async def test_unusual_but_valid_arguments_are_accepted() -> None:
     class Name(str):
         __slots__ = ()
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
-                number: Any = Number(0)
-                for _ in range(2):  # the topic is not known yet, and known
-                    sent = await producer.send(
-                        Name("orders"),
-                        memoryview(b"value"),  # type: ignore[arg-type]
-                        bytearray(b"key"),  # type: ignore[arg-type]
-                        (pair for pair in [["\udcff", b"1"]]),  # type: ignore[misc]
-                        number,
-                        Number(77),  # type: ignore[arg-type]
-                    )
-                    assert (sent.partition, sent.timestamp) == (0, 77)
-            for batch in cluster.topics["orders"].partitions[0].batches:
-                record = next(RecordBatch(batch).records())
-                assert (record.key, record.value, record.headers) == (b"key", b"value", (("\udcff", b"1"),))
-
-    run(story())
-
-
-def test_headers_from_an_iterator_survive_waiting_for_memory() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=1_500) as producer:
-                await producer.partitions("orders")
-                await asyncio.gather(
-                    *(
-                        start(producer.send("orders", b"." * 900, headers=(pair for pair in [("n", b"1")])))
-                        for _ in range(5)
-                    )
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            number: Any = Number(0)
+            for _ in range(2):  # the topic is not known yet, and known
+                sent = await producer.send(
+                    Name("orders"),
+                    memoryview(b"value"),  # type: ignore[arg-type]
+                    bytearray(b"key"),  # type: ignore[arg-type]
+                    (pair for pair in [["\udcff", b"1"]]),  # type: ignore[misc]
+                    number,
+                    Number(77),  # type: ignore[arg-type]
                 )
-            for batch in cluster.topics["orders"].partitions[0].batches:
-                assert [record.headers for record in RecordBatch(batch).records()] == [(("n", b"1"),)]
+                assert (sent.partition, sent.timestamp) == (0, 77)
+        for batch in cluster.topics["orders"].partitions[0].batches:
+            record = next(RecordBatch(batch).records())
+            assert (record.key, record.value, record.headers) == (b"key", b"value", (("\udcff", b"1"),))
 
-    run(story())
+
+async def test_headers_from_an_iterator_survive_waiting_for_memory() -> None:
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=1_500) as producer:
+            await producer.partitions("orders")
+            await asyncio.gather(
+                *(
+                    start(producer.send("orders", b"." * 900, headers=(pair for pair in [("n", b"1")])))
+                    for _ in range(5)
+                )
+            )
+        for batch in cluster.topics["orders"].partitions[0].batches:
+            assert [record.headers for record in RecordBatch(batch).records()] == [(("n", b"1"),)]
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
+async def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
     idempotent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every other record of this batch and of later ones is written once, in order, with the offset that its sender
@@ -167,34 +157,28 @@ def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
             super().extend(records)
 
     monkeypatch.setattr("tidelog.client.accumulator.RecordBatchBuilder", Faulty)
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with Producer(
-                cluster.bootstrap, linger_ms=60_000, batch_bytes=300, enable_idempotence=idempotent
-            ) as producer:
-                values = [b"poison" if number in (3, 4, 22) else b"%d" % number for number in range(60)]
-                for _ in range(2):  # the second time the leader knows the producer: several batches are in flight
-                    deliveries = [await producer.enqueue("orders", value) for value in values]
-                    await producer.flush()
-                    before = len(cluster.values("orders")) - 57
-                    reported = [each.exception() for each in deliveries]
-                    assert [number for number, error in enumerate(reported) if error is not None] == [3, 4, 22]
-                    assert all("ZeroDivisionError('planted')" in str(reported[number]) for number in (3, 4, 22))
-                    offsets = [
-                        each.result().offset for each, error in zip(deliveries, reported, strict=True) if not error
-                    ]
-                    assert offsets == list(range(before, before + 57))
-                alone = await producer.enqueue("orders", b"poison")
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(
+            cluster.bootstrap, linger_ms=60_000, batch_bytes=300, enable_idempotence=idempotent
+        ) as producer:
+            values = [b"poison" if number in (3, 4, 22) else b"%d" % number for number in range(60)]
+            for _ in range(2):  # the second time the leader knows the producer: several batches are in flight
+                deliveries = [await producer.enqueue("orders", value) for value in values]
                 await producer.flush()
-                with pytest.raises(InvalidRecord, match="cannot be encoded"):
-                    alone.result()
-                assert (await start_and_flush(producer, b"60")).offset == 114
-            whole = [value for value in values if value != b"poison"]
-            assert cluster.values("orders") == [*whole, *whole, b"60"]
-
-    run(story())
+                before = len(cluster.values("orders")) - 57
+                reported = [each.exception() for each in deliveries]
+                assert [number for number, error in enumerate(reported) if error is not None] == [3, 4, 22]
+                assert all("ZeroDivisionError('planted')" in str(reported[number]) for number in (3, 4, 22))
+                offsets = [each.result().offset for each, error in zip(deliveries, reported, strict=True) if not error]
+                assert offsets == list(range(before, before + 57))
+            alone = await producer.enqueue("orders", b"poison")
+            await producer.flush()
+            with pytest.raises(InvalidRecord, match="cannot be encoded"):
+                alone.result()
+            assert (await start_and_flush(producer, b"60")).offset == 114
+        whole = [value for value in values if value != b"poison"]
+        assert cluster.values("orders") == [*whole, *whole, b"60"]
 
 
 async def start_and_flush(producer: Producer, value: bytes) -> SendResult:
@@ -258,18 +242,17 @@ WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("use", "error", "says"), [each[1:] for each in WRONG_READS], ids=[each[0] for each in WRONG_READS]
 )
-def test_a_consumer_rejects_invalid_arguments_and_keeps_reading(use: Use, error: type[Exception], says: str) -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            cluster.topics["orders"].partitions[0].append(record_batch())
-            async with Consumer(cluster.bootstrap) as consumer:
-                consumer.assign([("orders", 0)])
-                with pytest.raises(error, match=re.escape(says)):
-                    await use(consumer)
-                assert [record.value for record in await consumer.poll(timeout=10)] == [b"1"]
-
-    run(story())
+async def test_a_consumer_rejects_invalid_arguments_and_keeps_reading(
+    use: Use, error: type[Exception], says: str
+) -> None:
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        cluster.topics["orders"].partitions[0].append(record_batch())
+        async with Consumer(cluster.bootstrap) as consumer:
+            consumer.assign([("orders", 0)])
+            with pytest.raises(error, match=re.escape(says)):
+                await use(consumer)
+            assert [record.value for record in await consumer.poll(timeout=10)] == [b"1"]
 
 
 def record_batch() -> bytes:
@@ -341,16 +324,15 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("use", "error", "says"), [each[1:] for each in WRONG_CHANGES], ids=[each[0] for each in WRONG_CHANGES]
 )
-def test_an_admin_rejects_arguments_that_no_message_can_carry(use: Use, error: type[Exception], says: str) -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with Admin(cluster.bootstrap) as admin:
-                with pytest.raises(error, match=re.escape(says)):
-                    await use(admin)
-                assert [topic.name for topic in [await admin.describe_topic("orders")]] == ["orders"]
-
-    run(story())
+async def test_an_admin_rejects_arguments_that_no_message_can_carry(
+    use: Use, error: type[Exception], says: str
+) -> None:
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Admin(cluster.bootstrap) as admin:
+            with pytest.raises(error, match=re.escape(says)):
+                await use(admin)
+            assert [topic.name for topic in [await admin.describe_topic("orders")]] == ["orders"]
 
 
 @pytest.mark.parametrize(
@@ -370,12 +352,9 @@ def test_an_admin_rejects_arguments_that_no_message_can_carry(use: Use, error: t
         (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),
     ],
 )
-def test_options_that_no_message_can_carry_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
-    async def story() -> None:
-        with pytest.raises(InvalidConfig, match=re.escape(says)):
-            client("127.0.0.1:1", **options)
-
-    run(story())
+async def test_options_that_no_message_can_carry_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(says)):
+        client("127.0.0.1:1", **options)
 
 
 @pytest.mark.parametrize(
@@ -385,12 +364,9 @@ def test_options_that_no_message_can_carry_are_rejected(client: Any, options: di
         (Producer, {"compression_level": "9"}, "compression_level must be a whole number"),
     ],
 )
-def test_options_of_a_wrong_type_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
-    async def story() -> None:
-        with pytest.raises(TypeError, match=re.escape(says)):
-            client("127.0.0.1:1", **options)
-
-    run(story())
+async def test_options_of_a_wrong_type_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)):
+        client("127.0.0.1:1", **options)
 
 
 @pytest.mark.parametrize("servers", [None, 9092, [9092], b"host:9092"])
@@ -405,21 +381,17 @@ def test_invalid_addresses_are_rejected(servers: Any) -> None:
         Producer(servers)
 
 
-def test_integers_of_other_libraries_are_accepted_as_offsets_and_times() -> None:
+async def test_integers_of_other_libraries_are_accepted_as_offsets_and_times() -> None:
     """As in numpy and pandas: an integer type that is not int."""
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            for _ in range(3):
-                cluster.topics["orders"].partitions[0].append(record_batch())
-            async with Consumer(cluster.bootstrap) as consumer:
-                consumer.assign([("orders", 0)])
-                place: Any = Number(2)
-                assert await consumer.seek(("orders", 0), place) == 2
-                assert [record.offset for record in await consumer.poll(Number(9), timeout=10)] == [2]  # type: ignore[arg-type]
-
-    run(story())
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        for _ in range(3):
+            cluster.topics["orders"].partitions[0].append(record_batch())
+        async with Consumer(cluster.bootstrap) as consumer:
+            consumer.assign([("orders", 0)])
+            place: Any = Number(2)
+            assert await consumer.seek(("orders", 0), place) == 2
+            assert [record.offset for record in await consumer.poll(Number(9), timeout=10)] == [2]  # type: ignore[arg-type]
 
 
 def test_a_closed_synchronous_client_reports_that_it_is_closed() -> None:

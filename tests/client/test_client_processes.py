@@ -55,122 +55,108 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
-def test_an_idempotent_producer_loses_nothing_if_a_leader_is_killed_or_hangs(
+async def test_an_idempotent_producer_loses_nothing_if_a_leader_is_killed_or_hangs(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """Several batches are in flight when their leader stops: all are acknowledged, and read once and in order."""
-
-    async def story() -> None:
-        place, leader = await a_partition_led_elsewhere(healed, f"idempotent-{how.name}")
-        deliveries = []
-        async with (
-            Producer(healed.bootstrap, linger_ms=0, batch_bytes=400) as producer,
-            Consumer(healed.bootstrap) as consumer,
-        ):
-            consumer.assign([place])
-            for number in range(2_000):
-                deliveries.append(await producer.enqueue(place.topic, b"%d" % number, partition=place.partition))
-                if number == 500:
-                    await deliveries[0]
-                    os.kill(healed.nodes[leader].pid, how)
-            await producer.flush()
-            offsets = [delivery.result().offset for delivery in deliveries]
-            read: list[int] = []
-            while len(read) < 2_000:
-                read += [int(record.value or b"") for record in await consumer.poll()]
-        assert read == list(range(2_000))
-        assert offsets == list(range(2_000))
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    place, leader = await a_partition_led_elsewhere(healed, f"idempotent-{how.name}")
+    deliveries = []
+    async with (
+        Producer(healed.bootstrap, linger_ms=0, batch_bytes=400) as producer,
+        Consumer(healed.bootstrap) as consumer,
+    ):
+        consumer.assign([place])
+        for number in range(2_000):
+            deliveries.append(await producer.enqueue(place.topic, b"%d" % number, partition=place.partition))
+            if number == 500:
+                await deliveries[0]
+                os.kill(healed.nodes[leader].pid, how)
+        await producer.flush()
+        offsets = [delivery.result().offset for delivery in deliveries]
+        read: list[int] = []
+        while len(read) < 2_000:
+            read += [int(record.value or b"") for record in await consumer.poll()]
+    assert read == list(range(2_000))
+    assert offsets == list(range(2_000))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
-def test_a_leader_that_is_killed_or_hangs_leaves_at_most_the_record_in_flight_unknown(
+async def test_a_leader_that_is_killed_or_hangs_leaves_at_most_the_record_in_flight_unknown(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """One writer, record by record, while its leader stops: every acknowledged record is read, once and in order; the
     outcome of the others is reported as unknown."""
+    place, leader = await a_partition_led_elsewhere(healed, f"hit-by-{how.name}")
+    acknowledged: list[int] = []
+    unknown: list[int] = []
+    refused: list[CommitUnknown] = []
 
-    async def story() -> None:
-        place, leader = await a_partition_led_elsewhere(healed, f"hit-by-{how.name}")
-        acknowledged: list[int] = []
-        unknown: list[int] = []
-        refused: list[CommitUnknown] = []
+    async def write(producer: Producer, numbers: range) -> None:
+        for number in numbers:
+            try:
+                await producer.send(place.topic, str(number).encode(), partition=place.partition)
+                acknowledged.append(number)
+            except CommitUnknown as error:
+                refused.append(error)
+                unknown.append(number)
 
-        async def write(producer: Producer, numbers: range) -> None:
-            for number in numbers:
-                try:
-                    await producer.send(place.topic, str(number).encode(), partition=place.partition)
-                    acknowledged.append(number)
-                except CommitUnknown as error:
-                    refused.append(error)
-                    unknown.append(number)
-
-        async with (
-            Producer(healed.bootstrap, linger_ms=0, enable_idempotence=False) as producer,
-            Consumer(healed.bootstrap) as consumer,
-        ):
-            consumer.assign([place])
-            await write(producer, range(50))
-            writing = start(write(producer, range(50, 400)))
-            await until(lambda: len(acknowledged) > 100)
-            os.kill(healed.nodes[leader].pid, how)
-            await writing
-            read: list[int] = []
-            while acknowledged[-1] not in read:
-                read += [int(record.value or b"") for record in await consumer.poll()]
-        assert read == sorted(set(read)), "once and in order"
-        assert set(acknowledged) <= set(read) <= {*acknowledged, *unknown}
-        assert len(unknown) <= 1
-        assert [error.topic_partition for error in refused] == [place] * len(unknown)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with (
+        Producer(healed.bootstrap, linger_ms=0, enable_idempotence=False) as producer,
+        Consumer(healed.bootstrap) as consumer,
+    ):
+        consumer.assign([place])
+        await write(producer, range(50))
+        writing = start(write(producer, range(50, 400)))
+        await until(lambda: len(acknowledged) > 100)
+        os.kill(healed.nodes[leader].pid, how)
+        await writing
+        read: list[int] = []
+        while acknowledged[-1] not in read:
+            read += [int(record.value or b"") for record in await consumer.poll()]
+    assert read == sorted(set(read)), "once and in order"
+    assert set(acknowledged) <= set(read) <= {*acknowledged, *unknown}
+    assert len(unknown) <= 1
+    assert [error.topic_partition for error in refused] == [place] * len(unknown)
 
 
-def test_every_codec_and_header_passes_through_real_nodes(healed: LocalCluster) -> None:
-    async def story() -> None:
-        async with Admin(healed.bootstrap) as admin:
-            await admin.create_topic("codecs", replication_factor=3, configs={**SAFE, "retention.ms": "-1"})
-        values = [f"value {number} ".encode() * 20 for number in range(100)]
+async def test_every_codec_and_header_passes_through_real_nodes(healed: LocalCluster) -> None:
+    async with Admin(healed.bootstrap) as admin:
+        await admin.create_topic("codecs", replication_factor=3, configs={**SAFE, "retention.ms": "-1"})
+    values = [f"value {number} ".encode() * 20 for number in range(100)]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        async with Producer(healed.bootstrap, compression=codec) as producer:
+            deliveries = [
+                await producer.enqueue("codecs", value, codec.encode(), [("n", None), ("é", b"\0")], timestamp=1)
+                for value in values
+            ]
+        assert all(isinstance(delivery.result(), SendResult) for delivery in deliveries)
+    async with Consumer(healed.bootstrap) as consumer:
+        consumer.assign([("codecs", 0)])
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-            async with Producer(healed.bootstrap, compression=codec) as producer:
-                deliveries = [
-                    await producer.enqueue("codecs", value, codec.encode(), [("n", None), ("é", b"\0")], timestamp=1)
-                    for value in values
-                ]
-            assert all(isinstance(delivery.result(), SendResult) for delivery in deliveries)
-        async with Consumer(healed.bootstrap) as consumer:
-            consumer.assign([("codecs", 0)])
-            for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-                found: list[ConsumerRecord] = []
-                while len(found) < 100:
-                    found += await consumer.poll(100 - len(found))
-                assert [record.value for record in found] == values
-                assert {(record.key, record.timestamp, record.headers) for record in found} == {
-                    (codec.encode(), 1, (("n", None), ("é", b"\0")))
-                }
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+            found: list[ConsumerRecord] = []
+            while len(found) < 100:
+                found += await consumer.poll(100 - len(found))
+            assert [record.value for record in found] == values
+            assert {(record.key, record.timestamp, record.headers) for record in found} == {
+                (codec.encode(), 1, (("n", None), ("é", b"\0")))
+            }
 
 
-def test_a_topic_deleted_and_created_again_is_noticed_by_its_readers(healed: LocalCluster) -> None:
-    async def story() -> None:
-        async with (
-            Admin(healed.bootstrap) as admin,
-            Producer(healed.bootstrap, linger_ms=0) as producer,
-            Consumer(healed.bootstrap, max_wait_ms=100) as consumer,
-        ):
-            await admin.create_topic("twice", replication_factor=3)
-            await producer.send("twice", b"first life")
-            consumer.assign([("twice", 0)])
-            assert [record.value for record in await consumer.poll(timeout=20)] == [b"first life"]
-            await admin.delete_topic("twice")
-            await admin.create_topic("twice", replication_factor=3)
-            assert (await producer.send("twice", b"second life")).offset == 0
-            with pytest.raises(InconsistentTopicId):
-                await consumer.poll(timeout=20)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+async def test_a_topic_deleted_and_created_again_is_noticed_by_its_readers(healed: LocalCluster) -> None:
+    async with (
+        Admin(healed.bootstrap) as admin,
+        Producer(healed.bootstrap, linger_ms=0) as producer,
+        Consumer(healed.bootstrap, max_wait_ms=100) as consumer,
+    ):
+        await admin.create_topic("twice", replication_factor=3)
+        await producer.send("twice", b"first life")
+        consumer.assign([("twice", 0)])
+        assert [record.value for record in await consumer.poll(timeout=20)] == [b"first life"]
+        await admin.delete_topic("twice")
+        await admin.create_topic("twice", replication_factor=3)
+        assert (await producer.send("twice", b"second life")).offset == 0
+        with pytest.raises(InconsistentTopicId):
+            await consumer.poll(timeout=20)
 
 
 def test_the_examples_of_the_documentation_run(healed: LocalCluster) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run, until
+from tests.client.memory_cluster import memory_cluster, until
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.errors import InvalidRequest
@@ -33,34 +33,30 @@ class HeldMetadata(GrpcTransport):
 
 
 @pytest.mark.parametrize("kind", [Consumer, Producer])
-def test_an_answer_in_the_turn_of_the_close_is_no_defect(kind: type[Consumer | Producer]) -> None:
+async def test_an_answer_in_the_turn_of_the_close_is_no_defect(kind: type[Consumer | Producer]) -> None:
     """The answer about the metadata wakes its task before the tasks are cancelled."""
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            transport = HeldMetadata()
-            transport.release.set()
-            client = kind(cluster.bootstrap, transport=transport)
-            await client.start()
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        transport = HeldMetadata()
+        transport.release.set()
+        client = kind(cluster.bootstrap, transport=transport)
+        await client.start()
+        if isinstance(client, Consumer):
+            client.assign(await client.partitions("orders"))
+            await client.poll(timeout=0)
+        else:
+            await client.send("orders", b"1")
+        transport.release.clear()
+        before = transport.held
+        cluster.lead("orders", 0, 0)  # the client is refused for its epoch, and looks up the leader
+        if isinstance(client, Producer):
+            client.send_nowait("orders", b"2")
+        await until(lambda: transport.held > before)
+        transport.release.set()
+        await client.close(**({} if isinstance(client, Consumer) else {"flush": False}))
+        with pytest.raises(InvalidRequest, match=r"^the (consumer|producer) is closed: use it"):
             if isinstance(client, Consumer):
-                client.assign(await client.partitions("orders"))
-                await client.poll(timeout=0)
+                await client.poll()
             else:
-                await client.send("orders", b"1")
-            transport.release.clear()
-            before = transport.held
-            cluster.lead("orders", 0, 0)  # the client is refused for its epoch, and looks up the leader
-            if isinstance(client, Producer):
-                client.send_nowait("orders", b"2")
-            await until(lambda: transport.held > before)
-            transport.release.set()
-            await client.close(**({} if isinstance(client, Consumer) else {"flush": False}))
-            with pytest.raises(InvalidRequest, match=r"^the (consumer|producer) is closed: use it"):
-                if isinstance(client, Consumer):
-                    await client.poll()
-                else:
-                    await client.send("orders", b"3")
-            await transport.close()
-
-    run(story())
+                await client.send("orders", b"3")
+        await transport.close()

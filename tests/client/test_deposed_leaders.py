@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run
+from tests.client.memory_cluster import memory_cluster
 from tests.client.test_consumer import P0, fill, numbered, read
 from tests.client.test_fetch_core import RequestSession, batch, hinted, key, opened
 from tidelog.client import fetch_core
@@ -157,7 +157,7 @@ def test_a_leader_that_no_other_node_confirms_is_reported_at_a_bounded_rate() ->
     assert [doubted(0), doubted(UNCONFIRMED_MS - 1), doubted(1_000)] == [[], [], [report]]
 
 
-def test_a_reader_of_a_leader_that_no_other_node_confirms_is_warned(
+async def test_a_reader_of_a_leader_that_no_other_node_confirms_is_warned(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The other node answers nothing. The reader polled without a word for ever."""
@@ -166,22 +166,19 @@ def test_a_reader_of_a_leader_that_no_other_node_confirms_is_warned(
     def unavailable(request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
         raise NodeNotAvailable("starting")
 
-    async def story() -> None:
-        async with memory_cluster(2) as cluster:
-            cluster.create("orders")
-            fill(cluster, numbered(33))
-            cluster.lead("orders", 0, 0)
-            async with Consumer(str(cluster.nodes[0].endpoint)) as consumer:
-                consumer.assign(await consumer.partitions("orders"))
-                cluster.nodes[1].on_get_metadata = unavailable
-                await consumer.seek(P0, 88)
-                while not caplog.messages:
-                    assert await consumer.poll(timeout=0.1) == []
-                await consumer.seek(P0, 32)
-                assert [record.offset for record in await read(consumer, 1)] == [32], "as it is told to"
-
     caplog.set_level(logging.WARNING, "tidelog.client")
-    run(story())
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders")
+        fill(cluster, numbered(33))
+        cluster.lead("orders", 0, 0)
+        async with Consumer(str(cluster.nodes[0].endpoint)) as consumer:
+            consumer.assign(await consumer.partitions("orders"))
+            cluster.nodes[1].on_get_metadata = unavailable
+            await consumer.seek(P0, 88)
+            while not caplog.messages:
+                assert await consumer.poll(timeout=0.1) == []
+            await consumer.seek(P0, 32)
+            assert [record.offset for record in await read(consumer, 1)] == [32], "as it is told to"
     (warning,) = caplog.messages
     for part in ("orders-0", "offset 88", "Node 0", "epoch 1", "0..33", "no other node confirms", "reachable"):
         assert part in warning
@@ -202,67 +199,55 @@ def test_the_ends_of_a_log_are_not_asked_of_an_older_leader() -> None:
         ensure_current(key(), old, LeaderEpoch(1))
 
 
-def test_what_was_read_of_a_deleted_topic_says_nothing_of_the_next_one() -> None:
+async def test_what_was_read_of_a_deleted_topic_says_nothing_of_the_next_one() -> None:
     """Records of epoch 1 were read; the topic is created again, and its leader is in epoch 0."""
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        cluster.lead("orders", 0, 0)
+        fill(cluster, numbered(4))
+        async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
+            consumer.assign([P0])
+            assert len(await read(consumer, 4)) == 4
+            cluster.delete("orders")
             cluster.create("orders")
-            cluster.lead("orders", 0, 0)
-            fill(cluster, numbered(4))
-            async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
-                consumer.assign([P0])
-                assert len(await read(consumer, 4)) == 4
-                cluster.delete("orders")
-                cluster.create("orders")
-                assert await consumer.end_offsets([P0]) == {P0: 0}
-
-    run(story())
+            assert await consumer.end_offsets([P0]) == {P0: 0}
 
 
-def test_after_an_epoch_that_no_node_knows_a_place_can_be_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_an_epoch_that_no_node_knows_a_place_can_be_sought(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster was restored from an older state: its epochs are below those that the reader knows."""
     monkeypatch.setattr(fetch_core, "OUTDATED_MS", 0)
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            fill(cluster, numbered(4))
-            async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
-                consumer.assign([P0])
-                await consumer.seek(P0, 2, leader_epoch=9)
-                with pytest.raises(UnknownLeaderEpoch, match="offset 2 is of leader epoch 9"):
-                    await read(consumer, 1)
-                assert await consumer.seek(P0, "earliest") == 0
-                assert len(await read(consumer, 4)) == 4
-
-    run(story())
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        fill(cluster, numbered(4))
+        async with Consumer(cluster.bootstrap, request_timeout_ms=2_000) as consumer:
+            consumer.assign([P0])
+            await consumer.seek(P0, 2, leader_epoch=9)
+            with pytest.raises(UnknownLeaderEpoch, match="offset 2 is of leader epoch 9"):
+                await read(consumer, 1)
+            assert await consumer.seek(P0, "earliest") == 0
+            assert len(await read(consumer, 4)) == 4
 
 
 @pytest.mark.parametrize("committed_epoch", [NO_LEADER_EPOCH, 1])
-def test_a_reader_at_a_leader_that_wakes_up_deposed_loses_and_repeats_nothing(committed_epoch: int) -> None:
+async def test_a_reader_at_a_leader_that_wakes_up_deposed_loses_and_repeats_nothing(committed_epoch: int) -> None:
     """Over real connections: node 0 led in epoch 0, was paused and wakes up with its old metadata; node 1 has led in
     epoch 1 and has offsets up to 90. A reader whose metadata are of epoch 0 continues at 88, as its group committed, or
     as it was told without an epoch."""
-
-    async def story() -> None:
-        async with memory_cluster(2) as cluster:
-            cluster.create("orders")
-            fill(cluster, numbered(33))
-            old = cluster.metadata(admin_pb2.GetMetadataRequest(topics=["orders"]))
-            awake = cluster.nodes[0]
-            awake.on_get_metadata = lambda request: old
-            awake.on_fetch = lambda _: OffsetOutOfRange("partition orders-0 has offsets from 0 to 33")
-            cluster.lead("orders", 0, 1)
-            fill(cluster, numbered(57))
-            async with Consumer(str(awake.endpoint), on_out_of_range="earliest") as consumer:
-                consumer.assign(await consumer.partitions("orders"))
-                await consumer.seek(P0, 88, leader_epoch=committed_epoch)
-                records = await read(consumer, 2)
-                assert [record.offset for record in records] == [88, 89]
-                assert bool(awake.fetches) is (committed_epoch == NO_LEADER_EPOCH), "a stale leader was asked"
-
-    run(story())
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders")
+        fill(cluster, numbered(33))
+        old = cluster.metadata(admin_pb2.GetMetadataRequest(topics=["orders"]))
+        awake = cluster.nodes[0]
+        awake.on_get_metadata = lambda request: old
+        awake.on_fetch = lambda _: OffsetOutOfRange("partition orders-0 has offsets from 0 to 33")
+        cluster.lead("orders", 0, 1)
+        fill(cluster, numbered(57))
+        async with Consumer(str(awake.endpoint), on_out_of_range="earliest") as consumer:
+            consumer.assign(await consumer.partitions("orders"))
+            await consumer.seek(P0, 88, leader_epoch=committed_epoch)
+            records = await read(consumer, 2)
+            assert [record.offset for record in records] == [88, 89]
+            assert bool(awake.fetches) is (committed_epoch == NO_LEADER_EPOCH), "a stale leader was asked"
 
 
 def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -99,123 +98,110 @@ def without_time(member: Consumer, sent: list[SendHeartbeat]) -> Callable[[Event
     return stepped
 
 
-def test_members_share_a_topic_and_a_closed_ones_partitions_move_at_once(
+async def test_members_share_a_topic_and_a_closed_ones_partitions_move_at_once(
     healed: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        places = await topic_of(healed, "shared")
-        await fill(healed, places, range(200))
-        one, two, sent = list[ConsumerRecord](), list[ConsumerRecord](), list[SendHeartbeat]()
-        first = Consumer(healed.bootstrap, group="shared", topics=["shared"], client_id="first")
-        async with Consumer(healed.bootstrap, group="shared", topics=["shared"], client_id="second") as second:
-            async with first:
-                tasks = [start(collect(first, one)), start(collect(second, two))]
-                await until(lambda: len(first.assignment) == len(second.assignment) == 2)
-                await until(lambda: len(one) + len(two) >= 200)
-                assert numbers([*one, *two]) == list(range(200))
-                async with Admin(healed.bootstrap) as admin:
-                    described = (await admin.describe_groups(["shared"]))["shared"]
-                    assert not isinstance(described, Exception)
-                    assert described.state == "Stable"
-                    assert {member.client_id: len(member.assignment) for member in described.members} == {
-                        "first": 2,
-                        "second": 2,
-                    }
-                tasks[0].cancel()
-                await until(lambda: second._member._core._sent_at is None)
-                monkeypatch.setattr(second._member._core, "handle", without_time(second, sent))
-            await until(lambda: len(second.assignment) == 4)
-            assert all(len(beat.owned or ()) == 4 for beat in sent), "a push has brought them, no answer"
-            monkeypatch.undo()
-            await fill(healed, places, range(200, 220))
-            await until(lambda: len(one) + len(two) >= 220)
-            tasks[1].cancel()
-        assert numbers([*one, *two]) == list(range(220)), "each once"
-        async with Admin(healed.bootstrap) as admin:
-            lags = await admin.group_lag("shared")
-            assert [(each.partition, each.lag) for each in lags] == [(place, 0) for place in places]
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    places = await topic_of(healed, "shared")
+    await fill(healed, places, range(200))
+    one, two, sent = list[ConsumerRecord](), list[ConsumerRecord](), list[SendHeartbeat]()
+    first = Consumer(healed.bootstrap, group="shared", topics=["shared"], client_id="first")
+    async with Consumer(healed.bootstrap, group="shared", topics=["shared"], client_id="second") as second:
+        async with first:
+            tasks = [start(collect(first, one)), start(collect(second, two))]
+            await until(lambda: len(first.assignment) == len(second.assignment) == 2)
+            await until(lambda: len(one) + len(two) >= 200)
+            assert numbers([*one, *two]) == list(range(200))
+            async with Admin(healed.bootstrap) as admin:
+                described = (await admin.describe_groups(["shared"]))["shared"]
+                assert not isinstance(described, Exception)
+                assert described.state == "Stable"
+                assert {member.client_id: len(member.assignment) for member in described.members} == {
+                    "first": 2,
+                    "second": 2,
+                }
+            tasks[0].cancel()
+            await until(lambda: second._member._core._sent_at is None)
+            monkeypatch.setattr(second._member._core, "handle", without_time(second, sent))
+        await until(lambda: len(second.assignment) == 4)
+        assert all(len(beat.owned or ()) == 4 for beat in sent), "a push has brought them, no answer"
+        monkeypatch.undo()
+        await fill(healed, places, range(200, 220))
+        await until(lambda: len(one) + len(two) >= 220)
+        tasks[1].cancel()
+    assert numbers([*one, *two]) == list(range(220)), "each once"
+    async with Admin(healed.bootstrap) as admin:
+        lags = await admin.group_lag("shared")
+        assert [(each.partition, each.lag) for each in lags] == [(place, 0) for place in places]
 
 
-def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed: LocalCluster) -> None:
+async def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed: LocalCluster) -> None:
     """Waits for the session of the killed member to end."""
-
-    async def story() -> None:
-        places = await topic_of(healed, "killed")
-        seen = list[ConsumerRecord]()
-        member = worker(healed, "killed", "killed")
-        try:
-            async with Consumer(healed.bootstrap, group="killed", topics=["killed"]) as survivor:
-                reading = start(collect(survivor, seen))
-                async with Admin(healed.bootstrap) as admin:
-                    while True:  # until both have two partitions
-                        found = (await admin.describe_groups(["killed"]))["killed"]
-                        if not isinstance(found, TidelogError) and [len(m.assignment) for m in found.members] == [2, 2]:
-                            break
-                        await CLOCK.sleep_ms(50)
-                member.kill()
-                killed = CLOCK.monotonic_ms()
-                await fill(healed, places, range(100))
-                await until(lambda: len(seen) >= 100)
-                took_ms = CLOCK.monotonic_ms() - killed
-                reading.cancel()
-            assert numbers(seen) == list(range(100))
-            assert took_ms < SESSION_MS + 1_500
-        finally:
+    places = await topic_of(healed, "killed")
+    seen = list[ConsumerRecord]()
+    member = worker(healed, "killed", "killed")
+    try:
+        async with Consumer(healed.bootstrap, group="killed", topics=["killed"]) as survivor:
+            reading = start(collect(survivor, seen))
+            async with Admin(healed.bootstrap) as admin:
+                while True:  # until both have two partitions
+                    found = (await admin.describe_groups(["killed"]))["killed"]
+                    if not isinstance(found, TidelogError) and [len(m.assignment) for m in found.members] == [2, 2]:
+                        break
+                    await CLOCK.sleep_ms(50)
             member.kill()
-            member.wait()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+            killed = CLOCK.monotonic_ms()
+            await fill(healed, places, range(100))
+            await until(lambda: len(seen) >= 100)
+            took_ms = CLOCK.monotonic_ms() - killed
+            reading.cancel()
+        assert numbers(seen) == list(range(100))
+        assert took_ms < SESSION_MS + 1_500
+    finally:
+        member.kill()
+        member.wait()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
-def test_members_keep_their_partitions_while_the_coordinator_fails(healed: LocalCluster, how: signal.Signals) -> None:
+async def test_members_keep_their_partitions_while_the_coordinator_fails(
+    healed: LocalCluster, how: signal.Signals
+) -> None:
     """The node of the coordinator is killed or hangs while members read: no member is fenced, no partition moves, every
     record is read once, and what was processed is committed at the next coordinator."""
-
-    async def story() -> None:
-        group = f"failover-{how.name}"
-        places = await topic_of(healed, group)
-        lost: list[TopicPartition] = []
-        revoked: list[TopicPartition] = []
-        seen = list[ConsumerRecord]()
-        async with (
-            Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as first,
-            Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as second,
-        ):
-            tasks = [start(collect(each, seen)) for each in (first, second)]
-            await until(lambda: len(first.assignment) == len(second.assignment) == 2)
-            await fill(healed, places, range(100))
-            await until(lambda: len(seen) >= 100)
-            before = [sorted(first.assignment), sorted(second.assignment)]
-            os.kill(healed.nodes[await coordinator_of(healed, group)].pid, how)
-            failed = CLOCK.monotonic_ms()
-            await fill(healed, places, range(100, 200))
-            await until(lambda: len(seen) >= 200)
-            await first.commit()
-            await second.commit()
-            took_ms = CLOCK.monotonic_ms() - failed
-            assert [sorted(first.assignment), sorted(second.assignment)] == before
-            for task in tasks:
-                task.cancel()
-            assert (lost, revoked) == ([], [])
-            assert numbers(seen) == list(range(200))
-            assert took_ms < 15_000
-        async with Admin(healed.bootstrap) as admin:
-            assert [each.lag for each in await admin.group_lag(group)] == [0] * 4
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    group = f"failover-{how.name}"
+    places = await topic_of(healed, group)
+    lost: list[TopicPartition] = []
+    revoked: list[TopicPartition] = []
+    seen = list[ConsumerRecord]()
+    async with (
+        Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as first,
+        Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as second,
+    ):
+        tasks = [start(collect(each, seen)) for each in (first, second)]
+        await until(lambda: len(first.assignment) == len(second.assignment) == 2)
+        await fill(healed, places, range(100))
+        await until(lambda: len(seen) >= 100)
+        before = [sorted(first.assignment), sorted(second.assignment)]
+        os.kill(healed.nodes[await coordinator_of(healed, group)].pid, how)
+        failed = CLOCK.monotonic_ms()
+        await fill(healed, places, range(100, 200))
+        await until(lambda: len(seen) >= 200)
+        await first.commit()
+        await second.commit()
+        took_ms = CLOCK.monotonic_ms() - failed
+        assert [sorted(first.assignment), sorted(second.assignment)] == before
+        for task in tasks:
+            task.cancel()
+        assert (lost, revoked) == ([], [])
+        assert numbers(seen) == list(range(200))
+        assert took_ms < 15_000
+    async with Admin(healed.bootstrap) as admin:
+        assert [each.lag for each in await admin.group_lag(group)] == [0] * 4
 
 
-def test_the_tools_show_and_reset_a_group_of_processes(healed: LocalCluster) -> None:
+async def test_the_tools_show_and_reset_a_group_of_processes(healed: LocalCluster) -> None:
     """Some ten commands, each a process that imports the client."""
-
-    async def prepare() -> None:
-        places = await topic_of(healed, "tools")
-        await fill(healed, places, range(40))
-
-    asyncio.run(asyncio.wait_for(prepare(), 30))
+    places = await topic_of(healed, "tools")
+    await fill(healed, places, range(40))
 
     def tidelog(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run
+from tests.client.memory_cluster import memory_cluster
 from tests.client.test_transaction_core import Application
 from tests.client.test_transactions import committed, transactional
 from tidelog.client import transaction_core
@@ -37,17 +37,13 @@ def test_after_a_pause_the_producer_id_is_asked_for_again() -> None:
     assert application.core.has_failed
 
 
-def test_a_transactional_id_that_expired_in_a_pause_is_initialized_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_transactional_id_that_expired_in_a_pause_is_initialized_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_core, "IDLE_MS", 0)
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("out")
-            async with transactional(cluster) as producer:
-                for value in (b"before", b"after"):
-                    async with producer.transaction() as txn:
-                        await txn.send("out", value)
-                    cluster.transactions.ids.clear()
-            assert await committed(cluster) == [b"after", b"before"]
-
-    run(story())
+    async with memory_cluster() as cluster:
+        cluster.create("out")
+        async with transactional(cluster) as producer:
+            for value in (b"before", b"after"):
+                async with producer.transaction() as txn:
+                    await txn.send("out", value)
+                cluster.transactions.ids.clear()
+        assert await committed(cluster) == [b"after", b"before"]

@@ -3,7 +3,6 @@ the checksum does not cover the base offset."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -69,25 +68,22 @@ def test_impossible_offsets_that_stay_become_an_error() -> None:
     assert "where offsets below 100 are committed" in cursor.error.message
 
 
-def test_a_consumer_reads_everything_once_though_a_header_is_flipped_on_its_way() -> None:
-    async def story() -> None:
-        async with memory_cluster(1) as cluster:
-            cluster.create("orders", 1)
-            fill(cluster, numbered(9))
-            sent: list[int] = []
+async def test_a_consumer_reads_everything_once_though_a_header_is_flipped_on_its_way() -> None:
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        fill(cluster, numbered(9))
+        sent: list[int] = []
 
-            def flip_once(entry: Any) -> object:
-                if len(sent) >= 2:
-                    return None
-                sent.append(entry.fetch_offset)
-                byte = (BASE_OFFSET_BYTE, LAST_OFFSET_DELTA_BYTE)[len(sent) - 1]
-                return lambda records: bytes(flipped(RecordBatch(bytes(records)), byte).buffer) if records else records
+        def flip_once(entry: Any) -> object:
+            if len(sent) >= 2:
+                return None
+            sent.append(entry.fetch_offset)
+            byte = (BASE_OFFSET_BYTE, LAST_OFFSET_DELTA_BYTE)[len(sent) - 1]
+            return lambda records: bytes(flipped(RecordBatch(bytes(records)), byte).buffer) if records else records
 
-            cluster.nodes[0].on_fetch = flip_once
-            async with Consumer(cluster.bootstrap, fetch_bytes=1) as consumer:
-                consumer.assign([P0])
-                found = await read(consumer, 9)
-            assert [record.offset for record in found] == list(range(9))
-            assert sent == [0, 0]
-
-    asyncio.run(story())
+        cluster.nodes[0].on_fetch = flip_once
+        async with Consumer(cluster.bootstrap, fetch_bytes=1) as consumer:
+            consumer.assign([P0])
+            found = await read(consumer, 9)
+        assert [record.offset for record in found] == list(range(9))
+        assert sent == [0, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.memory_cluster import MemoryPartition, memory_cluster, run
+from tests.client.memory_cluster import MemoryPartition, memory_cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.client.read_committed import hide_aborted
 from tidelog.errors import InvalidConfig
@@ -55,35 +55,29 @@ async def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
     return found
 
 
-def test_a_read_committed_consumer_gets_only_committed_records() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            fill(cluster.create("orders").partitions[0])
-            levels: dict[str | Isolation, list[int]] = {
-                "read_committed": [0, 2, 3, 7],
-                Isolation.READ_UNCOMMITTED: [0, 1, 2, 3, 5, 7, 8, 9],
-            }
-            for isolation, offsets in levels.items():
-                async with Consumer(cluster.bootstrap, isolation=isolation, max_wait_ms=20) as consumer:
-                    consumer.assign([P0])
-                    assert [record.offset for record in await read_to_end(consumer)] == offsets
-                    await consumer.seek(P0, 5)
-                    left = [record.offset for record in await read_to_end(consumer)]
-                    assert left == [offset for offset in offsets if offset >= 5]
-
-    run(story())
-
-
-def test_latest_is_the_last_stable_offset_for_read_committed() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            fill(cluster.create("orders").partitions[0])
-            async with Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
+async def test_a_read_committed_consumer_gets_only_committed_records() -> None:
+    async with memory_cluster() as cluster:
+        fill(cluster.create("orders").partitions[0])
+        levels: dict[str | Isolation, list[int]] = {
+            "read_committed": [0, 2, 3, 7],
+            Isolation.READ_UNCOMMITTED: [0, 1, 2, 3, 5, 7, 8, 9],
+        }
+        for isolation, offsets in levels.items():
+            async with Consumer(cluster.bootstrap, isolation=isolation, max_wait_ms=20) as consumer:
                 consumer.assign([P0])
-                assert await consumer.seek(P0, "latest") == 8
-                assert await consumer.end_offsets([P0]) == {P0: 8}
+                assert [record.offset for record in await read_to_end(consumer)] == offsets
+                await consumer.seek(P0, 5)
+                left = [record.offset for record in await read_to_end(consumer)]
+                assert left == [offset for offset in offsets if offset >= 5]
 
-    run(story())
+
+async def test_latest_is_the_last_stable_offset_for_read_committed() -> None:
+    async with memory_cluster() as cluster:
+        fill(cluster.create("orders").partitions[0])
+        async with Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
+            consumer.assign([P0])
+            assert await consumer.seek(P0, "latest") == 8
+            assert await consumer.end_offsets([P0]) == {P0: 8}
 
 
 def test_an_unknown_isolation_is_rejected() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run, until
+from tests.client.memory_cluster import memory_cluster, until
 from tests.client.producer_session import POLICY, RequestSession
 from tidelog import Producer
 from tidelog.client.accumulator import Attempt, PendingBatch
@@ -219,7 +219,7 @@ def test_nothing_wakes_a_producer_whose_batches_wait_for_the_node() -> None:
 # --- with streams ---------------------------------------------------------------------------------------------------
 
 
-def test_partitions_that_are_due_share_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partitions_that_are_due_share_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[int] = []
     next_request = ProduceStream._next_request
 
@@ -229,19 +229,15 @@ def test_partitions_that_are_due_share_a_message(monkeypatch: pytest.MonkeyPatch
         return request
 
     monkeypatch.setattr(ProduceStream, "_next_request", counted)
-
-    async def story() -> None:
-        async with memory_cluster(1) as cluster:
-            cluster.create("orders", 60)
-            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
-                await producer.partitions("orders")
-                await producer.send("orders", b"first", partition=0)
-                messages.clear()
-                deliveries = [producer.send_nowait("orders", b"v", partition=place) for place in range(60)]
-                await until(lambda: all(delivery.done() for delivery in deliveries))
-                assert messages == [60]
-
-    run(story())
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders", 60)
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            await producer.partitions("orders")
+            await producer.send("orders", b"first", partition=0)
+            messages.clear()
+            deliveries = [producer.send_nowait("orders", b"v", partition=place) for place in range(60)]
+            await until(lambda: all(delivery.done() for delivery in deliveries))
+            assert messages == [60]
 
 
 def test_the_answers_of_a_message_are_reported_together() -> None:
@@ -261,7 +257,7 @@ def test_the_answers_of_a_message_are_reported_together() -> None:
     assert [[type(outcome) for outcome in report] for report in reports] == [[Acknowledged, Refused]]
 
 
-def test_one_reset_of_the_timer_follows_the_answers_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_reset_of_the_timer_follows_the_answers_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     resets: list[int] = []
     set_timer = Producer._set_timer
 
@@ -269,21 +265,18 @@ def test_one_reset_of_the_timer_follows_the_answers_of_a_message(monkeypatch: py
         resets.append(1)
         set_timer(producer)
 
-    async def story() -> None:
-        async with memory_cluster(1) as cluster:
-            cluster.create("orders", 60)
-            async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
-                await producer.partitions("orders")
-                for place in range(60):
-                    producer.send_nowait("orders", b"v", partition=place)
-                monkeypatch.setattr(Producer, "_set_timer", counted)
-                producer._report([Lost(number, ConnectionLost("broke"), Millis(0)) for number in range(60)])
-                assert len(resets) == 1
-
-    run(story())
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders", 60)
+        async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+            await producer.partitions("orders")
+            for place in range(60):
+                producer.send_nowait("orders", b"v", partition=place)
+            monkeypatch.setattr(Producer, "_set_timer", counted)
+            producer._report([Lost(number, ConnectionLost("broke"), Millis(0)) for number in range(60)])
+            assert len(resets) == 1
 
 
-def test_metadata_without_a_change_cause_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metadata_without_a_change_cause_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[object] = []
     handle = ProducerCore.handle
 
@@ -292,18 +285,14 @@ def test_metadata_without_a_change_cause_no_events(monkeypatch: pytest.MonkeyPat
         return handle(core, *given)
 
     monkeypatch.setattr(ProducerCore, "handle", counted)
-
-    async def story() -> None:
-        async with memory_cluster(2) as cluster:
-            cluster.create("orders", 60)
-            async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
-                await producer.partitions("orders")
-                await producer._cluster.refresh("orders")
-                events.clear()
-                await producer._cluster.refresh("orders")
-                assert events == []
-                cluster.lead("orders", 7, 0)
-                await producer._cluster.refresh("orders")
-                assert [event.topic_partition.partition for event in events if isinstance(event, LeaderKnown)] == [7]
-
-    run(story())
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders", 60)
+        async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+            await producer.partitions("orders")
+            await producer._cluster.refresh("orders")
+            events.clear()
+            await producer._cluster.refresh("orders")
+            assert events == []
+            cluster.lead("orders", 7, 0)
+            await producer._cluster.refresh("orders")
+            assert [event.topic_partition.partition for event in events if isinstance(event, LeaderKnown)] == [7]

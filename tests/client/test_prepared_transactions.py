@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 
-from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.client.test_transactions import committed, ends, transactional
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
@@ -27,13 +28,11 @@ from tidelog.types import Offset, PartitionIndex, TopicPartition
 P0 = TopicPartition("out", PartitionIndex(0))
 
 
-def in_memory(story: Callable[[MemoryCluster], Awaitable[None]]) -> None:
-    async def with_cluster() -> None:
-        async with memory_cluster(2) as cluster:
-            cluster.create("out", 2)
-            await story(cluster)
-
-    run(with_cluster())
+@asynccontextmanager
+async def two_partitions() -> AsyncIterator[MemoryCluster]:
+    async with memory_cluster(2) as cluster:
+        cluster.create("out", 2)
+        yield cluster
 
 
 async def prepared(cluster: MemoryCluster, value: bytes, position: int) -> PreparedTransaction:
@@ -44,8 +43,8 @@ async def prepared(cluster: MemoryCluster, value: bytes, position: int) -> Prepa
         return await txn.prepare()
 
 
-def test_another_process_commits_or_aborts_what_was_prepared() -> None:
-    async def story(cluster: MemoryCluster) -> None:
+async def test_another_process_commits_or_aborts_what_was_prepared() -> None:
+    async with two_partitions() as cluster:
         first = await prepared(cluster, b"1", 11)
         assert ends(cluster) == [], "closing the producer ends nothing"
         assert await committed(cluster) == []
@@ -61,11 +60,9 @@ def test_another_process_commits_or_aborts_what_was_prepared() -> None:
                 await admin.end_prepared_transaction(second, committed=True)
         assert await committed(cluster) == [b"1"]
 
-    in_memory(story)
 
-
-def test_the_next_producer_of_the_id_aborts_what_was_prepared() -> None:
-    async def story(cluster: MemoryCluster) -> None:
+async def test_the_next_producer_of_the_id_aborts_what_was_prepared() -> None:
+    async with two_partitions() as cluster:
         first = await prepared(cluster, b"1", 11)
         await prepared(cluster, b"2", 12)
         async with Admin(cluster.bootstrap) as admin:
@@ -73,11 +70,9 @@ def test_the_next_producer_of_the_id_aborts_what_was_prepared() -> None:
                 await admin.end_prepared_transaction(first, committed=True)
         assert await committed(cluster) == []
 
-    in_memory(story)
 
-
-def test_an_end_whose_answer_is_lost_or_late_is_asked_for_again() -> None:
-    async def story(cluster: MemoryCluster) -> None:
+async def test_an_end_whose_answer_is_lost_or_late_is_asked_for_again() -> None:
+    async with two_partitions() as cluster:
         first = await prepared(cluster, b"1", 11)
         wishes: list[object] = [
             "lose",
@@ -92,11 +87,9 @@ def test_an_end_whose_answer_is_lost_or_late_is_asked_for_again() -> None:
         assert not wishes
         assert await committed(cluster) == [b"1"]
 
-    in_memory(story)
 
-
-def test_a_transaction_that_has_failed_or_has_nothing_is_not_prepared() -> None:
-    async def story(cluster: MemoryCluster) -> None:
+async def test_a_transaction_that_has_failed_or_has_nothing_is_not_prepared() -> None:
+    async with two_partitions() as cluster:
         async with transactional(cluster, record_bytes_max=1000, batch_bytes=2000) as producer:
             with pytest.raises(InvalidTxnState, match="neither records nor offsets"):
                 async with producer.transaction() as txn:
@@ -110,11 +103,9 @@ def test_a_transaction_that_has_failed_or_has_nothing_is_not_prepared() -> None:
         assert await committed(cluster) == []
         assert ends(cluster) == [False]
 
-    in_memory(story)
 
-
-def test_a_producer_that_has_left_its_transaction_opens_no_other_one() -> None:
-    async def story(cluster: MemoryCluster) -> None:
+async def test_a_producer_that_has_left_its_transaction_opens_no_other_one() -> None:
+    async with two_partitions() as cluster:
         async with transactional(cluster) as producer:
             async with producer.transaction() as txn:
                 await txn.enqueue("out", b"1")
@@ -130,17 +121,12 @@ def test_a_producer_that_has_left_its_transaction_opens_no_other_one() -> None:
         with pytest.raises(InvalidTxnState, match="no open transaction"):
             core.handle(PrepareTransaction(has_written=True))
 
-    in_memory(story)
 
-
-def test_a_transaction_reads_what_the_ones_before_it_committed() -> None:
-    async def story(cluster: MemoryCluster) -> None:
-        async with transactional(cluster) as producer:
-            async with producer.transaction() as txn:
-                assert await txn.committed_offsets("g") == {}
-                await txn.send_offsets({P0: CommittedOffset(Offset(5), metadata="five")}, "g")
-            async with producer.transaction() as txn:
-                assert await txn.committed_offsets("g") == {P0: CommittedOffset(Offset(5), metadata="five")}
-                assert await txn.committed_offsets("other", require_stable=False) == {}
-
-    in_memory(story)
+async def test_a_transaction_reads_what_the_ones_before_it_committed() -> None:
+    async with two_partitions() as cluster, transactional(cluster) as producer:
+        async with producer.transaction() as txn:
+            assert await txn.committed_offsets("g") == {}
+            await txn.send_offsets({P0: CommittedOffset(Offset(5), metadata="five")}, "g")
+        async with producer.transaction() as txn:
+            assert await txn.committed_offsets("g") == {P0: CommittedOffset(Offset(5), metadata="five")}
+            assert await txn.committed_offsets("other", require_stable=False) == {}

@@ -96,45 +96,42 @@ async def read(consumer: Consumer, cluster: MemoryCluster, done: asyncio.Event) 
 
 @pytest.mark.parametrize("kind", ["raise", "resend", "idempotent"])
 @pytest.mark.parametrize("seed", range(3))
-def test_reported_outcomes_match_the_log(seed: int, kind: str) -> None:
-    async def story() -> None:
-        rng = random.Random(seed)
-        async with memory_cluster(3) as cluster:
-            cluster.create("orders", PARTITIONS)
-            done = asyncio.Event()
-            async with (
-                Producer(
-                    cluster.bootstrap,
-                    linger_ms=1,
-                    batch_bytes=300,
-                    request_timeout_ms=400,
-                    delivery_timeout_ms=2_000,
-                    retry_backoff_ms=20,
-                    retry_backoff_ms_max=100,
-                    enable_idempotence=kind == "idempotent",
-                    on_unknown="resend" if kind == "resend" else "raise",
-                    rng=rng,
-                ) as producer,
-                Consumer(cluster.bootstrap, max_wait_ms=50, request_timeout_ms=500, rng=rng) as consumer,
-            ):
-                await producer.partitions("orders")
-                weather = Weather(cluster, rng)
-                reading = start(read(consumer, cluster, done))
-                blowing = start(weather.blow())
-                sent = await write(producer, rng)
-                await blowing
-                last = await producer.send("orders", b"1000000", partition=0)
-                done.set()
-                found = await reading
-            logs = {
-                partition: [int(value or b"") for value in cluster.values("orders", partition)]
-                for partition in range(PARTITIONS)
-            }
-            assert found == logs
-            assert logs[0][last.offset] == 1_000_000, "without faults everything works"
-            judge(sent, logs, kind)
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+async def test_reported_outcomes_match_the_log(seed: int, kind: str) -> None:
+    rng = random.Random(seed)
+    async with memory_cluster(3) as cluster:
+        cluster.create("orders", PARTITIONS)
+        done = asyncio.Event()
+        async with (
+            Producer(
+                cluster.bootstrap,
+                linger_ms=1,
+                batch_bytes=300,
+                request_timeout_ms=400,
+                delivery_timeout_ms=2_000,
+                retry_backoff_ms=20,
+                retry_backoff_ms_max=100,
+                enable_idempotence=kind == "idempotent",
+                on_unknown="resend" if kind == "resend" else "raise",
+                rng=rng,
+            ) as producer,
+            Consumer(cluster.bootstrap, max_wait_ms=50, request_timeout_ms=500, rng=rng) as consumer,
+        ):
+            await producer.partitions("orders")
+            weather = Weather(cluster, rng)
+            reading = start(read(consumer, cluster, done))
+            blowing = start(weather.blow())
+            sent = await write(producer, rng)
+            await blowing
+            last = await producer.send("orders", b"1000000", partition=0)
+            done.set()
+            found = await reading
+        logs = {
+            partition: [int(value or b"") for value in cluster.values("orders", partition)]
+            for partition in range(PARTITIONS)
+        }
+        assert found == logs
+        assert logs[0][last.offset] == 1_000_000, "without faults everything works"
+        judge(sent, logs, kind)
 
 
 def judge(sent: list[tuple[int, int, Delivery]], logs: dict[int, list[int]], kind: str) -> None:

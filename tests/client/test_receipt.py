@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog
-from tests.client.memory_cluster import memory_cluster, run
+from tests.client.memory_cluster import memory_cluster
 from tidelog.client.delivery import Delivery, Outcome
 from tidelog.client.receipt import Receipt, StoredBatch
 from tidelog.errors import InvalidConfig, InvalidRequest
@@ -95,13 +95,9 @@ def test_a_producer_that_is_not_answered_can_get_no_receipt() -> None:
         tidelog.Producer("127.0.0.1:1", acks=0, receipts=True)
 
 
-def test_a_node_that_states_nothing_leaves_the_result_without_a_receipt() -> None:
+async def test_a_node_that_states_nothing_leaves_the_result_without_a_receipt() -> None:
     """A node of an earlier version does not know the field."""
-
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            cluster.create("orders")
-            async with tidelog.Producer(cluster.bootstrap, receipts=True) as producer:
-                assert (await producer.send("orders", b"a")).receipt is None
-
-    run(story())
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with tidelog.Producer(cluster.bootstrap, receipts=True) as producer:
+            assert (await producer.send("orders", b"a")).receipt is None

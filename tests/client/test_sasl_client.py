@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,83 +86,73 @@ def client_of(node: Node, sasl: Sasl = ALICE) -> SaslClient:
     return client
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        runner.run(story)
+        yield runner.get_loop()
 
 
 async def let_pass(seconds: float) -> None:
     await asyncio.sleep(seconds)  # noqa: TID251 - time jumps
 
 
-def test_a_session_is_extended_once_in_each_lifetime_however_often_its_node_was_restarted() -> None:
-    async def story() -> None:
-        node = Node()
-        client = client_of(node)
-        client.stream_opened(AT)
-        for _ in range(20):
-            client.refused(AT, await client.token_of(AT, CALL_MS))
-            await let_pass(1)
-        await client.token_of(AT, CALL_MS)
-        assert node.renewed == [""] * 21
-        await let_pass(10 * LIFETIME_S)
-        extensions = node.renewed[21:]
-        assert 10 <= len(extensions) <= 12
-        assert extensions == [f"token-{number}" for number in range(21, 21 + len(extensions))]
-        await client.close()
-        await let_pass(10 * LIFETIME_S)
-        assert node.renewed[21:] == extensions, "a closed client authenticates no more"
-
-    run(story())
+async def test_a_session_is_extended_once_in_each_lifetime_however_often_its_node_was_restarted() -> None:
+    node = Node()
+    client = client_of(node)
+    client.stream_opened(AT)
+    for _ in range(20):
+        client.refused(AT, await client.token_of(AT, CALL_MS))
+        await let_pass(1)
+    await client.token_of(AT, CALL_MS)
+    assert node.renewed == [""] * 21
+    await let_pass(10 * LIFETIME_S)
+    extensions = node.renewed[21:]
+    assert 10 <= len(extensions) <= 12
+    assert extensions == [f"token-{number}" for number in range(21, 21 + len(extensions))]
+    await client.close()
+    await let_pass(10 * LIFETIME_S)
+    assert node.renewed[21:] == extensions, "a closed client authenticates no more"
 
 
-def test_the_end_of_a_stream_of_before_leaves_the_present_session_alive() -> None:
+async def test_the_end_of_a_stream_of_before_leaves_the_present_session_alive() -> None:
     """An address was forgotten and is used again; gRPC reports the end of the former stream late."""
-
-    async def story() -> None:
-        node = Node()
-        client = client_of(node)
-        await client.token_of(AT, CALL_MS)
-        former_ended = client.stream_opened(AT)
-        await client.forget(AT)
-        await client.token_of(AT, CALL_MS)
-        ended = client.stream_opened(AT)
-        former_ended()
-        await let_pass(10 * LIFETIME_S)
-        assert len(node.renewed) >= 12
-        ended()
-        await let_pass(2 * LIFETIME_S)
-        extensions = len(node.renewed)
-        await let_pass(10 * LIFETIME_S)
-        assert len(node.renewed) == extensions, "a session that is not used is left to expire"
-        await client.close()
-
-    run(story())
+    node = Node()
+    client = client_of(node)
+    await client.token_of(AT, CALL_MS)
+    former_ended = client.stream_opened(AT)
+    await client.forget(AT)
+    await client.token_of(AT, CALL_MS)
+    ended = client.stream_opened(AT)
+    former_ended()
+    await let_pass(10 * LIFETIME_S)
+    assert len(node.renewed) >= 12
+    ended()
+    await let_pass(2 * LIFETIME_S)
+    extensions = len(node.renewed)
+    await let_pass(10 * LIFETIME_S)
+    assert len(node.renewed) == extensions, "a session that is not used is left to expire"
+    await client.close()
 
 
 @pytest.mark.parametrize("failure", [ConnectionFailed("gone"), TooManyHandshakes("full")])
-def test_an_extension_that_fails_is_tried_again_while_the_session_lasts(failure: Exception) -> None:
+async def test_an_extension_that_fails_is_tried_again_while_the_session_lasts(failure: Exception) -> None:
     """A node that cannot be reached for longer than one authentication may take costs no stream."""
-
-    async def story() -> None:
-        node = Node(lifetime_ms=600_000)
-        client = client_of(node)
-        client.stream_opened(AT)
-        await client.token_of(AT, CALL_MS)
-        node.failures = [failure] * 100
-        await let_pass(599)
-        assert node.renewed == ["", "token-1"]
-        node.failures = [failure] * 10_000
-        await let_pass(1_200)
-        tried = len(node.failures)
-        await let_pass(1_200)
-        assert len(node.failures) == tried, "it has expired: the next call begins another one"
-        await client.close()
-
-    run(story())
+    node = Node(lifetime_ms=600_000)
+    client = client_of(node)
+    client.stream_opened(AT)
+    await client.token_of(AT, CALL_MS)
+    node.failures = [failure] * 100
+    await let_pass(599)
+    assert node.renewed == ["", "token-1"]
+    node.failures = [failure] * 10_000
+    await let_pass(1_200)
+    tried = len(node.failures)
+    await let_pass(1_200)
+    assert len(node.failures) == tried, "it has expired: the next call begins another one"
+    await client.close()
 
 
-def test_a_call_does_not_fail_because_an_extension_with_the_former_password_is_refused() -> None:
+async def test_a_call_does_not_fail_because_an_extension_with_the_former_password_is_refused() -> None:
     """The node ended the session while the extension was under way; the password was replaced in time for the call."""
     asked = asyncio.Event()
 
@@ -175,76 +165,60 @@ def test_a_call_does_not_fail_because_an_extension_with_the_former_password_is_r
                 await let_pass(3)
             return await super().send(to, request, timeout_ms)
 
-    async def story() -> None:
-        node = Refusing()
-        client = client_of(node)
-        token = await client.token_of(AT, CALL_MS)
-        client.stream_opened(AT)
-        node.failures = [SaslAuthenticationFailed("the password was changed")]
-        await asked.wait()  # the extension
-        client.refused(AT, token)
-        assert await client.token_of(AT, 10 * CALL_MS) == "token-2"
-        assert node.failures == []
-        node.failures = [SaslAuthenticationFailed("wrong")]
-        client.refused(AT, "token-2")
-        with pytest.raises(SaslAuthenticationFailed, match="wrong"):
-            await client.token_of(AT, 10 * CALL_MS)
-        await client.close()
-
-    run(story())
+    node = Refusing()
+    client = client_of(node)
+    token = await client.token_of(AT, CALL_MS)
+    client.stream_opened(AT)
+    node.failures = [SaslAuthenticationFailed("the password was changed")]
+    await asked.wait()  # the extension
+    client.refused(AT, token)
+    assert await client.token_of(AT, 10 * CALL_MS) == "token-2"
+    assert node.failures == []
+    node.failures = [SaslAuthenticationFailed("wrong")]
+    client.refused(AT, "token-2")
+    with pytest.raises(SaslAuthenticationFailed, match="wrong"):
+        await client.token_of(AT, 10 * CALL_MS)
+    await client.close()
 
 
 @pytest.mark.parametrize(
     ("lifetime_ms", "token"),
     [(1_000, ""), (1_000, "a\nb"), (1_000, "\u00e9"), (1_000, "x" * 65), (-1, "x"), (2**60, "x")],
 )
-def test_a_session_that_cannot_be_used_is_refused_by_name(lifetime_ms: int, token: str) -> None:
+async def test_a_session_that_cannot_be_used_is_refused_by_name(lifetime_ms: int, token: str) -> None:
     """Without TLS whoever is in between can change it; gRPC would raise ValueError for such a token."""
-
-    async def story() -> None:
-        client = client_of(Node(lifetime_ms, token))
-        with pytest.raises(SaslAuthenticationFailed, match=r"node-0:9092.*use TLS"):
-            await client.token_of(AT, CALL_MS)
-        await client.close()
-
-    run(story())
+    client = client_of(Node(lifetime_ms, token))
+    with pytest.raises(SaslAuthenticationFailed, match=r"node-0:9092.*use TLS"):
+        await client.token_of(AT, CALL_MS)
+    await client.close()
 
 
-def test_a_refused_user_reads_who_was_refused_where_and_what_to_do(tmp_path: Path) -> None:
+async def test_a_refused_user_reads_who_was_refused_where_and_what_to_do(tmp_path: Path) -> None:
     """The path of the password's file is told, its content is not."""
     file = tmp_path / "alice.secret"
     file.write_text("orchid\n", encoding="utf-8")
-
-    async def story() -> None:
-        client = client_of(Node(), Sasl("alice", password_file=str(file)))
-        with pytest.raises(SaslAuthenticationFailed) as first:
-            await client.token_of(AT, CALL_MS)
-        assert first.value.message == (
-            "SASL at node-0:9092: SCRAM-SHA-512: wrong user name or password, or the user has no credential of this "
-            f"mechanism (user 'alice', password of the file {file}). Check both, or ask an administrator "
-            "(`tidelog user add`)."
-        )
-        file.write_text("tulip\n", encoding="utf-8")
-        client.refused(AT, await client.token_of(AT, CALL_MS))
-        file.write_text("orchid\n", encoding="utf-8")
-        with pytest.raises(
-            SaslAuthenticationFailed, match="the user was removed, or its password was changed"
-        ) as later:
-            await client.token_of(AT, CALL_MS)
-        assert "orchid" not in first.value.message + later.value.message
-        await client.close()
-
-    run(story())
-
-
-def test_a_node_that_ends_sessions_at_once_does_not_keep_its_clients_busy() -> None:
-    async def story() -> None:
-        node = Node(lifetime_ms=1)
-        client = client_of(node)
-        client.stream_opened(AT)
+    client = client_of(Node(), Sasl("alice", password_file=str(file)))
+    with pytest.raises(SaslAuthenticationFailed) as first:
         await client.token_of(AT, CALL_MS)
-        await let_pass(60)
-        assert len(node.renewed) <= 121
-        await client.close()
+    assert first.value.message == (
+        "SASL at node-0:9092: SCRAM-SHA-512: wrong user name or password, or the user has no credential of this "
+        f"mechanism (user 'alice', password of the file {file}). Check both, or ask an administrator "
+        "(`tidelog user add`)."
+    )
+    file.write_text("tulip\n", encoding="utf-8")
+    client.refused(AT, await client.token_of(AT, CALL_MS))
+    file.write_text("orchid\n", encoding="utf-8")
+    with pytest.raises(SaslAuthenticationFailed, match="the user was removed, or its password was changed") as later:
+        await client.token_of(AT, CALL_MS)
+    assert "orchid" not in first.value.message + later.value.message
+    await client.close()
 
-    run(story())
+
+async def test_a_node_that_ends_sessions_at_once_does_not_keep_its_clients_busy() -> None:
+    node = Node(lifetime_ms=1)
+    client = client_of(node)
+    client.stream_opened(AT)
+    await client.token_of(AT, CALL_MS)
+    await let_pass(60)
+    assert len(node.renewed) <= 121
+    await client.close()

@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from node.listener_settings import ListenerTls
-from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread, run, start, until
+from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread, start, until
 from tidelog import Producer, Tls, sync
 from tidelog.cli import main
 from tidelog.clock import MachineClock
@@ -64,17 +64,14 @@ def test_an_administrator_without_a_certificate_learns_what_is_missing(cluster: 
         admin.describe_cluster()
 
 
-def test_a_producer_warns_at_the_first_failed_handshake_and_its_call_waits_on(
+async def test_a_producer_warns_at_the_first_failed_handshake_and_its_call_waits_on(
     cluster: MemoryCluster, certs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with Producer(cluster.bootstrap, tls=Tls(certs / "ca.pem")) as producer:
-            sending = start(producer.send("orders", b"a"))
-            await until(lambda: caplog.records)
-            assert not sending.done()
-            sending.cancel()
-
-    run(story())
+    async with Producer(cluster.bootstrap, tls=Tls(certs / "ca.pem")) as producer:
+        sending = start(producer.send("orders", b"a"))
+        await until(lambda: caplog.records)
+        assert not sending.done()
+        sending.cancel()
     (line,) = caplog.records
     assert (line.name, line.levelname) == ("tidelog.client.tls", "WARNING")
     assert "the node requires a certificate of the client. Name a certificate" in line.getMessage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -72,39 +71,34 @@ async def a_coordinator(cluster: LocalCluster, name: str) -> int:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.deep)])
-def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how: signal.Signals) -> None:
+async def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how: signal.Signals) -> None:
     """Transactions run one after the other while their coordinator is killed: each commit that returned is complete,
     and nothing of an aborted one is visible."""
     topic = f"coordinator-{how.name}".lower()
+    kept: set[int] = set()
+    async with Admin(healed.bootstrap) as admin:
+        await admin.create_topic(topic, partitions=3, replication_factor=3, configs=SAFE)
+    async with Producer(healed.bootstrap, transactional_id=topic) as producer:
 
-    async def story() -> set[int]:
-        kept: set[int] = set()
-        async with Admin(healed.bootstrap) as admin:
-            await admin.create_topic(topic, partitions=3, replication_factor=3, configs=SAFE)
-        async with Producer(healed.bootstrap, transactional_id=topic) as producer:
+        async def write(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                try:
+                    async with producer.transaction() as txn:
+                        for partition in range(3):
+                            await txn.enqueue(topic, b"%d" % number, partition=partition)
+                        if number % 7 == 6:
+                            await txn.abort()
+                except TransactionAborted:
+                    continue
+                if number % 7 != 6:
+                    kept.add(number)
 
-            async def write(first: int, count: int) -> None:
-                for number in range(first, first + count):
-                    try:
-                        async with producer.transaction() as txn:
-                            for partition in range(3):
-                                await txn.enqueue(topic, b"%d" % number, partition=partition)
-                            if number % 7 == 6:
-                                await txn.abort()
-                    except TransactionAborted:
-                        continue
-                    if number % 7 != 6:
-                        kept.add(number)
-
-            await write(0, 10)
-            victim = await a_coordinator(healed, topic)
-            writing = start(write(10, 200))
-            await CLOCK.sleep_ms(300)
-            os.kill(healed.nodes[victim].pid, how)
-            await writing
-        return kept
-
-    kept = asyncio.run(asyncio.wait_for(story(), 90))
+        await write(0, 10)
+        victim = await a_coordinator(healed, topic)
+        writing = start(write(10, 200))
+        await CLOCK.sleep_ms(300)
+        os.kill(healed.nodes[victim].pid, how)
+        await writing
     assert len(kept) > 100
     assert Counter(committed(healed, topic)) == Counter({b"%d" % number: 3 for number in kept})
 

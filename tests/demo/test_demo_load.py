@@ -84,64 +84,52 @@ def numbers_by_key(stored: dict[tuple[int, int], tuple[str, int, int]]) -> dict[
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_lost_answers_and_refusals_keep_keys_in_order_and_the_ledger_true(tmp_path: Path, seed: int) -> None:
+async def test_lost_answers_and_refusals_keep_keys_in_order_and_the_ledger_true(tmp_path: Path, seed: int) -> None:
     """Goal: once and in order. Method: break a tenth of the streams before, or after, the append."""
     chance = random.Random(seed)
 
     def mischief(_: Any) -> object:
         return chance.choices(["lose", "break", None], [1, 1, 18])[0]
 
-    async def story() -> None:
-        async with memory_cluster(3) as cluster:
-            bench = Bench(cluster, tmp_path)
-            for node in cluster.nodes:
-                node.on_produce = mischief
-            load = await bench.run(items(3_000))
-            stored, acknowledged_rows = bench.stored(), bench.acknowledged_rows()
-            assert load.failed == 0
-            assert acknowledged_rows == stored
-            assert len(acknowledged_rows) == bench.meter.sent == 3_000
-            for key, numbers in numbers_by_key(stored).items():
-                assert numbers == list(range(len(numbers))), key
-
-    asyncio.run(story())
+    async with memory_cluster(3) as cluster:
+        bench = Bench(cluster, tmp_path)
+        for node in cluster.nodes:
+            node.on_produce = mischief
+        load = await bench.run(items(3_000))
+        stored, acknowledged_rows = bench.stored(), bench.acknowledged_rows()
+        assert load.failed == 0
+        assert acknowledged_rows == stored
+        assert len(acknowledged_rows) == bench.meter.sent == 3_000
+        for key, numbers in numbers_by_key(stored).items():
+            assert numbers == list(range(len(numbers))), key
 
 
-def test_a_failover_is_watched_by_partition(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with memory_cluster(3) as cluster:
-            failover = Failover(range(PARTITIONS), killed_at=asyncio.get_running_loop().time())
-            await Bench(cluster, tmp_path).run(items(500), failover)
-            assert failover.missing == []
-            assert 0 < failover.seconds < 20
-
-    asyncio.run(story())
+async def test_a_failover_is_watched_by_partition(tmp_path: Path) -> None:
+    async with memory_cluster(3) as cluster:
+        failover = Failover(range(PARTITIONS), killed_at=asyncio.get_running_loop().time())
+        await Bench(cluster, tmp_path).run(items(500), failover)
+        assert failover.missing == []
+        assert 0 < failover.seconds < 20
 
 
-def test_records_that_are_refused_for_good_are_counted_and_their_cause_kept(tmp_path: Path) -> None:
+async def test_records_that_are_refused_for_good_are_counted_and_their_cause_kept(tmp_path: Path) -> None:
     def refuse(entry: Any) -> TidelogError | None:
         return InvalidRecord("not here") if entry.partition == 0 else None
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            bench = Bench(cluster, tmp_path)
-            cluster.nodes[0].on_produce = refuse
-            load = await bench.run(items(500))
-            assert isinstance(load.failure, InvalidRecord)
-            assert load.failed > 0
-            assert load.failed + len(bench.acknowledged_rows()) == bench.meter.sent == 500
-
-    asyncio.run(story())
+    async with memory_cluster() as cluster:
+        bench = Bench(cluster, tmp_path)
+        cluster.nodes[0].on_produce = refuse
+        load = await bench.run(items(500))
+        assert isinstance(load.failure, InvalidRecord)
+        assert load.failed > 0
+        assert load.failed + len(bench.acknowledged_rows()) == bench.meter.sent == 500
 
 
-def test_an_input_that_breaks_ends_the_load_with_its_cause(tmp_path: Path) -> None:
+async def test_an_input_that_breaks_ends_the_load_with_its_cause(tmp_path: Path) -> None:
     def broken() -> Iterator[Item]:
         yield Item("key", b"one")
         raise OSError("the disk was pulled out")
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            with pytest.raises(OSError, match="pulled out"):
-                await Bench(cluster, tmp_path).run(broken())
-
-    asyncio.run(story())
+    async with memory_cluster() as cluster:
+        with pytest.raises(OSError, match="pulled out"):
+            await Bench(cluster, tmp_path).run(broken())

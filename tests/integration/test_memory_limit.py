@@ -44,7 +44,7 @@ def metric(node: LocalNode, name: str) -> float:
 
 @pytest.mark.alone
 @pytest.mark.deep
-def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCluster, LocalNode]) -> None:
+async def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCluster, LocalNode]) -> None:
     """Greedy clients must come up to the limits of the node."""
     cluster, process = node
     small = {"durability": "page-cache", "retention_bytes": "60000000", "segment_bytes": "20000000"}
@@ -60,11 +60,8 @@ def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCl
     async def until_served() -> None:
         await asyncio.to_thread(cluster.wait_until, served, within_s=120, what="every reader is served")
 
-    async def story() -> None:
-        await greedy.fill(16)
-        await greedy.run(CLIENTS, until_served)
-
-    asyncio.run(story())
+    await greedy.fill(16)
+    await greedy.run(CLIENTS, until_served)
     assert metric(process, "tidelog_memory_limit_bytes") == BUDGET
     assert max(used) <= BUDGET
     peak = resident_peak(process)

@@ -71,93 +71,73 @@ def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
         asyncio.run(load.check())
 
 
-def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+async def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
     """Waits for the election, the restart and the in-sync sets."""
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more()
-            victim = leader_beside_the_first(cluster, load.topic)
-            await asyncio.to_thread(cluster.kill, victim)
-            await load.wait_more(500)
-            await healthy(cluster)
-            cluster.start_node(victim)
-            await load.wait_more(500)
-            await healthy(cluster)
-            await load.wait_more()
-        await load.check()
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more()
+        victim = leader_beside_the_first(cluster, load.topic)
+        await asyncio.to_thread(cluster.kill, victim)
+        await load.wait_more(500)
+        await healthy(cluster)
+        cluster.start_node(victim)
+        await load.wait_more(500)
+        await healthy(cluster)
+        await load.wait_more()
+    await load.check()
 
 
-def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+async def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
     """Waits for the restart and the in-sync sets."""
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more()
-            victim = 3 - leader_beside_the_first(cluster, load.topic)  # it leads one partition, follows two
-            await asyncio.to_thread(cluster.kill, victim)
-            cluster.start_node(victim)
-            await load.wait_more(500)
-            await healthy(cluster)
-        await load.check()
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more()
+        victim = 3 - leader_beside_the_first(cluster, load.topic)  # it leads one partition, follows two
+        await asyncio.to_thread(cluster.kill, victim)
+        cluster.start_node(victim)
+        await load.wait_more(500)
+        await healthy(cluster)
+    await load.check()
 
 
-def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None:
+async def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None:
     """Waits for three restarts and recoveries."""
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more(500)
-            await asyncio.to_thread(cluster.kill_all)
-            cluster.start()
-            await load.wait_more(500)
-            await healthy(cluster)
-        await load.check()
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more(500)
+        await asyncio.to_thread(cluster.kill_all)
+        cluster.start()
+        await load.wait_more(500)
+        await healthy(cluster)
+    await load.check()
 
 
 @pytest.mark.deep
-def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load: Load) -> None:
+async def test_a_torn_tail_is_truncated_and_fetched_again(cluster: LocalCluster, load: Load) -> None:
     """Four restarts, and each copy serves alone."""
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more(500)
-            victim = leader_beside_the_first(cluster, load.topic)
-            await asyncio.to_thread(cluster.kill, victim)
-            for log in cluster.nodes[victim].data.glob(f"{load.topic}-*/*.log"):
-                with log.open("ab") as file:  # what a crash in the middle of an append leaves
-                    file.write(random.Random(1).randbytes(700))
-            cluster.start_node(victim)
-            await load.wait_more(500)
-            await healthy(cluster)
-        await load.check()
-        for victim in range(3):  # every copy serves alone what all had acknowledged
-            await asyncio.to_thread(cluster.stop_node, victim)
-            await healthy(cluster, in_sync=False) if victim else None
-            cluster.start_node(victim)
-            await healthy(cluster)
-        await load.check()
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more(500)
+        victim = leader_beside_the_first(cluster, load.topic)
+        await asyncio.to_thread(cluster.kill, victim)
+        for log in cluster.nodes[victim].data.glob(f"{load.topic}-*/*.log"):
+            with log.open("ab") as file:  # what a crash in the middle of an append leaves
+                file.write(random.Random(1).randbytes(700))
+        cluster.start_node(victim)
+        await load.wait_more(500)
+        await healthy(cluster)
+    await load.check()
+    for victim in range(3):  # every copy serves alone what all had acknowledged
+        await asyncio.to_thread(cluster.stop_node, victim)
+        await healthy(cluster, in_sync=False) if victim else None
+        cluster.start_node(victim)
+        await healthy(cluster)
+    await load.check()
 
 
-def test_a_graceful_stop_moves_leaderships(cluster: LocalCluster, load: Load) -> None:
+async def test_a_graceful_stop_moves_leaderships(cluster: LocalCluster, load: Load) -> None:
     """Two nodes are stopped and restarted under load."""
-
-    async def story() -> None:
-        async with load.running():
+    async with load.running():
+        await load.wait_more()
+        for node in (1, 2):
+            assert await asyncio.to_thread(cluster.stop_node, node) == 0
             await load.wait_more()
-            for node in (1, 2):
-                assert await asyncio.to_thread(cluster.stop_node, node) == 0
-                await load.wait_more()
-                cluster.start_node(node)
-                await healthy(cluster)
-        await load.check()
-
-    asyncio.run(story())
+            cluster.start_node(node)
+            await healthy(cluster)
+    await load.check()

@@ -76,26 +76,22 @@ def leads(cluster: LocalCluster, node: int) -> int:
 
 
 @pytest.mark.deep
-def test_the_active_controller_is_killed_under_load_again_and_again(cluster: LocalCluster) -> None:
+async def test_the_active_controller_is_killed_under_load_again_and_again(cluster: LocalCluster) -> None:
     """Each time it also leads a partition: the leader and the controller are one node, and die together."""
     cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
-
-    async def story() -> None:
-        async with load.running():
-            for _ in range(3):
-                await let_preferred_leaders_lead(cluster)
-                await load.wait_more()
-                active = controller(cluster)
-                assert leads(cluster, active) == 1
-                await asyncio.to_thread(cluster.kill, active)
-                assert await load.wait_for_new_records() < WRITES_AGAIN_S
-                assert controller(cluster) not in (active, -1)
-                cluster.start_node(active)
-                await healthy(cluster)
-        await load.check()
-
-    asyncio.run(story())
+    async with load.running():
+        for _ in range(3):
+            await let_preferred_leaders_lead(cluster)
+            await load.wait_more()
+            active = controller(cluster)
+            assert leads(cluster, active) == 1
+            await asyncio.to_thread(cluster.kill, active)
+            assert await load.wait_for_new_records() < WRITES_AGAIN_S
+            assert controller(cluster) not in (active, -1)
+            cluster.start_node(active)
+            await healthy(cluster)
+    await load.check()
 
 
 @pytest.mark.deep

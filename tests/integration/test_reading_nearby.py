@@ -86,48 +86,41 @@ def numbers(first: int, end: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("trouble", ["dies", pytest.param("lags", marks=pytest.mark.deep)])
-def test_a_consumer_reads_from_its_rack_and_elsewhere_when_that_has_trouble(
+async def test_a_consumer_reads_from_its_rack_and_elsewhere_when_that_has_trouble(
     cluster: LocalCluster, trouble: str
 ) -> None:
     """The nearest replica is killed or hangs without notice: each record is read once, in order."""
     near = a_follower(cluster)
-
-    async def story() -> None:
-        async with Consumer(cluster.bootstrap, rack=rack_of(near), isolation="read_committed") as consumer:
-            consumer.assign([PLACE])
-            await send(cluster, 0, 200)
-            assert await receive(consumer, 200) == numbers(0, 200)
-            await send(cluster, 200, 300)
-            assert await receive(consumer, 100) == numbers(200, 300)
-            assert await asyncio.to_thread(fetch_streams, near) == 1
+    async with Consumer(cluster.bootstrap, rack=rack_of(near), isolation="read_committed") as consumer:
+        consumer.assign([PLACE])
+        await send(cluster, 0, 200)
+        assert await receive(consumer, 200) == numbers(0, 200)
+        await send(cluster, 200, 300)
+        assert await receive(consumer, 100) == numbers(200, 300)
+        assert await asyncio.to_thread(fetch_streams, near) == 1
+        if trouble == "dies":
+            await asyncio.to_thread(cluster.kill, near.node_id)
+        else:
+            os.kill(near.pid, signal.SIGSTOP)
+        try:
+            await send(cluster, 300, 400)
+            assert await receive(consumer, 100) == numbers(300, 400)
+        finally:
             if trouble == "dies":
-                await asyncio.to_thread(cluster.kill, near.node_id)
+                cluster.start_node(near.node_id)
             else:
-                os.kill(near.pid, signal.SIGSTOP)
-            try:
-                await send(cluster, 300, 400)
-                assert await receive(consumer, 100) == numbers(300, 400)
-            finally:
-                if trouble == "dies":
-                    cluster.start_node(near.node_id)
-                else:
-                    os.kill(near.pid, signal.SIGCONT)
-            await asyncio.to_thread(cluster.wait_healthy, 60, in_sync=True)
-            await send(cluster, 400, 500)
-            assert await receive(consumer, 100) == numbers(400, 500)
-
-    asyncio.run(story())
+                os.kill(near.pid, signal.SIGCONT)
+        await asyncio.to_thread(cluster.wait_healthy, 60, in_sync=True)
+        await send(cluster, 400, 500)
+        assert await receive(consumer, 100) == numbers(400, 500)
 
 
-def test_a_consumer_elsewhere_reads_from_the_leader(cluster: LocalCluster) -> None:
-    async def story() -> None:
-        async with Consumer(cluster.bootstrap, rack="rack-without-nodes") as consumer:
-            consumer.assign([PLACE])
-            await send(cluster, 0, 100)
-            assert await receive(consumer, 100) == numbers(0, 100)
-            assert await asyncio.to_thread(fetch_streams, a_follower(cluster)) == 0
-
-    asyncio.run(story())
+async def test_a_consumer_elsewhere_reads_from_the_leader(cluster: LocalCluster) -> None:
+    async with Consumer(cluster.bootstrap, rack="rack-without-nodes") as consumer:
+        consumer.assign([PLACE])
+        await send(cluster, 0, 100)
+        assert await receive(consumer, 100) == numbers(0, 100)
+        assert await asyncio.to_thread(fetch_streams, a_follower(cluster)) == 0
 
 
 @pytest.mark.deep

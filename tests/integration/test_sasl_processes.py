@@ -98,29 +98,25 @@ async def killed_and_restarted(cluster: LocalCluster, load: Load) -> None:
 
 
 @pytest.mark.deep
-def test_users_lose_nothing_when_nodes_are_killed_and_their_password_is_changed(
+async def test_users_lose_nothing_when_nodes_are_killed_and_their_password_is_changed(
     cluster: LocalCluster, authority: Authority, operator: Tls, alice: Sasl
 ) -> None:
     """A client whose password file follows the change goes on; the former password opens nothing any more."""
     tls = Tls(authority.ca)
     load = Load(outside(cluster), TOPIC, PARTITIONS, tls=tls, sasl=alice)
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more()
-            await killed_and_restarted(cluster, load)
-            assert alice.password_file is not None
-            Path(alice.password_file).write_text("orchid\n")
-            async with Admin(cluster.bootstrap, tls=operator) as admin:
-                await admin.set_password("alice", "orchid")
-            await load.wait_for_new_records()
-            await killed_and_restarted(cluster, load)
-        assert await load.check() >= len(load.acknowledged)
-        async with Producer(outside(cluster), tls=tls, sasl=Sasl("alice", "tulip")) as former:
-            with pytest.raises(SaslAuthenticationFailed):
-                await former.send(TOPIC, b"with the former password")
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more()
+        await killed_and_restarted(cluster, load)
+        assert alice.password_file is not None
+        Path(alice.password_file).write_text("orchid\n")
+        async with Admin(cluster.bootstrap, tls=operator) as admin:
+            await admin.set_password("alice", "orchid")
+        await load.wait_for_new_records()
+        await killed_and_restarted(cluster, load)
+    assert await load.check() >= len(load.acknowledged)
+    async with Producer(outside(cluster), tls=tls, sasl=Sasl("alice", "tulip")) as former:
+        with pytest.raises(SaslAuthenticationFailed):
+            await former.send(TOPIC, b"with the former password")
 
 
 def test_the_command_line_and_the_synchronous_clients_authenticate(
@@ -156,7 +152,7 @@ def test_the_command_line_and_the_synchronous_clients_authenticate(
     assert "wrong user name or password" in err
 
 
-def test_each_cause_of_a_refusal_is_named_and_users_are_no_nodes(
+async def test_each_cause_of_a_refusal_is_named_and_users_are_no_nodes(
     cluster: LocalCluster, authority: Authority, operator: Tls, alice: Sasl, tmp_path: Path
 ) -> None:
     tls = Tls(authority.ca)
@@ -170,27 +166,23 @@ def test_each_cause_of_a_refusal_is_named_and_users_are_no_nodes(
         (at, tls, Sasl("alice", "wrong"), SaslAuthenticationFailed),
         (inside, operator, alice, IllegalSaslState),
     ]
-
-    async def story() -> None:
-        for address, files, user, error in causes:
-            async with Admin(address, patience_ms=0, tls=files, sasl=user) as admin:
-                with pytest.raises(error) as refused:
-                    await admin.list_topics()
-                assert "tulip" not in str(refused.value)
-        transport = GrpcTransport(tls=tls, sasl=SaslClient(alice, secure_rng()))
-        try:
-            for method in (each for each in methods.ALL if APIS[str(each)].audience is Audience.NODES):
-                with pytest.raises(ClusterAuthorizationFailed, match="for nodes only"):
-                    endpoint = cluster.nodes[0].inner
-                    assert endpoint is not None
-                    await transport.call(endpoint, method, method.request(), timeout_ms=CALL_MS)
-        finally:
-            await transport.close()
-        async with Producer(at, tls=tls, sasl=alice) as producer:
-            with pytest.raises(TopicAuthorizationFailed, match="User:alice"):
-                await producer.send("of-others", b"not allowed")
-
-    asyncio.run(story())
+    for address, files, user, error in causes:
+        async with Admin(address, patience_ms=0, tls=files, sasl=user) as admin:
+            with pytest.raises(error) as refused:
+                await admin.list_topics()
+            assert "tulip" not in str(refused.value)
+    transport = GrpcTransport(tls=tls, sasl=SaslClient(alice, secure_rng()))
+    try:
+        for method in (each for each in methods.ALL if APIS[str(each)].audience is Audience.NODES):
+            with pytest.raises(ClusterAuthorizationFailed, match="for nodes only"):
+                endpoint = cluster.nodes[0].inner
+                assert endpoint is not None
+                await transport.call(endpoint, method, method.request(), timeout_ms=CALL_MS)
+    finally:
+        await transport.close()
+    async with Producer(at, tls=tls, sasl=alice) as producer:
+        with pytest.raises(TopicAuthorizationFailed, match="User:alice"):
+            await producer.send("of-others", b"not allowed")
     lines = (cluster.nodes[0].directory / "audit.log").read_text().splitlines()
     failed = [event for event in map(json.loads, lines) if event["event"] == "authentication_failed"]
     assert {(event["listener"], event["mechanism"]) for event in failed} == {

@@ -43,22 +43,18 @@ def leader_of(cluster: LocalCluster) -> int:
 
 
 @pytest.mark.deep
-def test_nodes_that_are_killed_come_back_and_nothing_is_lost(cluster: LocalCluster) -> None:
+async def test_nodes_that_are_killed_come_back_and_nothing_is_lost(cluster: LocalCluster) -> None:
     """Two nodes are killed and restarted under load."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
-
-    async def story() -> None:
-        async with load.running():
-            for _ in range(2):
-                victim = leader_of(cluster)
-                cluster.kill(victim)
-                await load.wait_for_new_records()
-                cluster.start_node(victim)
-                await asyncio.to_thread(cluster.wait_healthy, 60)
-                await load.wait_for_new_records()
-        assert await load.check() >= len(load.acknowledged)
-
-    asyncio.run(story())
+    async with load.running():
+        for _ in range(2):
+            victim = leader_of(cluster)
+            cluster.kill(victim)
+            await load.wait_for_new_records()
+            cluster.start_node(victim)
+            await asyncio.to_thread(cluster.wait_healthy, 60)
+            await load.wait_for_new_records()
+    assert await load.check() >= len(load.acknowledged)
     logs = "".join(node.log.read_text() for node in cluster.nodes)
     assert "authentication failed" not in logs
     assert SECRET not in logs

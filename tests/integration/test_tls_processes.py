@@ -78,27 +78,23 @@ def leader_of(cluster: LocalCluster) -> int:
 
 
 @pytest.mark.deep
-def test_a_cluster_with_mutual_tls_loses_nothing_when_nodes_are_killed_and_restarted(
+async def test_a_cluster_with_mutual_tls_loses_nothing_when_nodes_are_killed_and_restarted(
     cluster: LocalCluster, load: Load, alice: Tls
 ) -> None:
     """Nodes with TLS are killed and restarted under load."""
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more()
-            victim = leader_of(cluster)
-            cluster.kill(victim)
+    async with load.running():
+        await load.wait_more()
+        victim = leader_of(cluster)
+        cluster.kill(victim)
+        await load.wait_for_new_records()
+        cluster.start_node(victim)
+        await healthy(cluster)
+        for node_id in range(3):
+            assert await asyncio.to_thread(cluster.stop_node, node_id) == 0
             await load.wait_for_new_records()
-            cluster.start_node(victim)
+            cluster.start_node(node_id)
             await healthy(cluster)
-            for node_id in range(3):
-                assert await asyncio.to_thread(cluster.stop_node, node_id) == 0
-                await load.wait_for_new_records()
-                cluster.start_node(node_id)
-                await healthy(cluster)
-        assert await load.check() >= len(load.acknowledged)
-
-    asyncio.run(story())
+    assert await load.check() >= len(load.acknowledged)
     at = str(cluster.nodes[0].address)
     files = ["--tls-ca", str(alice.ca), "--tls-cert", str(alice.certificate), "--tls-key", str(alice.key)]
     assert (probe(["--ready", at]), probe(["--ready", at, *files])) == (1, 0)

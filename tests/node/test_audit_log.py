@@ -265,25 +265,21 @@ def test_a_request_for_nodes_of_another_caller_is_recorded_without_an_authorizer
     assert (denied["operation"], denied["resource_type"]) == ("CLUSTER_ACTION", "CLUSTER")
 
 
-def test_a_certificate_that_belongs_to_no_principal_is_a_failed_authentication(tmp_path: Path) -> None:
+async def test_a_certificate_that_belongs_to_no_principal_is_a_failed_authentication(tmp_path: Path) -> None:
     authority, world = Authority(tmp_path), World()
     tls = replace(authority.node(), mapping_rules=parse_rules("RULE:^CN=(a.*)$/$1/"))
-
-    async def story() -> None:
-        boundary = Boundary(audit=world.log)
-        server = GrpcServer("outside", boundary=boundary, tls=ServerTls("outside", tls, MachineClock()))
-        address, transport = server.bind(Endpoint("127.0.0.1", 0)), GrpcTransport(tls=authority.client("bob"))
-        server.serve({"Admin": Gate("Admin")})
-        await server.start()
-        try:
-            with pytest.raises(ClusterAuthorizationFailed):
-                request = admin_pb2.DescribeClusterRequest()
-                await transport.call(address, methods.ADMIN_DESCRIBE_CLUSTER, request, timeout_ms=20_000)
-        finally:
-            await transport.close()
-            await server.stop(0)
-
-    asyncio.run(story())
+    boundary = Boundary(audit=world.log)
+    server = GrpcServer("outside", boundary=boundary, tls=ServerTls("outside", tls, MachineClock()))
+    address, transport = server.bind(Endpoint("127.0.0.1", 0)), GrpcTransport(tls=authority.client("bob"))
+    server.serve({"Admin": Gate("Admin")})
+    await server.start()
+    try:
+        with pytest.raises(ClusterAuthorizationFailed):
+            request = admin_pb2.DescribeClusterRequest()
+            await transport.call(address, methods.ADMIN_DESCRIBE_CLUSTER, request, timeout_ms=20_000)
+    finally:
+        await transport.close()
+        await server.stop(0)
     (failed,) = world.events
     assert (failed["event"], failed["listener"], failed["mechanism"]) == ("authentication_failed", "outside", "SSL")
     assert failed["address"].startswith("ipv4:127.0.0.1:")

@@ -267,102 +267,95 @@ class NoProducing(Authorizer):
             raise TopicAuthorizationFailed(f"{caller.principal} may not write")
 
 
-def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_reason(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes:
-            topic_id = await create_topic(nodes)
-            await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"a"))))
-            running = nodes.nodes[0].node
-            assert running.replicas is not None
-            partition = running.replicas.registry.find(topic_id, 0)
-            assert partition is not None
-            boundary = Boundary(authorizer=NoProducing())
-            async with listener(running.services()["Data"], boundary) as (transport, address):
-                with pytest.raises(TopicAuthorizationFailed, match="User:ANONYMOUS may not write"):
-                    await transport.call(
-                        address, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"b"))), timeout_ms=CALL_MS
-                    )
-                stream = await transport.open_stream(address, methods.DATA_PRODUCE_STREAM)
-                await stream.send(produce(entry(topic_id, batch(b"c"))))
-                with pytest.raises(TopicAuthorizationFailed):
-                    await stream.receive()
-                read = await transport.call(address, methods.DATA_FETCH, fetch(topic_id, 0), timeout_ms=CALL_MS)
-                assert len(read.partitions[0].records) > 0, "reading is allowed"
-            assert partition.log.log_end_offset == 1
-            assert partition.topic_meter.messages_in == 1
-            assert boundary.meters.of("Data.Produce").errors == {"TOPIC_AUTHORIZATION_FAILED": 1}
-            assert boundary.meters.of("Data.ProduceStream").failed == {"TOPIC_AUTHORIZATION_FAILED": 1}
-            assert list(boundary.meters.of("Data.ProduceStream").streams_ended) == ["TOPIC_AUTHORIZATION_FAILED"]
-
-    asyncio.run(story())
+async def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_reason(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path) as nodes:
+        topic_id = await create_topic(nodes)
+        await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"a"))))
+        running = nodes.nodes[0].node
+        assert running.replicas is not None
+        partition = running.replicas.registry.find(topic_id, 0)
+        assert partition is not None
+        boundary = Boundary(authorizer=NoProducing())
+        async with listener(running.services()["Data"], boundary) as (transport, address):
+            with pytest.raises(TopicAuthorizationFailed, match="User:ANONYMOUS may not write"):
+                await transport.call(
+                    address, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"b"))), timeout_ms=CALL_MS
+                )
+            stream = await transport.open_stream(address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(entry(topic_id, batch(b"c"))))
+            with pytest.raises(TopicAuthorizationFailed):
+                await stream.receive()
+            read = await transport.call(address, methods.DATA_FETCH, fetch(topic_id, 0), timeout_ms=CALL_MS)
+            assert len(read.partitions[0].records) > 0, "reading is allowed"
+        assert partition.log.log_end_offset == 1
+        assert partition.topic_meter.messages_in == 1
+        assert boundary.meters.of("Data.Produce").errors == {"TOPIC_AUTHORIZATION_FAILED": 1}
+        assert boundary.meters.of("Data.ProduceStream").failed == {"TOPIC_AUTHORIZATION_FAILED": 1}
+        assert list(boundary.meters.of("Data.ProduceStream").streams_ended) == ["TOPIC_AUTHORIZATION_FAILED"]
 
 
-def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
+async def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
     """Each message of a stream is a request, each entry's error is counted by code, a deleted topic's meter goes."""
+    async with real_nodes(tmp_path) as nodes:
+        topic_id = await create_topic(nodes, **{"max.message.bytes": "5000"})
+        good, large, to = batch(b"a", b"b"), batch(b"x" * 9_000), nodes.addresses[0]
+        sent = [
+            produce(entry(topic_id, good)),
+            produce(entry(topic_id, good), entry(topic_id, large), entry(topic_id, good, partition=7)),
+            produce(entry(topic_id, good), acks=1),
+            produce(entry(topic_id, good), acks=0),
+        ]
+        stream = await nodes.transport.open_stream(to, methods.DATA_PRODUCE_STREAM)
+        for request in sent:
+            await stream.send(request)
+        answers, received = 0, 0
+        while answers < 5:
+            response = await stream.receive()
+            assert response is not None
+            answers += len(response.partitions)
+            received += response.ByteSize()
+        meters = nodes.nodes[0].meters
+        meter = meters.of("Data.ProduceStream")
+        await nodes.wait_until(lambda: meter.answered == 4 and meter.response_bytes == received)
+        assert meter.failed == {}
+        assert meter.errors == {"MESSAGE_TOO_LARGE": 1, "UNKNOWN_TOPIC_OR_PARTITION": 1}
+        assert meter.request_bytes == sum(len(request.SerializeToString()) for request in sent)
+        assert sum(meter.times) == 4
+        assert meter.streams_open == 1
+        stream.close()
+        await nodes.wait_until(lambda: meter.streams_open == 0)
 
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes:
-            topic_id = await create_topic(nodes, **{"max.message.bytes": "5000"})
-            good, large, to = batch(b"a", b"b"), batch(b"x" * 9_000), nodes.addresses[0]
-            sent = [
-                produce(entry(topic_id, good)),
-                produce(entry(topic_id, good), entry(topic_id, large), entry(topic_id, good, partition=7)),
-                produce(entry(topic_id, good), acks=1),
-                produce(entry(topic_id, good), acks=0),
-            ]
-            stream = await nodes.transport.open_stream(to, methods.DATA_PRODUCE_STREAM)
-            for request in sent:
-                await stream.send(request)
-            answers, received = 0, 0
-            while answers < 5:
-                response = await stream.receive()
-                assert response is not None
-                answers += len(response.partitions)
-                received += response.ByteSize()
-            meters = nodes.nodes[0].meters
-            meter = meters.of("Data.ProduceStream")
-            await nodes.wait_until(lambda: meter.answered == 4 and meter.response_bytes == received)
-            assert meter.failed == {}
-            assert meter.errors == {"MESSAGE_TOO_LARGE": 1, "UNKNOWN_TOPIC_OR_PARTITION": 1}
-            assert meter.request_bytes == sum(len(request.SerializeToString()) for request in sent)
-            assert sum(meter.times) == 4
-            assert meter.streams_open == 1
-            stream.close()
-            await nodes.wait_until(lambda: meter.streams_open == 0)
+        call = meters.of("Data.Produce")
+        await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, good), entry(topic_id, large)))
+        assert (call.answered, call.errors, sum(call.times)) == (1, {"MESSAGE_TOO_LARGE": 1}, 1)
 
-            call = meters.of("Data.Produce")
-            await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, good), entry(topic_id, large)))
-            assert (call.answered, call.errors, sum(call.times)) == (1, {"MESSAGE_TOO_LARGE": 1}, 1)
+        fetching = await nodes.transport.open_stream(to, methods.DATA_FETCH_STREAM)
+        read = 0
+        await fetching.send(fetch(topic_id, 0))
+        await fetching.send(fetch(topic_id, 99))
+        outcomes: list[bool] = []
+        while len(outcomes) < 2:
+            fetched = await fetching.receive()
+            assert fetched is not None
+            outcomes += [each.error is None for each in fetched.partitions]
+            read += sum(len(each.records) for each in fetched.partitions)
+        fetch_meter = meters.of("Data.FetchStream")
+        refused = outcomes.count(False)
+        assert refused >= 1
+        assert fetch_meter.answered == 2
+        assert fetch_meter.errors == {"OFFSET_OUT_OF_RANGE": refused}
+        fetching.close()
 
-            fetching = await nodes.transport.open_stream(to, methods.DATA_FETCH_STREAM)
-            read = 0
-            await fetching.send(fetch(topic_id, 0))
-            await fetching.send(fetch(topic_id, 99))
-            outcomes: list[bool] = []
-            while len(outcomes) < 2:
-                fetched = await fetching.receive()
-                assert fetched is not None
-                outcomes += [each.error is None for each in fetched.partitions]
-                read += sum(len(each.records) for each in fetched.partitions)
-            fetch_meter = meters.of("Data.FetchStream")
-            refused = outcomes.count(False)
-            assert refused >= 1
-            assert fetch_meter.answered == 2
-            assert fetch_meter.errors == {"OFFSET_OUT_OF_RANGE": refused}
-            fetching.close()
-
-            replicas = nodes.nodes[0].node.replicas
-            assert replicas is not None
-            [(name, topic)] = replicas.topics
-            assert name == "orders"
-            assert (topic.messages_in, topic.bytes_in) == (10, 5 * len(good))
-            assert topic.bytes_rejected == 2 * len(large)
-            assert (topic.failed_produces, topic.failed_fetches) == (2, refused)
-            assert (topic.bytes_out, topic.conversions) == (read, 0)
-            await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=topic_id))
-            await nodes.wait_until(lambda: list(replicas.topics) == [])
-
-    asyncio.run(story())
+        replicas = nodes.nodes[0].node.replicas
+        assert replicas is not None
+        [(name, topic)] = replicas.topics
+        assert name == "orders"
+        assert (topic.messages_in, topic.bytes_in) == (10, 5 * len(good))
+        assert topic.bytes_rejected == 2 * len(large)
+        assert (topic.failed_produces, topic.failed_fetches) == (2, refused)
+        assert (topic.bytes_out, topic.conversions) == (read, 0)
+        await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=topic_id))
+        await nodes.wait_until(lambda: list(replicas.topics) == [])
 
 
 @dataclass
@@ -403,48 +396,41 @@ class Data:
         return wire.FetchResponse()
 
 
-def test_a_context_contains_the_caller_and_its_deadline() -> None:
-    async def story() -> None:
-        service = Data(Nanoseconds())
-        meters = RequestMeters(itertools.count().__next__)
-        async with (
-            listener(Gate("Data", service), Boundary(meters), messages_of) as (_, address),
-            grpc.aio.insecure_channel(str(address)) as channel,
-        ):
-            call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
-            request = produce().SerializeToString()
-            await call(request, metadata=((CLIENT_ID_KEY, "loader-7"),), timeout=60)
-            context = service.context
-            assert context is not None
-            assert (context.listener, context.client_id) == ("client", "loader-7")
-            assert context.connection.startswith("ipv4:127.0.0.1:")
-            assert context.deadline_ms is not None
-            assert 0 < context.deadline_ms <= 61_000, "gRPC rounds it up"
-            await call(request)
-            assert service.context is not None
-            assert (service.context.client_id, service.context.deadline_ms) == ("", None)
-            open_stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)
-            stream = open_stream(metadata=((CLIENT_ID_KEY, "x" * 300),))
-            await stream.write(request)
-            assert await stream.read() == b""
-            assert service.context.client_id == "x" * CLIENT_ID_MAX
-        assert meters.of("Data.Produce").send_ns > 0
-
-    asyncio.run(story())
+async def test_a_context_contains_the_caller_and_its_deadline() -> None:
+    service = Data(Nanoseconds())
+    meters = RequestMeters(itertools.count().__next__)
+    async with (
+        listener(Gate("Data", service), Boundary(meters), messages_of) as (_, address),
+        grpc.aio.insecure_channel(str(address)) as channel,
+    ):
+        call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
+        request = produce().SerializeToString()
+        await call(request, metadata=((CLIENT_ID_KEY, "loader-7"),), timeout=60)
+        context = service.context
+        assert context is not None
+        assert (context.listener, context.client_id) == ("client", "loader-7")
+        assert context.connection.startswith("ipv4:127.0.0.1:")
+        assert context.deadline_ms is not None
+        assert 0 < context.deadline_ms <= 61_000, "gRPC rounds it up"
+        await call(request)
+        assert service.context is not None
+        assert (service.context.client_id, service.context.deadline_ms) == ("", None)
+        open_stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)
+        stream = open_stream(metadata=((CLIENT_ID_KEY, "x" * 300),))
+        await stream.write(request)
+        assert await stream.read() == b""
+        assert service.context.client_id == "x" * CLIENT_ID_MAX
+    assert meters.of("Data.Produce").send_ns > 0
 
 
-def test_a_slow_request_is_logged_once_and_waiting_as_asked_is_not_slow(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> Boundary:
+async def test_a_slow_request_is_logged_once_and_waiting_as_asked_is_not_slow(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "node.slow_requests"):
         clock = Nanoseconds()
         boundary = Boundary(RequestMeters(clock, SlowRequestLog(20, clock)))
         async with listener(Gate("Data", Data(clock)), boundary, messages_of) as (transport, address):
             waiting = data_pb2.FetchRequest(max_wait_ms=500)
             await transport.call(address, methods.DATA_FETCH, waiting, timeout_ms=CALL_MS)
             await transport.call(address, methods.DATA_PRODUCE, produce(), timeout_ms=CALL_MS)
-        return boundary
-
-    with caplog.at_level(logging.WARNING, "node.slow_requests"):
-        boundary = asyncio.run(story())
     [line] = [record.getMessage() for record in caplog.records if record.name == "node.slow_requests"]
     assert line.startswith("slow request Data.Produce from ipv4:127.0.0.1:")
     assert "client id '': 30 ms, of these 30 ms of work and 0 ms of waiting; the threshold is 20 ms" in line
@@ -500,7 +486,7 @@ def test_a_message_ends_with_its_last_entry_or_its_failure() -> None:
     assert sum(meter.times) == 2
 
 
-def test_the_time_of_a_handler_is_split_into_work_and_waiting() -> None:
+async def test_the_time_of_a_handler_is_split_into_work_and_waiting() -> None:
     clock = Nanoseconds()
     meter = RequestMeter("Data.Fetch", clock)
 
@@ -514,33 +500,30 @@ def test_the_time_of_a_handler_is_split_into_work_and_waiting() -> None:
             raise error
         return "done"
 
-    async def story() -> None:
-        gate = asyncio.Event()
-        request = RequestContext("client", "here", meter=meter).begin()
+    gate = asyncio.Event()
+    request = RequestContext("client", "here", meter=meter).begin()
 
-        async def call(error: Exception | None = None) -> str:
-            return await request.on_loop(works(gate, error))
+    async def call(error: Exception | None = None) -> str:
+        return await request.on_loop(works(gate, error))
 
-        task = asyncio.get_running_loop().create_task(call())
-        await asyncio.wait((task,), timeout=0)
-        clock.pass_ms(10)
-        gate.set()
-        assert await task == "done"
-        request.entry_ended()
-        assert (meter.local_ns, meter.remote_ns) == (3 * MS, 10 * MS)
-        with pytest.raises(NotLeaderOrFollower):
-            await call(NotLeaderOrFollower("elsewhere"))
-        gate.clear()
-        task = asyncio.get_running_loop().create_task(call())
-        await asyncio.wait((task,), timeout=0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(story())
+    task = asyncio.get_running_loop().create_task(call())
+    await asyncio.wait((task,), timeout=0)
+    clock.pass_ms(10)
+    gate.set()
+    assert await task == "done"
+    request.entry_ended()
+    assert (meter.local_ns, meter.remote_ns) == (3 * MS, 10 * MS)
+    with pytest.raises(NotLeaderOrFollower):
+        await call(NotLeaderOrFollower("elsewhere"))
+    gate.clear()
+    task = asyncio.get_running_loop().create_task(call())
+    await asyncio.wait((task,), timeout=0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_path: Path) -> None:
+async def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_path: Path) -> None:
     """A request of a client has a line at the node that was asked, and one at the controller, which names that node. A
     node that has been taken over leaves the second one only."""
 
@@ -551,22 +534,19 @@ def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller(tmp_p
             (event["node"], event["request"], event["principal"], event.get("forwarded_for", "")) for event in events
         )
 
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes:
-            nodes.audit.clear()
-            await create_topic(nodes)
-            assert lines(nodes) == [
-                (0, "Admin.CreateTopic", "User:ANONYMOUS", ""),
-                (0, "Controller.CreateTopic", "node 0", "User:ANONYMOUS"),
-            ]
-            forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
-            await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPIC, forged))
-            assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS", "")]
-
-    asyncio.run(story())
+    async with real_nodes(tmp_path) as nodes:
+        nodes.audit.clear()
+        await create_topic(nodes)
+        assert lines(nodes) == [
+            (0, "Admin.CreateTopic", "User:ANONYMOUS", ""),
+            (0, "Controller.CreateTopic", "node 0", "User:ANONYMOUS"),
+        ]
+        forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
+        await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPIC, forged))
+        assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS", "")]
 
 
-def test_an_answer_on_a_stream_is_counted_once_it_is_written() -> None:
+async def test_an_answer_on_a_stream_is_counted_once_it_is_written() -> None:
     """A caller that does not read has not received what is queued for it."""
 
     class SlowCall:
@@ -576,16 +556,13 @@ def test_an_answer_on_a_stream_is_counted_once_it_is_written() -> None:
         async def write(self, _answer: EncodedAnswer) -> None:
             await self.reads.wait()
 
-    async def story() -> None:
-        call, meter, task = SlowCall(), RequestMeter(), asyncio.current_task()
-        assert task is not None
-        left: Any = None  # the connection is not shut down
-        stream = ServerStream(call, task, KNOWN, meter, left, left, has_session=False)
-        async with asyncio.TaskGroup() as tasks:
-            sends = [tasks.create_task(stream.send(EncodedAnswer(bytes(size), None, 0))) for size in (100, 20)]
-            await asyncio.wait(sends, timeout=0)
-            assert meter.response_bytes == 0
-            call.reads.set()
-        assert meter.response_bytes == 120
-
-    asyncio.run(story())
+    call, meter, task = SlowCall(), RequestMeter(), asyncio.current_task()
+    assert task is not None
+    left: Any = None  # the connection is not shut down
+    stream = ServerStream(call, task, KNOWN, meter, left, left, has_session=False)
+    async with asyncio.TaskGroup() as tasks:
+        sends = [tasks.create_task(stream.send(EncodedAnswer(bytes(size), None, 0))) for size in (100, 20)]
+        await asyncio.wait(sends, timeout=0)
+        assert meter.response_bytes == 0
+        call.reads.set()
+    assert meter.response_bytes == 120

@@ -237,64 +237,53 @@ def test_a_request_that_fails_certainly_is_not_charged() -> None:
         pass
 
 
-def test_a_tiny_quota_of_request_time_still_lets_an_operator_change_it() -> None:
+async def test_a_tiny_quota_of_request_time_still_lets_an_operator_change_it() -> None:
     """Neither what is charged after a call nor what is charged in advance delays longer than a window."""
     made = applying(Clock(), {QuotaEntity("", None): 1e-6}, REQUEST)
-
-    async def story() -> None:
-        for _ in range(3):
-            call = made.throttle("Admin.AlterClientQuotas", "User:operator", "")
-            assert call.delay_ms() <= SAMPLES * SAMPLE_MS
-            made.closed = True  # no wait: this is about its length
-            await call.admit(10, None)
-            call.worked(5_000_000)
-        assert call.delay_ms() == SAMPLES * SAMPLE_MS
-
-    asyncio.run(story())
+    for _ in range(3):
+        call = made.throttle("Admin.AlterClientQuotas", "User:operator", "")
+        assert call.delay_ms() <= SAMPLES * SAMPLE_MS
+        made.closed = True  # no wait: this is about its length
+        await call.admit(10, None)
+        call.worked(5_000_000)
+    assert call.delay_ms() == SAMPLES * SAMPLE_MS
 
 
-def test_the_time_of_a_call_is_taken_in_advance_and_corrected_afterwards() -> None:
+async def test_the_time_of_a_call_is_taken_in_advance_and_corrected_afterwards() -> None:
     made = applying(Clock(), {QuotaEntity("", None): 1.0}, REQUEST)
 
     def call() -> Throttle:
         return made.throttle("Admin.GetMetadata", "User:alice", "")
 
-    async def story() -> None:
-        first = call()
-        await first.admit(10, None)
-        first.worked(110_000_000)  # 11 percent seconds: the whole window
-        made.closed = True
-        waiting = [call() for _ in range(3)]
-        delays = []
-        for each in waiting:
-            delays.append(each.delay_ms())
-            await each.admit(10, None)
-        assert delays == [0, 11_000, 11_000], "the third would wait longer than a window, and is not charged in advance"
-        waiting[0].worked(10_000_000)
-        assert call().delay_ms() == 1_000
-
-    asyncio.run(story())
+    first = call()
+    await first.admit(10, None)
+    first.worked(110_000_000)  # 11 percent seconds: the whole window
+    made.closed = True
+    waiting = [call() for _ in range(3)]
+    delays = []
+    for each in waiting:
+        delays.append(each.delay_ms())
+        await each.admit(10, None)
+    assert delays == [0, 11_000, 11_000], "the third would wait longer than a window, and is not charged in advance"
+    waiting[0].worked(10_000_000)
+    assert call().delay_ms() == 1_000
 
 
-def test_calls_that_are_refused_and_calls_of_others_do_not_make_a_call_look_cheap() -> None:
+async def test_calls_that_are_refused_and_calls_of_others_do_not_make_a_call_look_cheap() -> None:
     """Otherwise a client above its limit got all calls through that wait, at the end of the first one's wait."""
     clock, api, ms = Clock(), "Data.ListOffsets", 1_000_000
     quotas = applying(clock, {QuotaEntity("alice", None): 10.0, QuotaEntity("mallory", None): 10.0}, REQUEST)
-
-    async def story() -> int:
-        for _ in range(12):
-            quotas.throttle(api, "User:alice", "one").worked(100 * ms)
-        before = quotas.throttle(api, "User:alice", "one").delay_ms()
-        for number in range(100):
-            quotas.throttle(api, "User:mallory", "").worked(1)
-            quotas.throttle(api, "User:alice", f"id {number}").worked(0)  # refused before it was handled
-        waiting = start(quotas.throttle(api, "User:alice", "another").admit(10, None))
-        await until(lambda: quotas.waiting)
-        after = quotas.throttle(api, "User:alice", "one").delay_ms()
-        waiting.cancel()
-        return after - before
-
-    assert asyncio.run(story()) == 1_000, "100 ms of request time were taken in advance: 1 s of a limit of 10 %"
+    for _ in range(12):
+        quotas.throttle(api, "User:alice", "one").worked(100 * ms)
+    before = quotas.throttle(api, "User:alice", "one").delay_ms()
+    for number in range(100):
+        quotas.throttle(api, "User:mallory", "").worked(1)
+        quotas.throttle(api, "User:alice", f"id {number}").worked(0)  # refused before it was handled
+    waiting = start(quotas.throttle(api, "User:alice", "another").admit(10, None))
+    await until(lambda: quotas.waiting)
+    after = quotas.throttle(api, "User:alice", "one").delay_ms()
+    waiting.cancel()
+    assert after - before == 1_000, "100 ms of request time were taken in advance: 1 s of a limit of 10 %"
 
 
 def test_a_client_cannot_hide_expensive_calls_among_as_many_cheap_ones() -> None:

@@ -19,7 +19,7 @@ from node.security.file_rights import read_by_all
 from node.security.sasl_settings import SaslConfig
 from replication.controller.scram_users import CLUSTER_USER
 from tests.node.real_nodes import CALL_MS, RealNodes, repeated
-from tests.node.test_sasl_listener import run, transport_of
+from tests.node.test_sasl_listener import transport_of
 from tidelog import Admin, Consumer, Producer, Sasl
 from tidelog.errors import (
     ClusterAuthorizationFailed,
@@ -56,74 +56,63 @@ async def nodes_with_secret(
         await nodes.kill_all()
 
 
-def test_nodes_form_a_cluster_replicate_and_extend_their_sessions(tmp_path: Path) -> None:
+async def test_nodes_form_a_cluster_replicate_and_extend_their_sessions(tmp_path: Path) -> None:
     """For longer than a session lasts: streams between nodes go on, and acknowledged records are read."""
-
-    async def story() -> None:
-        async with nodes_with_secret(tmp_path, 3, dict.fromkeys(range(3), SECRET)) as nodes:
-            await nodes.wait_whole()
-            address = ",".join(map(str, nodes.addresses))
-            async with Admin(address, sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
-                await repeated(lambda: admin.set_password("alice", "tulip", iterations=4_096))
-                configs = {"min.insync.replicas": "3"}
-                await repeated(lambda: admin.create_topic("orders", replication_factor=3, configs=configs))
-            images = [found.node for found in nodes.nodes.values()]
-            await nodes.wait_until(lambda: all(node.image is not None and node.image.scram for node in images))
-            sent, sessions = 0, nodes.nodes[0].node.sasl.sessions
-            tokens: set[bytes] = set()
-            async with Producer(address, sasl=ALICE) as producer:
-                while len(tokens) < 12:  # each node has one session at each other node: some are extended twice
-                    await producer.send("orders", b"%d" % sent)
-                    sent += 1
-                    tokens |= {token for each in sessions.of(CLUSTER_USER) for token in each.tokens}
-            async with Consumer(address, sasl=ALICE) as consumer:
-                consumer.assign([("orders", 0)])
-                read: list[bytes | None] = []
-                while len(read) < sent:
-                    read += [record.value for record in await consumer.poll()]
-            assert read == [b"%d" % number for number in range(sent)]
-            assert not any(found.defects for found in nodes.nodes.values())
-
-    run(story())
+    async with nodes_with_secret(tmp_path, 3, dict.fromkeys(range(3), SECRET)) as nodes:
+        await nodes.wait_whole()
+        address = ",".join(map(str, nodes.addresses))
+        async with Admin(address, sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
+            await repeated(lambda: admin.set_password("alice", "tulip", iterations=4_096))
+            configs = {"min.insync.replicas": "3"}
+            await repeated(lambda: admin.create_topic("orders", replication_factor=3, configs=configs))
+        images = [found.node for found in nodes.nodes.values()]
+        await nodes.wait_until(lambda: all(node.image is not None and node.image.scram for node in images))
+        sent, sessions = 0, nodes.nodes[0].node.sasl.sessions
+        tokens: set[bytes] = set()
+        async with Producer(address, sasl=ALICE) as producer:
+            while len(tokens) < 12:  # each node has one session at each other node: some are extended twice
+                await producer.send("orders", b"%d" % sent)
+                sent += 1
+                tokens |= {token for each in sessions.of(CLUSTER_USER) for token in each.tokens}
+        async with Consumer(address, sasl=ALICE) as consumer:
+            consumer.assign([("orders", 0)])
+            read: list[bytes | None] = []
+            while len(read) < sent:
+                read += [record.value for record in await consumer.poll()]
+        assert read == [b"%d" % number for number in range(sent)]
+        assert not any(found.defects for found in nodes.nodes.values())
 
 
-def test_nodes_know_each_other_whatever_mechanisms_users_have(tmp_path: Path) -> None:
+async def test_nodes_know_each_other_whatever_mechanisms_users_have(tmp_path: Path) -> None:
     """A mechanism that is not offered works for nodes only, and tells no more about users than that."""
-
-    async def story() -> None:
-        secrets = dict.fromkeys(range(2), SECRET)
-        async with nodes_with_secret(tmp_path, 2, secrets, (ScramMechanism.SCRAM_SHA_256,)) as nodes:
-            await nodes.wait_whole()
-            address = str(nodes.addresses[0])
-            async with Admin(address, sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
-                await admin.set_password("alice", "tulip", iterations=4_096)
-            async with Admin(address, sasl=Sasl("alice", "tulip", mechanism="SCRAM-SHA-256")) as admin:
-                assert len(await admin.list_users()) == 2
-            for name in ("alice", "nobody"):
-                async with Admin(address, sasl=Sasl(name, "tulip")) as admin:
-                    with pytest.raises(UnsupportedSaslMechanism, match="'SCRAM-SHA-512'; use one of SCRAM-SHA-256"):
-                        await admin.list_users()
-
-    run(story())
+    secrets = dict.fromkeys(range(2), SECRET)
+    async with nodes_with_secret(tmp_path, 2, secrets, (ScramMechanism.SCRAM_SHA_256,)) as nodes:
+        await nodes.wait_whole()
+        address = str(nodes.addresses[0])
+        async with Admin(address, sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
+            await admin.set_password("alice", "tulip", iterations=4_096)
+        async with Admin(address, sasl=Sasl("alice", "tulip", mechanism="SCRAM-SHA-256")) as admin:
+            assert len(await admin.list_users()) == 2
+        for name in ("alice", "nobody"):
+            async with Admin(address, sasl=Sasl(name, "tulip")) as admin:
+                with pytest.raises(UnsupportedSaslMechanism, match="'SCRAM-SHA-512'; use one of SCRAM-SHA-256"):
+                    await admin.list_users()
 
 
-def test_a_client_on_the_listener_of_the_nodes_is_no_node(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with nodes_with_secret(tmp_path, 1, {0: SECRET}) as nodes:
-            await nodes.wait_whole()
-            async with Admin(str(nodes.addresses[0]), sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
-                await admin.set_password("alice", "tulip", iterations=4_096)
-            for sasl, error in ((ALICE, ClusterAuthorizationFailed), (None, IllegalSaslState)):
-                async with transport_of(sasl) as transport:
-                    await ensure_no_node(transport, nodes, error)
-            async with transport_of(ALICE) as transport:
-                await transport.call(
-                    nodes.addresses[0], methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(), timeout_ms=CALL_MS
-                )
-            async with transport_of(Sasl(CLUSTER_USER, SECRET[::-1])) as transport:
-                await ensure_no_node(transport, nodes, SaslAuthenticationFailed)
-
-    run(story())
+async def test_a_client_on_the_listener_of_the_nodes_is_no_node(tmp_path: Path) -> None:
+    async with nodes_with_secret(tmp_path, 1, {0: SECRET}) as nodes:
+        await nodes.wait_whole()
+        async with Admin(str(nodes.addresses[0]), sasl=Sasl(CLUSTER_USER, SECRET)) as admin:
+            await admin.set_password("alice", "tulip", iterations=4_096)
+        for sasl, error in ((ALICE, ClusterAuthorizationFailed), (None, IllegalSaslState)):
+            async with transport_of(sasl) as transport:
+                await ensure_no_node(transport, nodes, error)
+        async with transport_of(ALICE) as transport:
+            await transport.call(
+                nodes.addresses[0], methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(), timeout_ms=CALL_MS
+            )
+        async with transport_of(Sasl(CLUSTER_USER, SECRET[::-1])) as transport:
+            await ensure_no_node(transport, nodes, SaslAuthenticationFailed)
 
 
 async def ensure_no_node(transport: GrpcTransport, nodes: RealNodes, error: type[TidelogError]) -> None:
@@ -139,10 +128,10 @@ async def ensure_no_node(transport: GrpcTransport, nodes: RealNodes, error: type
         await stream.receive()
 
 
-def test_a_node_with_another_secret_stays_outside_and_the_others_go_on(
+async def test_a_node_with_another_secret_stays_outside_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    with caplog.at_level(logging.INFO, "node.security"):
         async with nodes_with_secret(tmp_path, 3, dict.fromkeys(range(3), SECRET)) as nodes:
             await nodes.wait_whole()
             await nodes.stop(2)
@@ -161,9 +150,6 @@ def test_a_node_with_another_secret_stays_outside_and_the_others_go_on(
             await nodes.wait_whole()
             assert len(set(others(caplog))) == len(others(caplog)), "once for each other node, not for each attempt"
             assert set(others(caplog)) <= {str(each) for each in nodes.addresses[:2]}
-
-    with caplog.at_level(logging.INFO, "node.security"):
-        run(story())
 
 
 def others(caplog: pytest.LogCaptureFixture) -> list[str]:

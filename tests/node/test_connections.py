@@ -42,19 +42,15 @@ def test_a_connection_of_another_process_is_not_closed(peer: str) -> None:
     assert not shut_down_connections({peer})
 
 
-def test_one_search_finds_all_connections_that_are_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_search_finds_all_connections_that_are_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each overdue answer looked through all open files: 3,000 calls of one connection, with 3,000 open files, stopped
     the event loop for a minute."""
-
-    async def story() -> None:
-        searches: asyncio.Queue[set[str]] = asyncio.Queue()
-        monkeypatch.setattr(connections, "shut_down_connections", lambda peers: searches.put_nowait({*peers}))
-        shutdown, asked = ConnectionShutdown(), {f"ipv4:127.0.0.1:{40_000 + number}" for number in range(5)}
-        for peer in [*asked] * 1_000:
-            shutdown.request(peer)
-        assert await searches.get() == asked
-        shutdown.request("ipv4:127.0.0.1:50000")
-        assert await searches.get() == {"ipv4:127.0.0.1:50000"}, "a later one is not forgotten"
-        assert searches.empty()
-
-    asyncio.run(story())
+    searches: asyncio.Queue[set[str]] = asyncio.Queue()
+    monkeypatch.setattr(connections, "shut_down_connections", lambda peers: searches.put_nowait({*peers}))
+    shutdown, asked = ConnectionShutdown(), {f"ipv4:127.0.0.1:{40_000 + number}" for number in range(5)}
+    for peer in [*asked] * 1_000:
+        shutdown.request(peer)
+    assert await searches.get() == asked
+    shutdown.request("ipv4:127.0.0.1:50000")
+    assert await searches.get() == {"ipv4:127.0.0.1:50000"}, "a later one is not forgotten"
+    assert searches.empty()

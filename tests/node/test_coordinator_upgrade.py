@@ -37,7 +37,9 @@ def image_of(topics: dict[str, int], *, feature_level: int) -> ClusterImage:
     return replace(group_stories.image_of(topics), feature_level=feature_level)
 
 
-def test_no_coordinator_is_found_before_every_node_can_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_coordinator_is_found_before_every_node_can_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until the operator raises the feature level no internal topic is made, groups and transactions are refused with
     the next step, and all else goes on."""
     monkeypatch.setattr(driver, "FEATURE_LEVEL", features.COORDINATORS - 1)
@@ -50,41 +52,35 @@ def test_no_coordinator_is_found_before_every_node_can_be_one(tmp_path: Path, mo
             assert isinstance(refusal, UnsupportedVersion)
             assert "needs feature level 5, the cluster has level 4" in refusal.message
 
-    async def story() -> None:
-        async with real_nodes(tmp_path, coordinators=FEW) as nodes, Admin(str(nodes.addresses[0])) as admin:
-            bootstrap = str(nodes.addresses[0])
-            await admin.create_topic("orders", partitions=1, replication_factor=1)
-            await refused(nodes)
-            with pytest.raises(UnsupportedVersion, match="`tidelog cluster upgrade`"):
-                async with Producer(bootstrap, transactional_id="t") as producer, producer.transaction():
-                    pass
-            async with Producer(bootstrap) as producer:
-                await producer.send("orders", b"a")
-            async with Consumer(bootstrap, group="g", topics=["orders"]) as consumer:
-                with pytest.raises(UnsupportedVersion, match="`tidelog cluster upgrade`"):
-                    await consumer.poll(timeout=20)
-            assert [topic.name for topic in await admin.list_topics()] == ["orders"]
-
-            assert await admin.update_features() == features.LATEST
-            await make_internal_topics(nodes)
+    async with real_nodes(tmp_path, coordinators=FEW) as nodes, Admin(str(nodes.addresses[0])) as admin:
+        bootstrap = str(nodes.addresses[0])
+        await admin.create_topic("orders", partitions=1, replication_factor=1)
+        await refused(nodes)
+        with pytest.raises(UnsupportedVersion, match="`tidelog cluster upgrade`"):
             async with Producer(bootstrap, transactional_id="t") as producer, producer.transaction():
-                await producer.send("orders", b"b")
-            async with Consumer(bootstrap, group="g", topics=["orders"]) as consumer:
-                assert [record.value for record in await consumer.poll(timeout=20)][:1] == [b"a"]
+                pass
+        async with Producer(bootstrap) as producer:
+            await producer.send("orders", b"a")
+        async with Consumer(bootstrap, group="g", topics=["orders"]) as consumer:
+            with pytest.raises(UnsupportedVersion, match="`tidelog cluster upgrade`"):
+                await consumer.poll(timeout=20)
+        assert [topic.name for topic in await admin.list_topics()] == ["orders"]
 
-    asyncio.run(story())
+        assert await admin.update_features() == features.LATEST
+        await make_internal_topics(nodes)
+        async with Producer(bootstrap, transactional_id="t") as producer, producer.transaction():
+            await producer.send("orders", b"b")
+        async with Consumer(bootstrap, group="g", topics=["orders"]) as consumer:
+            assert [record.value for record in await consumer.poll(timeout=20)][:1] == [b"a"]
 
 
-def test_a_node_that_has_not_read_the_metadata_does_not_take_them_for_old_ones() -> None:
-    async def story() -> None:
-        metadata = Reading()
-        asking = asyncio.get_running_loop().create_task(InternalTopics(metadata, metadata.create).ensure(WANTED))
-        await MachineClock().sleep_ms(20)
-        assert not asking.done()
-        metadata.image = image_of({}, feature_level=features.COORDINATORS)
-        assert (await asking).name == WANTED.name
-
-    asyncio.run(asyncio.wait_for(story(), 10))
+async def test_a_node_that_has_not_read_the_metadata_does_not_take_them_for_old_ones() -> None:
+    metadata = Reading()
+    asking = asyncio.get_running_loop().create_task(InternalTopics(metadata, metadata.create).ensure(WANTED))
+    await MachineClock().sleep_ms(20)
+    assert not asking.done()
+    metadata.image = image_of({}, feature_level=features.COORDINATORS)
+    assert (await asking).name == WANTED.name
 
 
 class Reading:

@@ -21,108 +21,88 @@ from node.runtime.work import run_in
 from tidelog.types import Endpoint
 
 
-def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
-    async def story() -> None:
-        executor, here = ThreadExecutor("directory"), threading.get_ident()
-        order: list[int] = []
-        reported: list[int] = []
-        workers = set()
+async def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
+    executor, here = ThreadExecutor("directory"), threading.get_ident()
+    order: list[int] = []
+    reported: list[int] = []
+    workers = set()
 
-        def work(number: int) -> int:
-            order.append(number)
-            workers.add(threading.get_ident())
-            return threading.get_ident()
+    def work(number: int) -> int:
+        order.append(number)
+        workers.add(threading.get_ident())
+        return threading.get_ident()
 
-        for number in range(50):
-            executor.submit(lambda number=number: work(number), lambda _: reported.append(threading.get_ident()))  # type: ignore[misc]
-        await run_in(executor, lambda: None)
-        assert order == list(range(50))
-        assert len(workers) == 1
-        assert here not in workers
-        assert set(reported) == {here}
-        executor.close()
-
-    asyncio.run(story())
+    for number in range(50):
+        executor.submit(lambda number=number: work(number), lambda _: reported.append(threading.get_ident()))  # type: ignore[misc]
+    await run_in(executor, lambda: None)
+    assert order == list(range(50))
+    assert len(workers) == 1
+    assert here not in workers
+    assert set(reported) == {here}
+    executor.close()
 
 
-def test_failed_work_raises_in_its_caller() -> None:
-    async def story() -> None:
-        executor = ThreadExecutor("directory")
-        with pytest.raises(ZeroDivisionError):
-            await run_in(executor, lambda: 1 // 0)
-        assert await run_in(executor, lambda: "still works") == "still works"
-        executor.close()
-
-    asyncio.run(story())
+async def test_failed_work_raises_in_its_caller() -> None:
+    executor = ThreadExecutor("directory")
+    with pytest.raises(ZeroDivisionError):
+        await run_in(executor, lambda: 1 // 0)
+    assert await run_in(executor, lambda: "still works") == "still works"
+    executor.close()
 
 
-def test_an_exception_of_a_callback_is_reported() -> None:
+async def test_an_exception_of_a_callback_is_reported() -> None:
     def broken(_result: object) -> None:
         raise ZeroDivisionError
 
-    async def story() -> None:
-        defects: list[Exception] = []
-        executor = ThreadExecutor("directory", on_defect=defects.append)
-        executor.submit(lambda: 1, broken)
-        assert await run_in(executor, lambda: "the worker continues") == "the worker continues"
-        assert [type(defect) for defect in defects] == [ZeroDivisionError]
-        executor.close()
-
-    asyncio.run(story())
+    defects: list[Exception] = []
+    executor = ThreadExecutor("directory", on_defect=defects.append)
+    executor.submit(lambda: 1, broken)
+    assert await run_in(executor, lambda: "the worker continues") == "the worker continues"
+    assert [type(defect) for defect in defects] == [ZeroDivisionError]
+    executor.close()
 
 
-def test_close_finishes_submitted_work() -> None:
+async def test_close_finishes_submitted_work() -> None:
     finished = []
-
-    async def story() -> None:
-        executor = ThreadExecutor("pool", workers=3)
-        for number in range(20):
-            executor.submit(lambda number=number: finished.append(number), lambda _: None)  # type: ignore[misc]
-        executor.close()
-
-    asyncio.run(story())
+    executor = ThreadExecutor("pool", workers=3)
+    for number in range(20):
+        executor.submit(lambda number=number: finished.append(number), lambda _: None)  # type: ignore[misc]
+    executor.close()
     assert sorted(finished) == list(range(20))
 
 
-def test_a_piece_of_work_wakes_one_worker() -> None:
+async def test_a_piece_of_work_wakes_one_worker() -> None:
     """With several workers that wait at one queue, each piece wakes a second one that finds nothing."""
+    executor = ThreadExecutor("pool", workers=8)
+    idle, may_end = executor._idle, threading.Event()
 
-    async def story() -> None:
-        executor = ThreadExecutor("pool", workers=8)
-        idle, may_end = executor._idle, threading.Event()
+    def occupy(began: threading.Event) -> None:
+        began.set()
+        may_end.wait()
 
-        def occupy(began: threading.Event) -> None:
-            began.set()
-            may_end.wait()
-
-        while len(idle) < 8:
-            await run_in(executor, lambda: None)
-        for busy in range(1, 9):
-            last, began = idle[-1], threading.Event()
-            executor.submit(lambda began=began: occupy(began), lambda _: None)  # type: ignore[misc]
-            began.wait()
-            assert len(idle) == 8 - busy
-            assert last not in idle, "the worker that went idle last is still warm"
-        extra = run_in(executor, lambda: "was queued while all workers were busy")
-        may_end.set()
-        assert await extra == "was queued while all workers were busy"
-        executor.close()
-
-    asyncio.run(story())
+    while len(idle) < 8:
+        await run_in(executor, lambda: None)
+    for busy in range(1, 9):
+        last, began = idle[-1], threading.Event()
+        executor.submit(lambda began=began: occupy(began), lambda _: None)  # type: ignore[misc]
+        began.wait()
+        assert len(idle) == 8 - busy
+        assert last not in idle, "the worker that went idle last is still warm"
+    extra = run_in(executor, lambda: "was queued while all workers were busy")
+    may_end.set()
+    assert await extra == "was queued while all workers were busy"
+    executor.close()
 
 
-def test_no_work_is_left_behind_when_workers_go_idle_while_it_arrives() -> None:
-    async def story() -> None:
-        executor = ThreadExecutor("pool", workers=3)
-        done = 0
-        for _ in range(2_000):
-            done += await run_in(executor, lambda: 1)
-        for _ in range(500):
-            done += sum(await asyncio.gather(*(run_in(executor, lambda: 1) for _ in range(4))))
-        assert done == 4_000
-        executor.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+async def test_no_work_is_left_behind_when_workers_go_idle_while_it_arrives() -> None:
+    executor = ThreadExecutor("pool", workers=3)
+    done = 0
+    for _ in range(2_000):
+        done += await run_in(executor, lambda: 1)
+    for _ in range(500):
+        done += sum(await asyncio.gather(*(run_in(executor, lambda: 1) for _ in range(4))))
+    assert done == 4_000
+    executor.close()
 
 
 @pytest.fixture
@@ -204,25 +184,22 @@ def test_a_line_that_quotes_a_long_name_is_cut() -> None:
         assert len(stream.getvalue()) < 10_000
 
 
-def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixture[str]) -> None:
-    async def story() -> list[tuple[int, int]]:
-        server, health = GrpcServer("client", boundary=Boundary()), Health(())
-        address = server.bind(Endpoint("127.0.0.1", 0))
-        server.serve_health(health.servicer)
-        health.alive()
-        await server.start()
-        prober = ThreadExecutor("prober")
-        seen = []
-        for is_ready in (False, True, False):
-            health.ready(is_ready=is_ready)
-            alive = await run_in(prober, lambda: probe.main([str(address)]))
-            seen.append((alive, await run_in(prober, lambda: probe.main(["--ready", str(address)]))))
-        await server.stop(0)
-        seen.append((await run_in(prober, lambda: probe.main([str(address)])), 1))
-        prober.close()
-        return seen
-
-    assert asyncio.run(story()) == [(0, 1), (0, 0), (0, 1), (1, 1)]
+async def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixture[str]) -> None:
+    server, health = GrpcServer("client", boundary=Boundary()), Health(())
+    address = server.bind(Endpoint("127.0.0.1", 0))
+    server.serve_health(health.servicer)
+    health.alive()
+    await server.start()
+    prober = ThreadExecutor("prober")
+    seen = []
+    for is_ready in (False, True, False):
+        health.ready(is_ready=is_ready)
+        alive = await run_in(prober, lambda: probe.main([str(address)]))
+        seen.append((alive, await run_in(prober, lambda: probe.main(["--ready", str(address)]))))
+    await server.stop(0)
+    seen.append((await run_in(prober, lambda: probe.main([str(address)])), 1))
+    prober.close()
+    assert seen == [(0, 1), (0, 0), (0, 1), (1, 1)]
     out, err = capfd.readouterr()
     assert "is alive" in out
     assert "is not ready" in err

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -118,25 +117,21 @@ class Forger:
         return found
 
 
-def test_the_last_epoch_without_a_cluster_is_refused_to_every_caller_on_every_listener(tmp_path: Path) -> None:
+async def test_the_last_epoch_without_a_cluster_is_refused_to_every_caller_on_every_listener(tmp_path: Path) -> None:
     """And the cluster elects and serves after a restart. A former version ended for good."""
-
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes, Admin(str(nodes.addresses[0])) as admin:
-            await admin.set_password("alice", "tulip", iterations=4_096)
-            forger = Forger(nodes, Authority(tmp_path / "own"))
-            for encryption, for_nodes, sasl in product(ENCRYPTION, (True, False), (True, False)):
-                outcomes = await forger.outcomes(encryption, for_nodes=for_nodes, sasl=sasl)
-                for (certificate, user), found in outcomes.items():
-                    wanted = expected(encryption, certificate, user, for_nodes=for_nodes, sasl=sasl)
-                    assert found == {wanted}, (encryption, certificate, user, for_nodes, sasl)
-            metadata = nodes.nodes[0].node._metadata
-            assert metadata is not None
-            assert metadata.view.leader_epoch < 10
-            await nodes.stop(0)
-            await nodes.start(0)
-            await nodes.wait_whole()
-            await create_topic(nodes, "orders")
-            assert nodes.past[0].defects == []
-
-    asyncio.run(story())
+    async with real_nodes(tmp_path) as nodes, Admin(str(nodes.addresses[0])) as admin:
+        await admin.set_password("alice", "tulip", iterations=4_096)
+        forger = Forger(nodes, Authority(tmp_path / "own"))
+        for encryption, for_nodes, sasl in product(ENCRYPTION, (True, False), (True, False)):
+            outcomes = await forger.outcomes(encryption, for_nodes=for_nodes, sasl=sasl)
+            for (certificate, user), found in outcomes.items():
+                wanted = expected(encryption, certificate, user, for_nodes=for_nodes, sasl=sasl)
+                assert found == {wanted}, (encryption, certificate, user, for_nodes, sasl)
+        metadata = nodes.nodes[0].node._metadata
+        assert metadata is not None
+        assert metadata.view.leader_epoch < 10
+        await nodes.stop(0)
+        await nodes.start(0)
+        await nodes.wait_whole()
+        await create_topic(nodes, "orders")
+        assert nodes.past[0].defects == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from node.api.quorum_requests import IntroduceRequest
@@ -28,23 +26,17 @@ def test_every_service_has_a_gate_and_every_rpc_an_api() -> None:
     assert set(APIS) == {str(method) for method in methods.ALL}
 
 
-def test_requests_and_streams_are_refused_until_the_gate_is_open() -> None:
-    async def story() -> None:
-        for name in SERVICES:
-            gate = Gate(name)
-            for api in APIS.values():
-                if api.name.startswith(f"{name}."):
-                    with pytest.raises(NodeNotAvailable, match=api.name.replace(".", r"\.")):
-                        await gate.handler(api)(None, CALLER)
-
-    asyncio.run(story())
+async def test_requests_and_streams_are_refused_until_the_gate_is_open() -> None:
+    for name in SERVICES:
+        gate = Gate(name)
+        for api in APIS.values():
+            if api.name.startswith(f"{name}."):
+                with pytest.raises(NodeNotAvailable, match=api.name.replace(".", r"\.")):
+                    await gate.handler(api)(None, CALLER)
 
 
-def test_a_handler_looked_up_before_the_gate_opened_works_after_it() -> None:
-    async def story() -> None:
-        gate = Gate("Quorum")
-        introduce = gate.handler(QUORUM_INTRODUCE)  # as a listener does, once
-        gate.open(Introducing())
-        assert str(await introduce(IntroduceRequest(NodeId(1)), CALLER)) == "here asked"
-
-    asyncio.run(story())
+async def test_a_handler_looked_up_before_the_gate_opened_works_after_it() -> None:
+    gate = Gate("Quorum")
+    introduce = gate.handler(QUORUM_INTRODUCE)  # as a listener does, once
+    gate.open(Introducing())
+    assert str(await introduce(IntroduceRequest(NodeId(1)), CALLER)) == "here asked"

@@ -82,38 +82,30 @@ async def connections(
 
 
 @pytest.mark.parametrize("codec", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_a_message_compressed_by_grpc_is_not_expanded(codec: grpc.Compression) -> None:
+async def test_a_message_compressed_by_grpc_is_not_expanded(codec: grpc.Compression) -> None:
     """64 MiB in 64 KiB: the limit of a message, and more, for a thousandth of the bytes."""
     bomb = data_pb2.FetchRequest(rack="a" * (64 << 20)).SerializeToString()
-
-    async def story() -> None:
-        async with serving() as at:
-            error = from_rpc_error(await refusal(at, bomb, compression=codec), address=at.address, phase="a test")
-            assert isinstance(error, InvalidRequest)
-            assert "gRPC's compression is not supported" in error.message
-            assert at.meters.of("Data.Fetch").request_bytes < 100_000, "what was received, not what it expands to"
-            assert await serves(at)
-
-    asyncio.run(story())
+    async with serving() as at:
+        error = from_rpc_error(await refusal(at, bomb, compression=codec), address=at.address, phase="a test")
+        assert isinstance(error, InvalidRequest)
+        assert "gRPC's compression is not supported" in error.message
+        assert at.meters.of("Data.Fetch").request_bytes < 100_000, "what was received, not what it expands to"
+        assert await serves(at)
 
 
-def test_a_request_without_records_is_limited_far_below_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_records_is_limited_far_below_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.boundary.boundary.REQUEST_BYTES_MAX", 10_000)
     request = data_pb2.FetchRequest(rack="a" * 10_001).SerializeToString()
-
-    async def story() -> None:
-        async with serving() as at:
-            error = from_rpc_error(await refusal(at, request), address=at.address, phase="a test")
-            assert isinstance(error, InvalidRequest)
-            assert "at most 10000 are allowed" in error.message
-            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
-            large = wire.PartitionProduce(batch_id=7, partition=3, records=bytes(500_000))
-            await stream.send(wire.ProduceRequest(acks=-1, partitions=[large]))
-            answer = await stream.receive()
-            assert answer is not None
-            assert answer.partitions[0].base_offset == 500_000, "records are limited by the topic"
-
-    asyncio.run(story())
+    async with serving() as at:
+        error = from_rpc_error(await refusal(at, request), address=at.address, phase="a test")
+        assert isinstance(error, InvalidRequest)
+        assert "at most 10000 are allowed" in error.message
+        stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+        large = wire.PartitionProduce(batch_id=7, partition=3, records=bytes(500_000))
+        await stream.send(wire.ProduceRequest(acks=-1, partitions=[large]))
+        answer = await stream.receive()
+        assert answer is not None
+        assert answer.partitions[0].base_offset == 500_000, "records are limited by the topic"
 
 
 @pytest.mark.parametrize(
@@ -126,31 +118,25 @@ def test_a_request_without_records_is_limited_far_below_a_batch(monkeypatch: pyt
     ],
     ids=["one large", "many", "client id", "binary"],
 )
-def test_a_flood_of_headers_is_refused(headers: list[tuple[str, str | bytes]]) -> None:
-    async def story() -> None:
-        async with serving() as at:
-            refused = await refusal(at, b"", metadata=headers)
-            assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert await serves(at)
-
-    asyncio.run(story())
+async def test_a_flood_of_headers_is_refused(headers: list[tuple[str, str | bytes]]) -> None:
+    async with serving() as at:
+        refused = await refusal(at, b"", metadata=headers)
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await serves(at)
 
 
-def test_an_error_that_quotes_the_request_arrives_as_itself() -> None:
+async def test_an_error_that_quotes_the_request_arrives_as_itself() -> None:
     """A longer status exceeded the limit of the caller's headers, and the caller got an error of gRPC instead."""
 
     class Quoting(EchoData):
         async def list_offsets(self, request: Any, context: RequestContext) -> data_pb2.ListOffsetsResponse:
             raise UnsupportedVersion("\u20ac" * 500_000)
 
-    async def story() -> None:
-        async with serving(Quoting()) as at:
-            with pytest.raises(UnsupportedVersion, match=r"^\u20ac+\u2026$"):
-                await at.transport.call(
-                    at.address, methods.DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(), timeout_ms=PATIENCE_MS
-                )
-
-    asyncio.run(story())
+    async with serving(Quoting()) as at:
+        with pytest.raises(UnsupportedVersion, match=r"^\u20ac+\u2026$"):
+            await at.transport.call(
+                at.address, methods.DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(), timeout_ms=PATIENCE_MS
+            )
 
 
 # --- connections --------------------------------------------------------------------------------------------------
@@ -167,22 +153,18 @@ def test_an_error_that_quotes_the_request_arrives_as_itself() -> None:
     ],
     ids=["nothing", "half a preface", "HTTP/1.1", "junk", "TLS"],
 )
-def test_a_connection_that_never_speaks_http2_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_never_speaks_http2_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HANDSHAKE_MS", 200)
-
-    async def story() -> None:
-        async with serving() as at, connections(at, 3) as opened:
-            for reader, writer in opened:
-                writer.write(sent)
-                with contextlib.suppress(ConnectionError):
-                    while await reader.read(65_536):
-                        pass
-            assert await serves(at)
-
-    asyncio.run(story())
+    async with serving() as at, connections(at, 3) as opened:
+        for reader, writer in opened:
+            writer.write(sent)
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(65_536):
+                    pass
+        assert await serves(at)
 
 
-def test_connections_without_calls_whose_other_side_is_frozen_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_without_calls_whose_other_side_is_frozen_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were never probed, and counted for `max.connections` for ever. The system of a frozen process still
     acknowledges bytes; a connection whose other side answers pings is kept."""
     monkeypatch.setattr(server, "KEEPALIVE_MS", 50)
@@ -201,40 +183,34 @@ def test_connections_without_calls_whose_other_side_is_frozen_are_closed(monkeyp
             if head[3] == ping and not head[4]:
                 writer.write(frame(ping, 1, 0, payload))
 
-    async def story() -> None:
-        async with serving() as at, connections(at, 4) as opened:
-            for _, writer in opened:
-                writer.write(PREFACE + settings)
-            alive = start(answer_pings(*opened[0]))
-            await asyncio.gather(*(until_closed(reader) for reader, _ in opened[1:]))
-            assert not alive.done()
-            alive.cancel()
-            assert await serves(at)
-
-    asyncio.run(story())
+    async with serving() as at, connections(at, 4) as opened:
+        for _, writer in opened:
+            writer.write(PREFACE + settings)
+        alive = start(answer_pings(*opened[0]))
+        await asyncio.gather(*(until_closed(reader) for reader, _ in opened[1:]))
+        assert not alive.done()
+        alive.cancel()
+        assert await serves(at)
 
 
-def test_many_open_connections_do_not_keep_others_out() -> None:
+async def test_many_open_connections_do_not_keep_others_out() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     count = min(CONNECTIONS, (hard - 500) // 2)
 
-    async def story() -> None:
+    try:
         async with serving() as at, connections(at, count) as opened:
             for _, writer in opened:
                 writer.write(PREFACE + frame(4, 0, 0, b""))  # SETTINGS: the handshake is complete
             for reader, _ in opened:
                 assert await reader.readexactly(9), "the other side's settings"
             assert await serves(at)
-
-    try:
-        asyncio.run(story())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_connections_above_the_limit_are_closed_until_others_end() -> None:
+async def test_connections_above_the_limit_are_closed_until_others_end() -> None:
     """A process without a free file descriptor could open no segment and took its log directory offline."""
 
     async def is_served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -244,23 +220,20 @@ def test_connections_above_the_limit_are_closed_until_others_end() -> None:
         except ConnectionError:
             return False
 
-    async def story() -> None:
-        listener = GrpcServer("client", boundary=Boundary(), connections_max=20)
-        address = listener.bind(Endpoint("127.0.0.1", 0))
-        listener.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
-        await listener.start()
-        opened = [await asyncio.open_connection(address.host, address.port) for _ in range(30)]
-        served = [await is_served(*each) for each in opened]
-        assert served == [True] * 20 + [False] * 10
-        opened[7][1].close()
-        async with asyncio.timeout(S):
-            while not await is_served(*await asyncio.open_connection(address.host, address.port)):
-                pass
-        for _, writer in opened:
-            writer.close()
-        await listener.stop(0)
-
-    asyncio.run(story())
+    listener = GrpcServer("client", boundary=Boundary(), connections_max=20)
+    address = listener.bind(Endpoint("127.0.0.1", 0))
+    listener.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
+    await listener.start()
+    opened = [await asyncio.open_connection(address.host, address.port) for _ in range(30)]
+    served = [await is_served(*each) for each in opened]
+    assert served == [True] * 20 + [False] * 10
+    opened[7][1].close()
+    async with asyncio.timeout(S):
+        while not await is_served(*await asyncio.open_connection(address.host, address.port)):
+            pass
+    for _, writer in opened:
+        writer.close()
+    await listener.stop(0)
 
 
 def test_half_of_the_files_remain_for_logs() -> None:
@@ -286,7 +259,9 @@ def call_without_a_window(path: str, message: bytes = b"") -> bytes:
     )
 
 
-def test_the_connection_of_a_caller_that_does_not_read_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_connection_of_a_caller_that_does_not_read_an_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The answer of a unary call was kept for as long as the connection."""
 
     class Answers(EchoData):
@@ -299,25 +274,22 @@ def test_the_connection_of_a_caller_that_does_not_read_an_answer_is_closed(monke
         shut.extend(peers)
         return shut_down_connections(peers)
 
-    async def story() -> None:
-        async with serving(Answers()) as at, connections(at, 1) as [(reader, writer)]:
-            for _ in range(3):
-                await at.transport.call(at.address, methods.DATA_FETCH, data_pb2.FetchRequest(), timeout_ms=PATIENCE_MS)
-            writer.write(call_without_a_window(methods.DATA_FETCH.path))
-            with contextlib.suppress(ConnectionError):
-                while await reader.read(65_536):
-                    pass
-            port = writer.get_extra_info("sockname")[1]
-            assert shut == [f"ipv4:127.0.0.1:{port}"], "an answer that is read closes nothing"
-            assert at.meters.of("Data.Fetch").response_bytes > 4_000_000, "the answer was made"
-            assert await serves(at)
-
     monkeypatch.setattr(unread_answer, "UNREAD_ANSWER_MS", 300)
     monkeypatch.setattr(connections_module, "shut_down_connections", shut_down)
-    asyncio.run(story())
+    async with serving(Answers()) as at, connections(at, 1) as [(reader, writer)]:
+        for _ in range(3):
+            await at.transport.call(at.address, methods.DATA_FETCH, data_pb2.FetchRequest(), timeout_ms=PATIENCE_MS)
+        writer.write(call_without_a_window(methods.DATA_FETCH.path))
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65_536):
+                pass
+        port = writer.get_extra_info("sockname")[1]
+        assert shut == [f"ipv4:127.0.0.1:{port}"], "an answer that is read closes nothing"
+        assert at.meters.of("Data.Fetch").response_bytes > 4_000_000, "the answer was made"
+        assert await serves(at)
 
 
-def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of a call had the consumers' memory for a minute, and a stream for 10 s. A caller that keeps no memory
     of theirs is left alone."""
     budget = MemoryBudget(1_000_000)
@@ -336,57 +308,47 @@ def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypatch: py
         shut.extend(peers)
         return shut_down_connections(peers)
 
-    async def story() -> None:
-        async with serving(Answers(), codec_of) as at, connections(at, 2) as [(_, small), (reader, large)]:
-            path, calls = methods.DATA_FETCH.path, at.meters.of("Data.Fetch")
-            small.write(call_without_a_window(path, data_pb2.FetchRequest(max_wait_ms=1).SerializeToString()))
-            large.write(call_without_a_window(path))
-            await until(lambda: calls.answered == 2)
-            assert budget.figures.used[Kind.CONSUMER_FETCH] == 750_000
-            (await budget.take(Kind.CONSUMER_FETCH, 100_000)).release()
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-            assert shut == [f"ipv4:127.0.0.1:{large.get_extra_info('sockname')[1]}"]
-            assert budget.figures.used[Kind.CONSUMER_FETCH] == 0
-
     monkeypatch.setattr(unread_answer, "SLOW_READER_MS", 100)
     monkeypatch.setattr(connections_module, "shut_down_connections", shut_down)
-    asyncio.run(story())
+    async with serving(Answers(), codec_of) as at, connections(at, 2) as [(_, small), (reader, large)]:
+        path, calls = methods.DATA_FETCH.path, at.meters.of("Data.Fetch")
+        small.write(call_without_a_window(path, data_pb2.FetchRequest(max_wait_ms=1).SerializeToString()))
+        large.write(call_without_a_window(path))
+        await until(lambda: calls.answered == 2)
+        assert budget.figures.used[Kind.CONSUMER_FETCH] == 750_000
+        (await budget.take(Kind.CONSUMER_FETCH, 100_000)).release()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        assert shut == [f"ipv4:127.0.0.1:{large.get_extra_info('sockname')[1]}"]
+        assert budget.figures.used[Kind.CONSUMER_FETCH] == 0
 
 
-def test_calls_that_are_reset_at_once_leave_nothing_behind() -> None:
+async def test_calls_that_are_reset_at_once_leave_nothing_behind() -> None:
     """The rapid reset of HTTP/2 (CVE-2023-44487): more calls than gRPC lets wait, each ended as soon as it is begun."""
-
-    async def story() -> None:
-        async with serving() as at, connections(at, 1) as [(reader, writer)]:
-            writer.write(PREFACE + frame(4, 0, 0, b"") + frame(4, 1, 0, b""))
-            headers = headers_of(methods.DATA_FETCH_STREAM.path)
-            for stream in range(1, 20_001, 2):
-                writer.write(frame(1, 4, stream, headers) + frame(3, 0, stream, struct.pack(">I", 8)))
-            await writer.drain()
-            served = False
-            while not served:  # meanwhile gRPC ends calls that it has no room to let wait
-                with contextlib.suppress(grpc.aio.AioRpcError):
-                    served = await serves(at)
-            await until(lambda: at.meters.of("Data.FetchStream").streams_open == 0)
-            assert at.boundary.calls._by_ip == {}
-            assert at.meters.of("Data.FetchStream").streams_ended, "some were begun"
-            assert not reader.at_eof()
-
-    asyncio.run(story())
+    async with serving() as at, connections(at, 1) as [(reader, writer)]:
+        writer.write(PREFACE + frame(4, 0, 0, b"") + frame(4, 1, 0, b""))
+        headers = headers_of(methods.DATA_FETCH_STREAM.path)
+        for stream in range(1, 20_001, 2):
+            writer.write(frame(1, 4, stream, headers) + frame(3, 0, stream, struct.pack(">I", 8)))
+        await writer.drain()
+        served = False
+        while not served:  # meanwhile gRPC ends calls that it has no room to let wait
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                served = await serves(at)
+        await until(lambda: at.meters.of("Data.FetchStream").streams_open == 0)
+        assert at.boundary.calls._by_ip == {}
+        assert at.meters.of("Data.FetchStream").streams_ended, "some were begun"
+        assert not reader.at_eof()
 
 
-def test_streams_that_never_send_cost_others_nothing() -> None:
-    async def story() -> None:
-        async with serving() as at:
-            silent = [await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM) for _ in range(300)]
-            assert await serves(at)
-            assert at.meters.of("Data.ProduceStream").streams_open == 300
-            silent[7].close()
-            with pytest.raises(TidelogError):
-                await silent[7].receive()
-
-    asyncio.run(story())
+async def test_streams_that_never_send_cost_others_nothing() -> None:
+    async with serving() as at:
+        silent = [await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM) for _ in range(300)]
+        assert await serves(at)
+        assert at.meters.of("Data.ProduceStream").streams_open == 300
+        silent[7].close()
+        with pytest.raises(TidelogError):
+            await silent[7].receive()
 
 
 @contextlib.asynccontextmanager
@@ -404,74 +366,58 @@ async def answering_everyone(boundary: Boundary | None = None) -> AsyncIterator[
         await listener.stop(0)
 
 
-def test_watches_of_the_health_service_are_open_calls_of_their_address() -> None:
+async def test_watches_of_the_health_service_are_open_calls_of_their_address() -> None:
     """They were counted nowhere: a caller without any permission could open 10,000 on each connection."""
-
-    async def story() -> None:
-        boundary = Boundary(calls=OpenCalls(per_ip=2))
-        async with answering_everyone(boundary) as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
-            watch: Any = channel.unary_stream(WATCH)
-            check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
-            first, second = watch(b"", timeout=S), watch(b"", timeout=S)
-            assert await first.read() == await second.read()
-            with pytest.raises(grpc.aio.AioRpcError, match=r"max\.open\.calls\.per\.ip"):
-                await watch(b"", timeout=S).read()
-            assert await check(b"", timeout=S), "a probe is answered"
-            first.cancel()
-            await until(lambda: boundary.calls._by_ip == {"127.0.0.1": 1})
-
-    asyncio.run(story())
+    boundary = Boundary(calls=OpenCalls(per_ip=2))
+    async with answering_everyone(boundary) as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
+        watch: Any = channel.unary_stream(WATCH)
+        check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+        first, second = watch(b"", timeout=S), watch(b"", timeout=S)
+        assert await first.read() == await second.read()
+        with pytest.raises(grpc.aio.AioRpcError, match=r"max\.open\.calls\.per\.ip"):
+            await watch(b"", timeout=S).read()
+        assert await check(b"", timeout=S), "a probe is answered"
+        first.cancel()
+        await until(lambda: boundary.calls._by_ip == {"127.0.0.1": 1})
 
 
-def test_streams_of_reflection_are_open_calls_of_their_address() -> None:
+async def test_streams_of_reflection_are_open_calls_of_their_address() -> None:
     """As the watches were: open for ever, counted nowhere, and without credentials."""
-
-    async def story() -> None:
-        boundary = Boundary(calls=OpenCalls(per_ip=2))
-        async with answering_everyone(boundary) as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
-            reflect: Any = channel.stream_stream(REFLECTION)
-            silent = [reflect(timeout=S) for _ in range(2)]
-            for each in silent:
-                await each.write(reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString())
-                assert b"grpc.health.v1.Health" in await each.read()
-            with pytest.raises(grpc.aio.AioRpcError, match=r"max\.open\.calls\.per\.ip"):
-                await reflect(timeout=S).read()
-            silent.pop().cancel()
-            await until(lambda: boundary.calls._by_ip == {"127.0.0.1": 1})
-
-    asyncio.run(story())
+    boundary = Boundary(calls=OpenCalls(per_ip=2))
+    async with answering_everyone(boundary) as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
+        reflect: Any = channel.stream_stream(REFLECTION)
+        silent = [reflect(timeout=S) for _ in range(2)]
+        for each in silent:
+            await each.write(reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString())
+            assert b"grpc.health.v1.Health" in await each.read()
+        with pytest.raises(grpc.aio.AioRpcError, match=r"max\.open\.calls\.per\.ip"):
+            await reflect(timeout=S).read()
+        silent.pop().cancel()
+        await until(lambda: boundary.calls._by_ip == {"127.0.0.1": 1})
 
 
 @pytest.mark.parametrize("path", [WATCH, REFLECTION])
-def test_requests_of_services_for_everyone_contain_a_name_and_no_more(path: str) -> None:
+async def test_requests_of_services_for_everyone_contain_a_name_and_no_more(path: str) -> None:
     """A watch keeps its request for as long as it is open, and an answer of reflection repeats it."""
     large = health_pb2.HealthCheckRequest(service="x" * 1_000_000).SerializeToString()
-
-    async def story() -> None:
-        async with answering_everyone() as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
-            call: Any = channel.stream_stream(path)(timeout=S)
-            await call.write(large)
-            with pytest.raises(grpc.aio.AioRpcError, match="1000004 bytes, at most 4096 are allowed"):
-                await call.read()
-
-    asyncio.run(story())
+    async with answering_everyone() as (_, address), grpc.aio.insecure_channel(str(address)) as channel:
+        call: Any = channel.stream_stream(path)(timeout=S)
+        await call.write(large)
+        with pytest.raises(grpc.aio.AioRpcError, match="1000004 bytes, at most 4096 are allowed"):
+            await call.read()
 
 
-def test_a_watcher_that_does_not_read_keeps_the_node_from_nothing() -> None:
+async def test_a_watcher_that_does_not_read_keeps_the_node_from_nothing() -> None:
     """Without credentials, it kept the node from becoming ready, and from reporting that it was not any more: the state
     could change only after the watcher had read."""
     boundary, answer = Boundary(), health_pb2.HealthCheckResponse
     request = health_pb2.HealthCheckRequest(service=READY).SerializeToString()
-
-    async def story() -> None:
-        async with answering_everyone(boundary) as (health, at), connections(at, 1) as [(_, writer)]:
-            writer.write(call_without_a_window(WATCH, request))
-            await until(lambda: boundary.calls._by_ip)
-            async with grpc.aio.insecure_channel(str(at)) as channel, asyncio.timeout(S):
-                begin: Any = channel.unary_stream(WATCH, response_deserializer=answer.FromString)
-                watch = begin(request)
-                assert (await watch.read()).status == answer.NOT_SERVING
-                health.ready(is_ready=True)
-                assert (await watch.read()).status == answer.SERVING
-
-    asyncio.run(story())
+    async with answering_everyone(boundary) as (health, at), connections(at, 1) as [(_, writer)]:
+        writer.write(call_without_a_window(WATCH, request))
+        await until(lambda: boundary.calls._by_ip)
+        async with grpc.aio.insecure_channel(str(at)) as channel, asyncio.timeout(S):
+            begin: Any = channel.unary_stream(WATCH, response_deserializer=answer.FromString)
+            watch = begin(request)
+            assert (await watch.read()).status == answer.NOT_SERVING
+            health.ready(is_ready=True)
+            assert (await watch.read()).status == answer.SERVING

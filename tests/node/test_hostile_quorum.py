@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -60,76 +59,65 @@ async def create_topic(nodes: RealNodes, name: str) -> None:
 
 
 @pytest.mark.parametrize("method", [methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH], ids=str)
-def test_the_last_epoch_and_a_missing_cluster_end_no_node(method: Any, tmp_path: Path) -> None:
+async def test_the_last_epoch_and_a_missing_cluster_end_no_node(method: Any, tmp_path: Path) -> None:
     """A former version ended at its next election and at each further start."""
-
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes:
-            with pytest.raises(InvalidRequest, match="names no cluster"):
-                await nodes.call(0, method, method.request(leader_id=7, epoch=EPOCH_MAX))
-            await nodes.stop(0)
-            await nodes.start(0)
-            await nodes.wait_whole()
-            await create_topic(nodes, "orders")
-
-    asyncio.run(story())
+    async with real_nodes(tmp_path) as nodes:
+        with pytest.raises(InvalidRequest, match="names no cluster"):
+            await nodes.call(0, method, method.request(leader_id=7, epoch=EPOCH_MAX))
+        await nodes.stop(0)
+        await nodes.start(0)
+        await nodes.wait_whole()
+        await create_topic(nodes, "orders")
 
 
-def test_three_nodes_ignore_a_stranger_and_elect_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with real_nodes(tmp_path, 3) as nodes:
-            for number in range(3):
-                who = await nodes.call(number, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
-                key = quorum_pb2.ReplicaKey(node_id=number, directory_id=who.directory_id)
-                for method, request in hostile(who.cluster_id, key):
-                    with contextlib.suppress(TidelogError):
-                        await nodes.call(number, method, request)
-                assert nodes.nodes[number].defects == []
-            await create_topic(nodes, "before")
-            epochs = [view_of(nodes, number).leader_epoch for number in nodes.nodes]
-            await nodes.stop(0)
-            await nodes.start(0)
-            await nodes.wait_whole()
-            await create_topic(nodes, "after")
-            assert max(epochs) < 10
-
-    asyncio.run(story())
+async def test_three_nodes_ignore_a_stranger_and_elect_again(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path, 3) as nodes:
+        for number in range(3):
+            who = await nodes.call(number, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
+            key = quorum_pb2.ReplicaKey(node_id=number, directory_id=who.directory_id)
+            for method, request in hostile(who.cluster_id, key):
+                with contextlib.suppress(TidelogError):
+                    await nodes.call(number, method, request)
+            assert nodes.nodes[number].defects == []
+        await create_topic(nodes, "before")
+        epochs = [view_of(nodes, number).leader_epoch for number in nodes.nodes]
+        await nodes.stop(0)
+        await nodes.start(0)
+        await nodes.wait_whole()
+        await create_topic(nodes, "after")
+        assert max(epochs) < 10
 
 
-def test_a_false_resignation_keeps_no_node_from_its_leader(tmp_path: Path) -> None:
+async def test_a_false_resignation_keeps_no_node_from_its_leader(tmp_path: Path) -> None:
     """A stranger ends the leader's epoch at a follower, again and again. Such a follower followed none until the next
     election, and sent its fetches without a pause."""
+    async with real_nodes(tmp_path, 3) as nodes:
+        await create_topic(nodes, "before")
+        views = {number: view_of(nodes, number) for number in nodes.nodes}
+        leader = next(number for number, view in views.items() if view.leads)
+        node = next(number for number in views if number != leader)
+        who = await nodes.call(node, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
+        me = quorum_pb2.ReplicaKey(node_id=node, directory_id=who.directory_id)
+        end = quorum_pb2.EndQuorumEpochRequest(
+            cluster_id=who.cluster_id,
+            leader_id=leader,
+            epoch=views[leader].leader_epoch,
+            successors=[me],
+            receiver=me,
+        )
+        fetches = nodes.nodes[leader].meters.of("Quorum.FetchMetadata")
 
-    async def story() -> None:
-        async with real_nodes(tmp_path, 3) as nodes:
-            await create_topic(nodes, "before")
-            views = {number: view_of(nodes, number) for number in nodes.nodes}
-            leader = next(number for number, view in views.items() if view.leads)
-            node = next(number for number in views if number != leader)
-            who = await nodes.call(node, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
-            me = quorum_pb2.ReplicaKey(node_id=node, directory_id=who.directory_id)
-            end = quorum_pb2.EndQuorumEpochRequest(
-                cluster_id=who.cluster_id,
-                leader_id=leader,
-                epoch=views[leader].leader_epoch,
-                successors=[me],
-                receiver=me,
-            )
-            fetches = nodes.nodes[leader].meters.of("Quorum.FetchMetadata")
+        def has_topic(name: str) -> bool:
+            image = nodes.nodes[node].node.image
+            return image is not None and image.topic(name) is not None
 
-            def has_topic(name: str) -> bool:
-                image = nodes.nodes[node].node.image
-                return image is not None and image.topic(name) is not None
-
-            for attempt in range(20):
-                before = fetches.answered
-                await nodes.call(node, methods.QUORUM_END_QUORUM_EPOCH, end)
-                await create_topic(nodes, f"after-{attempt}")
-                await nodes.wait_until(lambda: has_topic(f"after-{attempt}"))  # noqa: B023 - called in this round
-                assert fetches.answered - before < 200
-            assert views[leader].leads and views[leader].leader_epoch == end.epoch
-
-    asyncio.run(story())
+        for attempt in range(20):
+            before = fetches.answered
+            await nodes.call(node, methods.QUORUM_END_QUORUM_EPOCH, end)
+            await create_topic(nodes, f"after-{attempt}")
+            await nodes.wait_until(lambda: has_topic(f"after-{attempt}"))  # noqa: B023 - called in this round
+            assert fetches.answered - before < 200
+        assert views[leader].leads and views[leader].leader_epoch == end.epoch
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------

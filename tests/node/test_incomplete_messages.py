@@ -144,7 +144,7 @@ def test_a_connection_that_is_gone_leaves_nothing() -> None:
         ([100, *[150] * 9], 2),  # it stays high: again after 2 s
     ],
 )
-def test_connections_are_examined_when_the_memory_grows_or_stays_high(
+async def test_connections_are_examined_when_the_memory_grows_or_stays_high(
     memory: list[int], examined: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle node examines nothing. Memory that was released stays with the process and need not grow again."""
@@ -155,17 +155,13 @@ def test_connections_are_examined_when_the_memory_grows_or_stays_high(
         looks.append(port)
         return {}
 
-    async def story() -> None:
-        nonlocal now, used
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-        incomplete = IncompleteMessages(memory=lambda: used * MIB, traffic=look)
-        incomplete.start(1)
-        for value in memory[1:]:
-            now, used = now + incomplete_messages.CHECK_MS / 1_000, value
-            incomplete._check()
-        incomplete.stop()
-
-    asyncio.run(story())
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    incomplete = IncompleteMessages(memory=lambda: used * MIB, traffic=look)
+    incomplete.start(1)
+    for value in memory[1:]:
+        now, used = now + incomplete_messages.CHECK_MS / 1_000, value
+        incomplete._check()
+    incomplete.stop()
     assert len(looks) == examined
 
 
@@ -181,43 +177,37 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("method", [methods.DATA_PRODUCE, methods.DATA_PRODUCE_STREAM], ids=str)
-def test_a_caller_that_completes_nothing_is_disconnected_and_others_are_not(method: Method) -> None:  # type: ignore[type-arg]
-    async def story() -> None:
-        server, transport = GrpcServer("client", boundary=Boundary(), incomplete_bytes_max=4 * MIB), GrpcTransport()
-        address = server.bind(Endpoint("127.0.0.1", 0))
-        server.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
-        await server.start()
-        try:
-            async with asyncio.timeout(PATIENCE_MS / 1_000):
-                slow = EndlessSender(method.path, 1, MIB, host="127.0.0.2")
-                slowly = start(slow.run(address))
-                await until(lambda: slow.sent == MIB - 1)
-                hostile = [EndlessSender(method.path, 8, 2 * MIB) for _ in range(3)]
-                await asyncio.gather(*(each.run(address) for each in hostile))
-                assert sum(each.sent for each in hostile) > 2 * MIB
-                assert not slow.closed
-                stream = await transport.open_stream(address, methods.DATA_PRODUCE_STREAM)
-                await stream.send(produce(bytes(100_000)))
-                assert await stream.receive() is not None
-                slowly.cancel()
-        finally:
-            await transport.close()
-            await server.stop(0)
-
-    asyncio.run(story())
+async def test_a_caller_that_completes_nothing_is_disconnected_and_others_are_not(method: Method) -> None:  # type: ignore[type-arg]
+    server, transport = GrpcServer("client", boundary=Boundary(), incomplete_bytes_max=4 * MIB), GrpcTransport()
+    address = server.bind(Endpoint("127.0.0.1", 0))
+    server.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
+    await server.start()
+    try:
+        async with asyncio.timeout(PATIENCE_MS / 1_000):
+            slow = EndlessSender(method.path, 1, MIB, host="127.0.0.2")
+            slowly = start(slow.run(address))
+            await until(lambda: slow.sent == MIB - 1)
+            hostile = [EndlessSender(method.path, 8, 2 * MIB) for _ in range(3)]
+            await asyncio.gather(*(each.run(address) for each in hostile))
+            assert sum(each.sent for each in hostile) > 2 * MIB
+            assert not slow.closed
+            stream = await transport.open_stream(address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(bytes(100_000)))
+            assert await stream.receive() is not None
+            slowly.cancel()
+    finally:
+        await transport.close()
+        await server.stop(0)
 
 
 @pytest.mark.usefixtures("often")
-def test_a_stream_of_many_complete_messages_goes_on() -> None:
-    async def story() -> None:
-        async with serving() as at:
-            at.server._incomplete._bytes_max = 1_200_000  # more than one message, far less than all
-            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
-            for _ in range(100):
-                await stream.send(produce(bytes(1_000_000)))
-                assert await stream.receive() is not None
-
-    asyncio.run(story())
+async def test_a_stream_of_many_complete_messages_goes_on() -> None:
+    async with serving() as at:
+        at.server._incomplete._bytes_max = 1_200_000  # more than one message, far less than all
+        stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+        for _ in range(100):
+            await stream.send(produce(bytes(1_000_000)))
+            assert await stream.receive() is not None
 
 
 def test_looking_at_the_connections_opens_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,15 +158,15 @@ def test_only_requests_with_records_may_be_large(method: Method[Any, Any]) -> No
         assert "split it into several requests" in read.message
 
 
-def test_a_topic_that_is_named_many_times_is_answered_once(tmp_path: Path) -> None:
+async def test_a_topic_that_is_named_many_times_is_answered_once(tmp_path: Path) -> None:
     """3,000 times the name of a topic with 100 partitions stopped a node for 4 s."""
-
-    async def story() -> list[tuple[str, int]]:
-        async with real_nodes(tmp_path) as nodes:
-            create = admin_pb2.CreateTopicRequest(name="orders", partitions=100, replication_factor=1)
-            topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, create)).topic_id
-            request = admin_pb2.GetMetadataRequest(topics=["orders", "none"] * 2_000, topic_ids=[topic_id] * 2_000)
-            answer = await nodes.call(0, methods.ADMIN_GET_METADATA, request)
-            return [(topic.name, len(topic.partitions)) for topic in answer.topics]
-
-    assert asyncio.run(story()) == [("orders", 100), ("none", 0), ("orders", 100)]
+    async with real_nodes(tmp_path) as nodes:
+        create = admin_pb2.CreateTopicRequest(name="orders", partitions=100, replication_factor=1)
+        topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+        request = admin_pb2.GetMetadataRequest(topics=["orders", "none"] * 2_000, topic_ids=[topic_id] * 2_000)
+        answer = await nodes.call(0, methods.ADMIN_GET_METADATA, request)
+        assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [
+            ("orders", 100),
+            ("none", 0),
+            ("orders", 100),
+        ]

@@ -88,66 +88,55 @@ async def client(home: Path, *allowed: AclOperation) -> AsyncIterator[Client]:
             server.close()
 
 
-def test_records_are_produced_and_fetched_and_answers_come_in_the_order_of_their_requests(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
-            here.fetch(0)  # waits for a record
-            here.produce(b"first")
-            here.produce(b"second")
-            here.send("Admin.GetMetadata", topics=[TOPIC])
-            fetched, first, second, described = [await here.receive() for _ in range(4)]
-            assert b"first" in bytes.fromhex(fetched["records"])
-            assert (first["base_offset"], second["base_offset"]) == (0, 1)
-            assert described[TOPIC]["leaders"] == [0]
-            assert here.boundary.meters.of("Data.Produce").answered == 2
-
-    asyncio.run(story())
+async def test_records_are_produced_and_fetched_and_answers_come_in_the_order_of_their_requests(tmp_path: Path) -> None:
+    async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
+        here.fetch(0)  # waits for a record
+        here.produce(b"first")
+        here.produce(b"second")
+        here.send("Admin.GetMetadata", topics=[TOPIC])
+        fetched, first, second, described = [await here.receive() for _ in range(4)]
+        assert b"first" in bytes.fromhex(fetched["records"])
+        assert (first["base_offset"], second["base_offset"]) == (0, 1)
+        assert described[TOPIC]["leaders"] == [0]
+        assert here.boundary.meters.of("Data.Produce").answered == 2
 
 
-def test_a_produce_request_with_acks_0_has_no_answer(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
-            here.produce(b"unanswered", acks=0)
-            here.fetch(0)
-            assert b"unanswered" in bytes.fromhex((await here.receive())["records"])
-
-    asyncio.run(story())
+async def test_a_produce_request_with_acks_0_has_no_answer(tmp_path: Path) -> None:
+    async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
+        here.produce(b"unanswered", acks=0)
+        here.fetch(0)
+        assert b"unanswered" in bytes.fromhex((await here.receive())["records"])
 
 
-def test_what_the_caller_may_not_do_is_refused_and_recorded_as_over_grpc(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with client(tmp_path, AclOperation.READ) as here:
-            here.produce(b"denied")
-            assert (await here.receive())["error"] == "TOPIC_AUTHORIZATION_FAILED"
-            assert (await here.ask("Quorum.Vote"))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
-            assert (await here.ask("Admin.CreateTopic"))["error"] == "INVALID_REQUEST"
-            denied = [event for event in map(json.loads, here.nodes.audit) if event["event"] == "denied"]
-            assert [(each["request"], each["operation"], each["listener"]) for each in denied] == [
-                ("Data.Produce", "WRITE", "lines"),
-                ("Quorum.Vote", "CLUSTER_ACTION", "lines"),
-            ]
-            assert here.boundary.meters.of("Quorum.Vote").failed == {"CLUSTER_AUTHORIZATION_FAILED": 1}
-
-    asyncio.run(story())
+async def test_what_the_caller_may_not_do_is_refused_and_recorded_as_over_grpc(tmp_path: Path) -> None:
+    async with client(tmp_path, AclOperation.READ) as here:
+        here.produce(b"denied")
+        assert (await here.receive())["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        assert (await here.ask("Quorum.Vote"))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert (await here.ask("Admin.CreateTopic"))["error"] == "INVALID_REQUEST"
+        denied = [event for event in map(json.loads, here.nodes.audit) if event["event"] == "denied"]
+        assert [(each["request"], each["operation"], each["listener"]) for each in denied] == [
+            ("Data.Produce", "WRITE", "lines"),
+            ("Quorum.Vote", "CLUSTER_ACTION", "lines"),
+        ]
+        assert here.boundary.meters.of("Quorum.Vote").failed == {"CLUSTER_AUTHORIZATION_FAILED": 1}
 
 
-def test_a_throttled_connection_is_answered_at_once_and_muted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_throttled_connection_is_answered_at_once_and_muted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(_throttle: Throttle, _size: int, _deadline_ms: int | None) -> None:
         pytest.fail("a request waits for its turn")
 
     monkeypatch.setattr(Throttle, "admit", never)
-
-    async def story() -> None:
-        async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
-            here.produce(b"x" * 1_000)
-            assert (await here.receive())["throttle_time_ms"] == 0
-            quotas = here.boundary.quotas
-            quotas.limits.configure({QuotaEntity("alice", None): {QuotaType.CONSUMER_BYTE_RATE: 10.0}})
-            quotas.enabled = True
-            here.fetch(0)
-            fetched = await here.receive()
-            assert fetched["throttle_time_ms"] > 0
-            assert len(fetched["records"]) > 2_000
-            assert here.listener.is_muted
-
-    asyncio.run(story())
+    async with client(tmp_path, AclOperation.WRITE, AclOperation.READ) as here:
+        here.produce(b"x" * 1_000)
+        assert (await here.receive())["throttle_time_ms"] == 0
+        quotas = here.boundary.quotas
+        quotas.limits.configure({QuotaEntity("alice", None): {QuotaType.CONSUMER_BYTE_RATE: 10.0}})
+        quotas.enabled = True
+        here.fetch(0)
+        fetched = await here.receive()
+        assert fetched["throttle_time_ms"] > 0
+        assert len(fetched["records"]) > 2_000
+        assert here.listener.is_muted

@@ -153,31 +153,28 @@ async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHos
     return head, body
 
 
-def test_requests_and_state_are_there_to_be_scraped() -> None:
-    async def story() -> str:
-        clock = Nanoseconds()
-        meters, topics = RequestMeters(clock), TopicMeters()
-        work = WorkTimes("/a")
-        answer(meters, clock, "Data.Fetch", 3)
-        answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
-        meters.of("Data.FetchStream").streams_open += 1
-        meters.of("Data.Fetch").response_bytes += 700
-        meters.of("Admin.GetMetadata")
-        topics.add_replica("orders").appended(size=100, records=3, converted=1)
-        work.observe(0.01)
-        sources = replace(SOURCES, partitions=(LEADER, FOLLOWER), topics=topics, work=(work,), requests=meters)
-        server = MetricsServer(lambda: metrics_text(sources, nothing_else))
-        address = await server.start(Endpoint("127.0.0.1", 0))
-        head, body = await scrape(address)
-        assert head.startswith("HTTP/1.1 200 OK")
-        assert (await scrape(address, "GET / HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 404")
-        assert (await scrape(address, "POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
-        await server.stop()
-        return body
-
+async def test_requests_and_state_are_there_to_be_scraped() -> None:
+    clock = Nanoseconds()
+    meters, topics = RequestMeters(clock), TopicMeters()
+    work = WorkTimes("/a")
+    answer(meters, clock, "Data.Fetch", 3)
+    answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
+    meters.of("Data.FetchStream").streams_open += 1
+    meters.of("Data.Fetch").response_bytes += 700
+    meters.of("Admin.GetMetadata")
+    topics.add_replica("orders").appended(size=100, records=3, converted=1)
+    work.observe(0.01)
+    sources = replace(SOURCES, partitions=(LEADER, FOLLOWER), topics=topics, work=(work,), requests=meters)
+    server = MetricsServer(lambda: metrics_text(sources, nothing_else))
+    address = await server.start(Endpoint("127.0.0.1", 0))
+    head, body = await scrape(address)
+    assert head.startswith("HTTP/1.1 200 OK")
+    assert (await scrape(address, "GET / HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 404")
+    assert (await scrape(address, "POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
+    await server.stop()
     samples = {
         (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(asyncio.run(story()))
+        for family in text_string_to_metric_families(body)
         for sample in family.samples
     }
     assert samples["tidelog_requests_total", "Data.Fetch", "ok"] == 1
@@ -274,26 +271,22 @@ def test_metrics_of_quotas_name_the_quota_and_not_the_clients_that_a_default_hol
     assert "tidelog_quota_entities 102.0" in text
 
 
-def test_metrics_of_security_count_events_sessions_and_handshakes_without_names_of_callers() -> None:
+async def test_metrics_of_security_count_events_sessions_and_handshakes_without_names_of_callers() -> None:
     """Events that the audit log only counts are among them."""
     audit, sasl = AuditWorld(), SaslWorld()
     made = create_authority("test", now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), days=100)
     for topic in ("orders", "orders", "others"):
         audit.deny(topic)
     audit.log.authentication_failed(listener="client", address="10.0.0.9:1", mechanism="PLAIN\n", reason="wrong")
-
-    async def story() -> str:
-        expiry = CertificateExpiry("outside", "node.pem", sasl.clock)
-        expiry.read(made.certificate)
-        unreadable = CertificateExpiry("inside", "node.pem", sasl.clock)
-        unreadable.read(b"not a certificate")
-        sources = MetricSources(audit=audit.log, sasl=sasl.sasl, certificates=[expiry, unreadable])
-        client, first = await sasl.begin()
-        await sasl.complete(client, first, "tulip")
-        await sasl.begin("bob")
-        return (await metrics_text(sources, nothing_else)).decode()
-
-    text = asyncio.run(story())
+    expiry = CertificateExpiry("outside", "node.pem", sasl.clock)
+    expiry.read(made.certificate)
+    unreadable = CertificateExpiry("inside", "node.pem", sasl.clock)
+    unreadable.read(b"not a certificate")
+    sources = MetricSources(audit=audit.log, sasl=sasl.sasl, certificates=[expiry, unreadable])
+    client, first = await sasl.begin()
+    await sasl.complete(client, first, "tulip")
+    await sasl.begin("bob")
+    text = (await metrics_text(sources, nothing_else)).decode()
     assert re.findall(r"^(tidelog_(?:audit|sasl|certificate)_.*)$", text, re.MULTILINE) == [
         'tidelog_audit_events_total{event="denied"} 3.0',
         'tidelog_audit_events_total{event="authentication_failed"} 1.0',
@@ -332,16 +325,13 @@ def test_a_scrape_of_many_partitions_yields_to_the_loop() -> None:
     assert "tidelog_under_replicated 1000.0" in text
 
 
-def test_a_taken_address_is_named() -> None:
-    async def story() -> None:
-        first, second = MetricsServer(nothing), MetricsServer(nothing)
-        taken = await first.start(Endpoint("127.0.0.1", 0))
-        with pytest.raises(InvalidConfig, match=rf"metrics\.listener = '{taken}': cannot be bound"):
-            await second.start(taken)
-        await first.stop()
-        await second.stop()
-
-    asyncio.run(story())
+async def test_a_taken_address_is_named() -> None:
+    first, second = MetricsServer(nothing), MetricsServer(nothing)
+    taken = await first.start(Endpoint("127.0.0.1", 0))
+    with pytest.raises(InvalidConfig, match=rf"metrics\.listener = '{taken}': cannot be bound"):
+        await second.start(taken)
+    await first.stop()
+    await second.stop()
 
 
 def test_the_memory_budget_is_there_to_be_scraped() -> None:

@@ -459,7 +459,7 @@ def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> No
     assert asyncio.run(story()) == documented
 
 
-def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
+async def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
     """Every call and stream with it is refused, whatever it asks. Only who authenticates needs no session."""
 
     async def refusal(channel: grpc.aio.Channel, at: Endpoint, row: str, request: Any) -> str:
@@ -475,17 +475,14 @@ def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
             return type(from_rpc_error(error, address=at, phase=row)).__name__
         return "let in"
 
-    async def story() -> None:
-        async with world(tmp_path, "passwords") as here:
-            at = here.nodes.outside[0]
-            authority = grpc.ssl_channel_credentials((tmp_path / "own" / "ca.pem").read_bytes())
-            async with grpc.aio.secure_channel(str(at), authority) as channel:
-                asked = {row["request"]: here.request_of(row["request"]) for row in table()}
-                found = {row: await refusal(channel, at, row, request) for row, request in asked.items()}
-            assert found.pop("Sasl.Authenticate") == "let in"
-            assert set(found.values()) == {"SaslSessionEnded"}
-
-    asyncio.run(story())
+    async with world(tmp_path, "passwords") as here:
+        at = here.nodes.outside[0]
+        authority = grpc.ssl_channel_credentials((tmp_path / "own" / "ca.pem").read_bytes())
+        async with grpc.aio.secure_channel(str(at), authority) as channel:
+            asked = {row["request"]: here.request_of(row["request"]) for row in table()}
+            found = {row: await refusal(channel, at, row, request) for row, request in asked.items()}
+        assert found.pop("Sasl.Authenticate") == "let in"
+        assert set(found.values()) == {"SaslSessionEnded"}
 
 
 def test_the_document_has_every_request_with_its_permission_and_every_caller() -> None:

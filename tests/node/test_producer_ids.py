@@ -31,24 +31,18 @@ async def _soon() -> None:
     """A turn of the loop."""
 
 
-def test_each_id_is_given_once_however_many_ask_at_once() -> None:
-    async def story() -> None:
-        blocks = Blocks()
-        ids = ProducerIds(blocks.allocate)
-        assert await asyncio.gather(*(ids.take() for _ in range(7))) == [100, 101, 102, 200, 201, 202, 300]
-        assert blocks.asked == 3
-
-    asyncio.run(story())
+async def test_each_id_is_given_once_however_many_ask_at_once() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    assert await asyncio.gather(*(ids.take() for _ in range(7))) == [100, 101, 102, 200, 201, 202, 300]
+    assert blocks.asked == 3
 
 
-def test_without_a_controller_an_empty_block_is_an_error_and_is_requested_again() -> None:
-    async def story() -> None:
-        blocks = Blocks()
-        ids = ProducerIds(blocks.allocate)
-        blocks.there = False
-        with pytest.raises(NotController):
-            await ids.take()
-        blocks.there = True
-        assert await ids.take() == 100
-
-    asyncio.run(story())
+async def test_without_a_controller_an_empty_block_is_an_error_and_is_requested_again() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    blocks.there = False
+    with pytest.raises(NotController):
+        await ids.take()
+    blocks.there = True
+    assert await ids.take() == 100

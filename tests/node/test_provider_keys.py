@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -69,75 +69,62 @@ async def running(provider: IdentityProvider, url: str) -> AsyncIterator[World]:
             await task
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(story)
+async def test_a_rotated_key_is_known_at_once_and_a_withdrawn_one_is_not_any_more() -> None:
+    provider = IdentityProvider()
+    with provider.serving() as url:
+        async with running(provider, url) as world:
+            former = world.token()
+            assert (await world.user_of(former), provider.gets, world.changes) == ("alice", 1, 1)
+            provider.rotate()
+            assert (await world.user_of(), await world.user_of(former)) == ("alice", "alice")
+            assert (provider.gets, world.changes) == (2, 2)
+            withdrawn = world.token()
+            provider.rotate(keep=False)
+            await world.move(REFRESH_MS)
+            assert (provider.gets, world.changes) == (3, 3)
+            assert await world.user_of() == "alice"
+            for token in (former, withdrawn):
+                with pytest.raises(SaslAuthenticationFailed, match="not among those"):
+                    await world.user_of(token)
 
 
-def test_a_rotated_key_is_known_at_once_and_a_withdrawn_one_is_not_any_more() -> None:
-    async def story() -> None:
-        provider = IdentityProvider()
-        with provider.serving() as url:
-            async with running(provider, url) as world:
-                former = world.token()
-                assert (await world.user_of(former), provider.gets, world.changes) == ("alice", 1, 1)
-                provider.rotate()
-                assert (await world.user_of(), await world.user_of(former)) == ("alice", "alice")
-                assert (provider.gets, world.changes) == (2, 2)
-                withdrawn = world.token()
-                provider.rotate(keep=False)
-                await world.move(REFRESH_MS)
-                assert (provider.gets, world.changes) == (3, 3)
-                assert await world.user_of() == "alice"
-                for token in (former, withdrawn):
-                    with pytest.raises(SaslAuthenticationFailed, match="not among those"):
-                        await world.user_of(token)
-
-    run(story())
+async def test_tokens_with_made_up_keys_do_not_make_the_node_hammer_the_provider() -> None:
+    provider = IdentityProvider()
+    with provider.serving() as url:
+        async with running(provider, url) as world:
+            assert provider.gets == 1
+            for interval in range(1, 4):
+                flood = [world.user_of(world.token(kid=f"made up {number}")) for number in range(300)]
+                refused = await asyncio.gather(*flood, return_exceptions=True)
+                assert {type(each) for each in refused} == {SaslAuthenticationFailed}
+                for number in range(20):
+                    with pytest.raises(SaslAuthenticationFailed):
+                        await world.user_of(world.token(kid=f"one after the other {number}"))
+                assert provider.gets == 1 + interval
+                await world.move(UNKNOWN_KEY_MS)
+            assert await world.user_of() == "alice"
 
 
-def test_tokens_with_made_up_keys_do_not_make_the_node_hammer_the_provider() -> None:
-    async def story() -> None:
-        provider = IdentityProvider()
-        with provider.serving() as url:
-            async with running(provider, url) as world:
-                assert provider.gets == 1
-                for interval in range(1, 4):
-                    flood = [world.user_of(world.token(kid=f"made up {number}")) for number in range(300)]
-                    refused = await asyncio.gather(*flood, return_exceptions=True)
-                    assert {type(each) for each in refused} == {SaslAuthenticationFailed}
-                    for number in range(20):
-                        with pytest.raises(SaslAuthenticationFailed):
-                            await world.user_of(world.token(kid=f"one after the other {number}"))
-                    assert provider.gets == 1 + interval
-                    await world.move(UNKNOWN_KEY_MS)
-                assert await world.user_of() == "alice"
-
-    run(story())
+async def test_while_an_attempt_is_under_way_all_wait_for_it_and_none_begins_another() -> None:
+    provider = IdentityProvider()
+    with provider.serving() as url:
+        async with running(provider, url) as world:
+            provider.rotate()
+            world.executor.holding = True
+            waiting = [asyncio.get_running_loop().create_task(world.user_of()) for _ in range(50)]
+            await world.move(2_000)
+            assert not any(each.done() for each in waiting)
+            waiting[0].cancel()  # the caller that began it goes away
+            world.executor.release()
+            await world.clock.move(0)
+            assert [await each for each in waiting[1:]] == ["alice"] * 49
+            assert provider.gets == 2
 
 
-def test_while_an_attempt_is_under_way_all_wait_for_it_and_none_begins_another() -> None:
-    async def story() -> None:
-        provider = IdentityProvider()
-        with provider.serving() as url:
-            async with running(provider, url) as world:
-                provider.rotate()
-                world.executor.holding = True
-                waiting = [asyncio.get_running_loop().create_task(world.user_of()) for _ in range(50)]
-                await world.move(2_000)
-                assert not any(each.done() for each in waiting)
-                waiting[0].cancel()  # the caller that began it goes away
-                world.executor.release()
-                await world.clock.move(0)
-                assert [await each for each in waiting[1:]] == ["alice"] * 49
-                assert provider.gets == 2
-
-    run(story())
-
-
-def test_while_the_provider_is_down_known_keys_stay_valid_and_the_log_says_what_to_do(
+async def test_while_the_provider_is_down_known_keys_stay_valid_and_the_log_says_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    with caplog.at_level(logging.INFO, "node.security"):
         provider = IdentityProvider()
         with provider.serving() as url:
             async with running(provider, url) as world:
@@ -154,9 +141,6 @@ def test_while_the_provider_is_down_known_keys_stay_valid_and_the_log_says_what_
                 provider.is_down = False
                 await world.move(UNKNOWN_KEY_MS)
                 assert await world.user_of() == "alice"
-
-    with caplog.at_level(logging.INFO, "node.security"):
-        run(story())
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1, "not for each attempt"
     assert "HTTP status 503" in errors[0]
@@ -165,82 +149,69 @@ def test_while_the_provider_is_down_known_keys_stay_valid_and_the_log_says_what_
     assert "can be read again" in caplog.text
 
 
-def test_a_failure_that_lasts_is_logged_again() -> None:
-    async def story() -> list[str]:
-        provider = IdentityProvider()
-        provider.is_down = True
-        records: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("node.security").addHandler(handler)
-        try:
-            with provider.serving() as url:
-                async with running(provider, url) as world:
-                    await world.move(LOG_AGAIN_MS + 20_000)
-        finally:
-            logging.getLogger("node.security").removeHandler(handler)
-        return records
-
-    records = asyncio.run(story())
+async def test_a_failure_that_lasts_is_logged_again() -> None:
+    provider = IdentityProvider()
+    provider.is_down = True
+    records: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("node.security").addHandler(handler)
+    try:
+        with provider.serving() as url:
+            async with running(provider, url) as world:
+                await world.move(LOG_AGAIN_MS + 20_000)
+    finally:
+        logging.getLogger("node.security").removeHandler(handler)
     assert len(records) == 2
     assert "no token is accepted" in records[0]
 
 
-def test_a_node_starts_while_the_provider_is_down_and_refuses_tokens_until_it_is_back() -> None:
-    async def story() -> None:
-        provider = IdentityProvider()
-        provider.is_down = True
-        with provider.serving() as url:
-            async with running(provider, url) as world:
-                with pytest.raises(NodeNotAvailable, match="use another node"):
-                    await world.user_of()
-                provider.is_down = False
-                await world.move(10_000)
-                assert await world.user_of() == "alice"
-
-    run(story())
+async def test_a_node_starts_while_the_provider_is_down_and_refuses_tokens_until_it_is_back() -> None:
+    provider = IdentityProvider()
+    provider.is_down = True
+    with provider.serving() as url:
+        async with running(provider, url) as world:
+            with pytest.raises(NodeNotAvailable, match="use another node"):
+                await world.user_of()
+            provider.is_down = False
+            await world.move(10_000)
+            assert await world.user_of() == "alice"
 
 
-def test_a_provider_that_does_not_answer_costs_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        provider = IdentityProvider()
-        with provider.serving() as url:
-            async with running(provider, url) as world:
-                monkeypatch.setattr(provider_keys, "ATTEMPT_S", 0.01)
-                world.executor.holding = True
-                provider.rotate()
-                with pytest.raises(SaslAuthenticationFailed, match="not among those"):
-                    await world.user_of()
-                world.executor.release()  # what was given up has no effect, and does not use the network
-                assert provider.gets == 1
-
-    run(story())
+async def test_a_provider_that_does_not_answer_costs_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = IdentityProvider()
+    with provider.serving() as url:
+        async with running(provider, url) as world:
+            monkeypatch.setattr(provider_keys, "ATTEMPT_S", 0.01)
+            world.executor.holding = True
+            provider.rotate()
+            with pytest.raises(SaslAuthenticationFailed, match="not among those"):
+                await world.user_of()
+            world.executor.release()  # what was given up has no effect, and does not use the network
+            assert provider.gets == 1
 
 
-def test_a_file_is_read_again_when_it_changes_and_kept_while_it_cannot_be_used(
+async def test_a_file_is_read_again_when_it_changes_and_kept_while_it_cannot_be_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        provider, path = IdentityProvider(), tmp_path / "keys.json"
-        async with running(provider, provider.write(path)) as world:
-            former = world.token()
-            assert (await world.user_of(), world.changes) == ("alice", 1)
-            provider.rotate(keep=False)
-            provider.write(path)
-            assert await world.user_of() == "alice", "an unknown key is reason to look at once"
-            with pytest.raises(SaslAuthenticationFailed):
-                await world.user_of(former)
-            path.write_text("half a doc")
-            await world.move(2 * FILE_CHECK_MS)
-            path.unlink()
-            await world.move(4 * FILE_CHECK_MS)
-            assert (await world.user_of(), world.changes) == ("alice", 2)
-            provider.rotate()
-            provider.write(path)
-            await world.move(4 * FILE_CHECK_MS)
-            assert (world.changes, len(world.keys.digests)) == (3, 2)
-
-    run(story())
+    provider, path = IdentityProvider(), tmp_path / "keys.json"
+    async with running(provider, provider.write(path)) as world:
+        former = world.token()
+        assert (await world.user_of(), world.changes) == ("alice", 1)
+        provider.rotate(keep=False)
+        provider.write(path)
+        assert await world.user_of() == "alice", "an unknown key is reason to look at once"
+        with pytest.raises(SaslAuthenticationFailed):
+            await world.user_of(former)
+        path.write_text("half a doc")
+        await world.move(2 * FILE_CHECK_MS)
+        path.unlink()
+        await world.move(4 * FILE_CHECK_MS)
+        assert (await world.user_of(), world.changes) == ("alice", 2)
+        provider.rotate()
+        provider.write(path)
+        await world.move(4 * FILE_CHECK_MS)
+        assert (world.changes, len(world.keys.digests)) == (3, 2)
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert ["it is not JSON" in each for each in errors] == [True, False]
     assert "No such file" in errors[1]

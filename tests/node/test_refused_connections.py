@@ -58,25 +58,22 @@ def test_a_process_that_accepts_nothing_still_listens() -> None:
         assert not is_refused("127.0.0.1", server.getsockname()[1])
 
 
-def test_calls_and_streams_that_fail_report_their_address() -> None:
-    async def story() -> list[Endpoint]:
-        wires = Wires()
-        failed: list[Endpoint] = []
-        peers = GrpcPeers(wires)
-        peers.on_failed = failed.append
-        attempts: tuple[Callable[[], object], ...] = (
-            lambda: peers.call(endpoint_of(1), QUORUM_INTRODUCE, IntroduceRequest(NodeId(0)), timeout_ms=100),
-            lambda: peers.open_stream(endpoint_of(2), DATA_FETCH_STREAM),
-        )
-        for attempt in attempts:
-            try:
-                await attempt()  # type: ignore[misc]
-            except ConnectionFailed:
-                continue
-            raise AssertionError("it was answered")
-        return failed
-
-    assert asyncio.run(story()) == [endpoint_of(1), endpoint_of(2)]
+async def test_calls_and_streams_that_fail_report_their_address() -> None:
+    wires = Wires()
+    failed: list[Endpoint] = []
+    peers = GrpcPeers(wires)
+    peers.on_failed = failed.append
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: peers.call(endpoint_of(1), QUORUM_INTRODUCE, IntroduceRequest(NodeId(0)), timeout_ms=100),
+        lambda: peers.open_stream(endpoint_of(2), DATA_FETCH_STREAM),
+    )
+    for attempt in attempts:
+        try:
+            await attempt()  # type: ignore[misc]
+        except ConnectionFailed:
+            continue
+        raise AssertionError("it was answered")
+    assert failed == [endpoint_of(1), endpoint_of(2)]
 
 
 def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
@@ -98,7 +95,7 @@ def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
         assert not any(watch._watched or watch.refused for watch in watches[:2])
 
 
-def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
+async def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
     """As other connections do while a node stops: the error of the connection must remain the one that is raised."""
     nodes = {
         NodeId(each): SimpleNamespace(
@@ -120,35 +117,34 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
 
     peers: Any = SimpleNamespace(is_refused=is_refused)
     clock = MachineClock()
-
-    async def story() -> None:
-        watch = ProcessWatch(
-            view,
-            metadata,
-            listeners=(CLIENT_LISTENER,),
-            clock=clock,
-            peers=peers,
-            on_refused=lambda: None,
-            on_leader_refused=lambda _epoch, _node: None,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(watch.run())
-            await clock.sleep_ms(0)
-            watch.probe(NodeId(1))
-            await clock.sleep_ms(0)
-            running.cancel()
-
-    asyncio.run(story())
+    watch = ProcessWatch(
+        view,
+        metadata,
+        listeners=(CLIENT_LISTENER,),
+        clock=clock,
+        peers=peers,
+        on_refused=lambda: None,
+        on_leader_refused=lambda _epoch, _node: None,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(watch.run())
+        await clock.sleep_ms(0)
+        watch.probe(NodeId(1))
+        await clock.sleep_ms(0)
+        running.cancel()
     assert probed == [endpoint_of(1)]
 
 
-def test_a_connection_that_was_given_up_is_not_tried_again_while_its_error_exists() -> None:
+async def test_a_connection_that_was_given_up_is_not_tried_again_while_its_error_exists() -> None:
     """A call of gRPC that is referenced keeps its closed channel connecting, and logging each attempt, for ever."""
 
     def calls() -> list[object]:
         return [each for each in gc.get_objects() if isinstance(each, grpc.aio.Call)]
 
-    async def story() -> None:
+    gc.collect()
+    before = len(calls())
+    gc.disable()
+    try:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         to = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
         transport = GrpcTransport(tls=Tls())
@@ -158,11 +154,5 @@ def test_a_connection_that_was_given_up_is_not_tried_again_while_its_error_exist
         server.close()
         assert unary.value.message, "it exists"
         assert len(calls()) == before
-
-    gc.collect()
-    before = len(calls())
-    gc.disable()
-    try:
-        asyncio.run(story())
     finally:
         gc.enable()

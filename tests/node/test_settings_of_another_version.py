@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def logs_of(nodes: RealNodes) -> dict[str, Log]:
     return {log.topic_partition.topic: log for _, log in nodes.nodes[0].node._logs.logs()}
 
 
-def test_one_topic_with_an_unknown_setting_does_not_keep_the_node_from_starting(
+async def test_one_topic_with_an_unknown_setting_does_not_keep_the_node_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The setting took the whole log directory offline. The log of the topic is loaded, deletes nothing, and is not
@@ -32,21 +31,18 @@ def test_one_topic_with_an_unknown_setting_does_not_keep_the_node_from_starting(
             raise InvalidConfig('unknown topic setting "retention.bytes"')
         return known(configs, defaults)
 
-    async def story() -> None:
-        async with real_nodes(tmp_path) as nodes:
-            for name, configs in (("newer", {"retention.bytes": "-1"}), ("other", {})):
-                request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1, configs=configs)
-                await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
-            await nodes.wait_until(lambda: {"newer", "other"} <= logs_of(nodes).keys())
-            await nodes.stop(0)
-            monkeypatch.setattr(LogConfig, "from_topic", of_older_version)
-            await nodes.start(0)
-            await nodes.wait_whole()
-            logs = logs_of(nodes)
-            assert logs["newer"].config.retention_ms == -1
-            assert logs["other"].config.retention_ms > 0
-            image = nodes.nodes[0].node.image
-            assert image is not None
-            assert [state.leader for state in image.partitions()] == [0, 0]
-
-    asyncio.run(story())
+    async with real_nodes(tmp_path) as nodes:
+        for name, configs in (("newer", {"retention.bytes": "-1"}), ("other", {})):
+            request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1, configs=configs)
+            await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
+        await nodes.wait_until(lambda: {"newer", "other"} <= logs_of(nodes).keys())
+        await nodes.stop(0)
+        monkeypatch.setattr(LogConfig, "from_topic", of_older_version)
+        await nodes.start(0)
+        await nodes.wait_whole()
+        logs = logs_of(nodes)
+        assert logs["newer"].config.retention_ms == -1
+        assert logs["other"].config.retention_ms > 0
+        image = nodes.nodes[0].node.image
+        assert image is not None
+        assert [state.leader for state in image.partitions()] == [0, 0]

@@ -112,53 +112,41 @@ async def call(at: Endpoint, tls: Tls | None) -> None:
 # --- identities -------------------------------------------------------------------------------------------------------
 
 
-def test_the_principal_is_the_subject_of_the_verified_certificate(tmp_path: Path) -> None:
+async def test_the_principal_is_the_subject_of_the_verified_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-
-    async def story() -> None:
-        async with listening(authority.node()) as (at, service, _):
-            await call(at, authority.client("alice"))
-            await call(at, authority.client("bob"))
-            assert service.principals == ["User:CN=alice", "User:CN=bob"]
-        async with listening(authority.node(requires=False)) as (at, service, _):
-            await call(at, authority.client("alice"))
-            await call(at, Tls(authority.ca))
-            assert service.principals == ["User:ANONYMOUS"] * 2, "nothing was proved"
-
-    asyncio.run(story())
+    async with listening(authority.node()) as (at, service, _):
+        await call(at, authority.client("alice"))
+        await call(at, authority.client("bob"))
+        assert service.principals == ["User:CN=alice", "User:CN=bob"]
+    async with listening(authority.node(requires=False)) as (at, service, _):
+        await call(at, authority.client("alice"))
+        await call(at, Tls(authority.ca))
+        assert service.principals == ["User:ANONYMOUS"] * 2, "nothing was proved"
 
 
-def test_comments_in_the_file_of_authorities_may_have_any_characters(tmp_path: Path) -> None:
+async def test_comments_in_the_file_of_authorities_may_have_any_characters(tmp_path: Path) -> None:
     """As bundles of public authorities have them."""
     authority = Authority(tmp_path)
     tls, alice = authority.node(), authority.client("alice")
     Path(authority.ca).write_bytes("# Főtanúsítvány\n".encode() + Path(authority.ca).read_bytes())
-
-    async def story() -> None:
-        async with listening(tls) as (at, service, _):
-            await call(at, alice)
-            assert service.principals == ["User:CN=alice"]
-
-    asyncio.run(story())
+    async with listening(tls) as (at, service, _):
+        await call(at, alice)
+        assert service.principals == ["User:CN=alice"]
 
 
-def test_a_certificate_that_no_rule_maps_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_that_no_rule_maps_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     tls = replace(authority.node(), mapping_rules=parse_rules("RULE:^CN=(a.*)$/$1/U"))
-
-    async def story() -> None:
-        async with listening(tls) as (at, service, _):
-            await call(at, authority.client("alice"))
-            assert service.principals == ["User:ALICE"]
-            with pytest.raises(ClusterAuthorizationFailed, match="no rule of ssl"):
-                await call(at, authority.client("bob"))
-            async with connected(authority.client("bob")) as transport:
-                with pytest.raises(ClusterAuthorizationFailed):
-                    stream = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
-                    await stream.receive()
-            assert service.principals == ["User:ALICE"]
-
-    asyncio.run(story())
+    async with listening(tls) as (at, service, _):
+        await call(at, authority.client("alice"))
+        assert service.principals == ["User:ALICE"]
+        with pytest.raises(ClusterAuthorizationFailed, match="no rule of ssl"):
+            await call(at, authority.client("bob"))
+        async with connected(authority.client("bob")) as transport:
+            with pytest.raises(ClusterAuthorizationFailed):
+                stream = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
+                await stream.receive()
+        assert service.principals == ["User:ALICE"]
 
 
 class Presented:
@@ -220,7 +208,7 @@ def certificate(name: str, usage: str) -> bytes:
         ),
     ],
 )
-def test_each_failing_handshake_names_its_cause_and_the_next_step(
+async def test_each_failing_handshake_names_its_cause_and_the_next_step(
     tmp_path: Path, server: str, client: str, error: type[TidelogError], words: str
 ) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
@@ -238,31 +226,26 @@ def test_each_failing_handshake_names_its_cause_and_the_next_step(
         "foreign": lambda: replace(theirs.client(), ca=ours.ca),
         "expired": lambda: ours.client(age_days=5),
     }
-
-    async def story() -> None:
-        async with listening(servers[server]()) as (at, service, _), connected(clients[client]()) as transport:
-            with pytest.raises(error, match=words):
-                await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            with pytest.raises(error, match=words):
-                await transport.open_stream(at, methods.DATA_PRODUCE_STREAM)
-            assert service.called == []
-
-    asyncio.run(story())
+    async with listening(servers[server]()) as (at, service, _), connected(clients[client]()) as transport:
+        with pytest.raises(error, match=words):
+            await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        with pytest.raises(error, match=words):
+            await transport.open_stream(at, methods.DATA_PRODUCE_STREAM)
+        assert service.called == []
 
 
-def test_a_failed_handshake_without_files_to_look_for_its_cause_is_still_a_failed_connection(tmp_path: Path) -> None:
+async def test_a_failed_handshake_without_files_to_look_for_its_cause_is_still_a_failed_connection(
+    tmp_path: Path,
+) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
-
-    async def story() -> None:
-        async with listening(theirs.node()) as (at, _, _), connected(ours.client()) as transport:
-            Path(ours.ca).unlink()
-            with pytest.raises(ConnectionFailed, match=r"InitProducerId at 127\.0\.0\.1"):
-                await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-
-    asyncio.run(story())
+    async with listening(theirs.node()) as (at, _, _), connected(ours.client()) as transport:
+        Path(ours.ca).unlink()
+        with pytest.raises(ConnectionFailed, match=r"InitProducerId at 127\.0\.0\.1"):
+            await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
 
 
-def test_an_older_tls_than_1_2_is_refused(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1:DeprecationWarning")
+async def test_an_older_tls_than_1_2_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority.ca)
@@ -276,15 +259,11 @@ def test_an_older_tls_than_1_2_is_refused(tmp_path: Path) -> None:
         writer.transport.abort()
         return found
 
-    async def story() -> None:
-        async with listening(authority.node(requires=False)) as (at, _, _):
-            assert await handshake(at, ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
-            assert await handshake(at, ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                await handshake(at, ssl.TLSVersion.TLSv1_1)
-
-    with pytest.warns(DeprecationWarning, match="TLSv1"):
-        asyncio.run(story())
+    async with listening(authority.node(requires=False)) as (at, _, _):
+        assert await handshake(at, ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+        assert await handshake(at, ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await handshake(at, ssl.TLSVersion.TLSv1_1)
 
 
 # --- rotation ---------------------------------------------------------------------------------------------------------
@@ -296,30 +275,26 @@ def replace_files(old: Tls, new: Tls) -> None:
         Path(present).replace(former)
 
 
-def test_a_certificate_replaced_on_disk_is_used_by_the_next_connection(
+async def test_a_certificate_replaced_on_disk_is_used_by_the_next_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first certificate is for another host, so that only the second one lets a client in."""
     authority = Authority(tmp_path)
     tls = authority.node("node", "node-7.example.org", requires=False)
     caplog.set_level(logging.INFO, "node.tls")
-
-    async def story() -> None:
-        async with listening(tls) as (at, _, _):
-            with pytest.raises(CertificateNameMismatch):
-                await call(at, Tls(authority.ca))
-            Path(tls.key_file).write_text("half a file")
-            with pytest.raises(CertificateNameMismatch):
-                await call(at, Tls(authority.ca))
-            assert "keeps its certificate: the files have changed and cannot be used" in caplog.text
-            authority.node("node")
+    async with listening(tls) as (at, _, _):
+        with pytest.raises(CertificateNameMismatch):
             await call(at, Tls(authority.ca))
-            assert "uses the certificate that was replaced on disk" in caplog.text
+        Path(tls.key_file).write_text("half a file")
+        with pytest.raises(CertificateNameMismatch):
+            await call(at, Tls(authority.ca))
+        assert "keeps its certificate: the files have changed and cannot be used" in caplog.text
+        authority.node("node")
+        await call(at, Tls(authority.ca))
+        assert "uses the certificate that was replaced on disk" in caplog.text
 
-    asyncio.run(story())
 
-
-def test_an_expired_certificate_is_an_error_in_the_log_of_its_own_node_until_it_is_replaced(
+async def test_an_expired_certificate_is_an_error_in_the_log_of_its_own_node_until_it_is_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Found while nobody connects, and the next connection has the new certificate."""
@@ -329,22 +304,19 @@ def test_an_expired_certificate_is_an_error_in_the_log_of_its_own_node_until_it_
     def errors() -> int:
         return sum("expired on" in record.message and record.levelname == "ERROR" for record in caplog.records)
 
-    async def story() -> None:
-        async with listening_with(ServerTls("client", tls, MachineClock())) as (at, made):
-            assert errors() == 1
-            authority.node(age_days=4)
-            made.look()
-            assert errors() == 2
-            made.look()
-            assert errors() == 2
-            authority.node()
-            made.look()
-            assert errors() == 2
-            assert made.expiry.not_after_s is not None
-            assert made.expiry.not_after_s * 1_000 > MachineClock().wall_ms()
-            await call(at, Tls(authority.ca))
-
-    asyncio.run(story())
+    async with listening_with(ServerTls("client", tls, MachineClock())) as (at, made):
+        assert errors() == 1
+        authority.node(age_days=4)
+        made.look()
+        assert errors() == 2
+        made.look()
+        assert errors() == 2
+        authority.node()
+        made.look()
+        assert errors() == 2
+        assert made.expiry.not_after_s is not None
+        assert made.expiry.not_after_s * 1_000 > MachineClock().wall_ms()
+        await call(at, Tls(authority.ca))
 
 
 @asynccontextmanager
@@ -359,76 +331,62 @@ async def listening_with(made: ServerTls) -> AsyncIterator[tuple[Endpoint, Serve
         await server.stop(0)
 
 
-def test_a_client_connects_with_the_certificate_that_is_on_disk_now(tmp_path: Path) -> None:
+async def test_a_client_connects_with_the_certificate_that_is_on_disk_now(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
     mine = replace(theirs.client(), ca=ours.ca)  # the node does not know who signed it
-
-    async def story() -> None:
-        async with listening(ours.node()) as (at, service, _), connected(mine) as transport:
-            for _ in range(2):
-                with pytest.raises(ClientCertificateRejected):
-                    await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            replace_files(mine, ours.client("alice"))
-            with pytest.raises(TidelogError):  # the failure is the occasion to look at the files
+    async with listening(ours.node()) as (at, service, _), connected(mine) as transport:
+        for _ in range(2):
+            with pytest.raises(ClientCertificateRejected):
                 await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        replace_files(mine, ours.client("alice"))
+        with pytest.raises(TidelogError):  # the failure is the occasion to look at the files
             await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            assert service.principals == ["User:CN=alice"]
+        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        assert service.principals == ["User:CN=alice"]
 
-    asyncio.run(story())
 
-
-def test_a_call_uses_a_replaced_certificate_without_a_failure_before(
+async def test_a_call_uses_a_replaced_certificate_without_a_failure_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
     mine = authority.client("alice")
-
-    async def story() -> None:
-        async with listening(authority.node()) as (at, service, _), connected(mine) as transport:
-            await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            replace_files(mine, authority.client("bob"))
-            await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            assert service.principals == ["User:CN=alice"] * 2, "the files were looked at a moment ago"
-            monkeypatch.setattr("tidelog.protocol.grpc_transport.LOOK_AGAIN_S", 0)
-            await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            assert service.principals[2:] == ["User:CN=bob"]
-
-    asyncio.run(story())
+    async with listening(authority.node()) as (at, service, _), connected(mine) as transport:
+        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        replace_files(mine, authority.client("bob"))
+        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        assert service.principals == ["User:CN=alice"] * 2, "the files were looked at a moment ago"
+        monkeypatch.setattr("tidelog.protocol.grpc_transport.LOOK_AGAIN_S", 0)
+        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        assert service.principals[2:] == ["User:CN=bob"]
 
 
-def test_an_open_stream_survives_a_replaced_certificate_and_the_next_one_has_the_new_identity(tmp_path: Path) -> None:
+async def test_an_open_stream_survives_a_replaced_certificate_and_the_next_one_has_the_new_identity(
+    tmp_path: Path,
+) -> None:
     authority = Authority(tmp_path)
     alice = authority.client("alice")
-
-    async def story() -> None:
-        async with listening(authority.node()) as (at, service, _), connected(alice) as transport:
-            first = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
-            await first.send(data_pb2.FetchRequest())
-            await first.receive()
-            replace_files(alice, authority.client("bob"))
-            second = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
-            await second.send(data_pb2.FetchRequest())
-            await second.receive()
-            assert service.principals == ["User:CN=alice", "User:CN=bob"]
-            await first.send(data_pb2.FetchRequest())
-            assert await first.receive() is not None
-
-    asyncio.run(story())
+    async with listening(authority.node()) as (at, service, _), connected(alice) as transport:
+        first = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
+        await first.send(data_pb2.FetchRequest())
+        await first.receive()
+        replace_files(alice, authority.client("bob"))
+        second = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
+        await second.send(data_pb2.FetchRequest())
+        await second.receive()
+        assert service.principals == ["User:CN=alice", "User:CN=bob"]
+        await first.send(data_pb2.FetchRequest())
+        assert await first.receive() is not None
 
 
-def test_a_connection_ends_at_its_age_and_the_next_call_makes_another_one(tmp_path: Path) -> None:
+async def test_a_connection_ends_at_its_age_and_the_next_call_makes_another_one(tmp_path: Path) -> None:
     """A call that crosses the end has an unknown outcome, as on every connection that breaks."""
     authority = Authority(tmp_path)
     tls = replace(authority.node(), age_ms_max=Millis(1_000))
-
-    async def story() -> None:
-        async with listening(tls) as (at, service, _), connected(authority.client()) as transport:
-            async with asyncio.timeout(30):
-                while len(set(service.connections)) < 2:
-                    with suppress(ConnectionLost):
-                        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-
-    asyncio.run(story())
+    async with listening(tls) as (at, service, _), connected(authority.client()) as transport:
+        async with asyncio.timeout(30):
+            while len(set(service.connections)) < 2:
+                with suppress(ConnectionLost):
+                    await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
 
 
 class Advanced(MachineClock):
@@ -440,28 +398,24 @@ class Advanced(MachineClock):
         return Millis(super().wall_ms() + self.days * 86_400_000)
 
 
-def test_a_certificate_that_expires_while_connected_is_refused_at_the_next_call(tmp_path: Path) -> None:
+async def test_a_certificate_that_expires_while_connected_is_refused_at_the_next_call(tmp_path: Path) -> None:
     """gRPC verifies it in the handshake only, and not at all in that of a resumed session."""
     authority, clock = Authority(tmp_path), Advanced()
-
-    async def story() -> None:
-        async with (
-            listening(authority.node(), clock=clock) as (at, service, _),
-            connected(authority.client()) as transport,
-        ):
+    async with (
+        listening(authority.node(), clock=clock) as (at, service, _),
+        connected(authority.client()) as transport,
+    ):
+        await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+        clock.days = 2
+        with pytest.raises(ClientCertificateRejected, match=r"has expired since it connected\. Replace it"):
             await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            clock.days = 2
-            with pytest.raises(ClientCertificateRejected, match=r"has expired since it connected\. Replace it"):
-                await transport.call(at, methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
-            with pytest.raises(ClientCertificateRejected):
-                stream = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
-                await stream.receive()
-            assert service.principals == ["User:CN=alice"]
-
-    asyncio.run(story())
+        with pytest.raises(ClientCertificateRejected):
+            stream = await transport.open_stream(at, methods.DATA_FETCH_STREAM)
+            await stream.receive()
+        assert service.principals == ["User:CN=alice"]
 
 
-def test_a_session_is_not_resumed_once_its_authority_was_removed(tmp_path: Path) -> None:
+async def test_a_session_is_not_resumed_once_its_authority_was_removed(tmp_path: Path) -> None:
     """With the certificate of the former authority only an abbreviated handshake could succeed."""
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
     alice = ours.client("alice")
@@ -478,15 +432,12 @@ def test_a_session_is_not_resumed_once_its_authority_was_removed(tmp_path: Path)
         ):
             return secured.session, secured.session_reused
 
-    async def story() -> None:
-        async with listening(ours.node()) as (at, _, _):
-            session, _ = handshake(at, None)
-            assert handshake(at, session)[1], "the session can be resumed"
-            Path(theirs.ca).replace(ours.ca)
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                handshake(at, session)
-
-    asyncio.run(story())
+    async with listening(ours.node()) as (at, _, _):
+        session, _ = handshake(at, None)
+        assert handshake(at, session)[1], "the session can be resumed"
+        Path(theirs.ca).replace(ours.ca)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            handshake(at, session)
 
 
 @pytest.mark.parametrize(
@@ -537,56 +488,44 @@ async def answers_to_garbage(at: Endpoint, tls: Tls | None) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_listener_for_clients_refuses_what_only_nodes_may_ask_before_it_is_parsed(
+async def test_a_listener_for_clients_refuses_what_only_nodes_may_ask_before_it_is_parsed(
     tmp_path: Path, encrypted: bool
 ) -> None:
     """Every RPC gets bytes that are no message: those for nodes are refused for their name alone, even to a node."""
     authority = Authority(tmp_path)
     tls = authority.node() if encrypted else None
-
-    async def story() -> None:
-        async with listening(tls, for_nodes=False) as (at, service, boundary):
-            for name, answer in (await answers_to_garbage(at, None if tls is None else tls.files)).items():
-                assert answer == ("ClusterAuthorizationFailed" if is_for_nodes(name) else "InvalidRequest"), name
-            assert service.called == []
-            assert boundary.meters.of("Quorum.Vote").errors == {"CLUSTER_AUTHORIZATION_FAILED": 1}
-
-    asyncio.run(story())
+    async with listening(tls, for_nodes=False) as (at, service, boundary):
+        for name, answer in (await answers_to_garbage(at, None if tls is None else tls.files)).items():
+            assert answer == ("ClusterAuthorizationFailed" if is_for_nodes(name) else "InvalidRequest"), name
+        assert service.called == []
+        assert boundary.meters.of("Quorum.Vote").errors == {"CLUSTER_AUTHORIZATION_FAILED": 1}
 
 
-def test_a_client_with_a_certificate_is_no_node_on_a_listener_for_both(tmp_path: Path) -> None:
+async def test_a_client_with_a_certificate_is_no_node_on_a_listener_for_both(tmp_path: Path) -> None:
     """One authority signs for nodes and clients, and both use one listener: only nodes have certificates of servers."""
     authority = Authority(tmp_path)
     node = authority.node()
-
-    async def story() -> None:
-        async with listening(node) as (at, service, _):
-            for name, answer in (await answers_to_garbage(at, authority.client())).items():
-                assert answer == ("ClusterAuthorizationFailed" if is_for_nodes(name) else "InvalidRequest"), name
-            assert set((await answers_to_garbage(at, node.files)).values()) == {"InvalidRequest"}
-            assert service.called == []
-            async with connected(node.files) as transport:
-                await transport.call(at, methods.QUORUM_VOTE, quorum_pb2.VoteRequest(), timeout_ms=CALL_MS)
-            assert service.principals == ["User:CN=node"]
-
-    asyncio.run(story())
+    async with listening(node) as (at, service, _):
+        for name, answer in (await answers_to_garbage(at, authority.client())).items():
+            assert answer == ("ClusterAuthorizationFailed" if is_for_nodes(name) else "InvalidRequest"), name
+        assert set((await answers_to_garbage(at, node.files)).values()) == {"InvalidRequest"}
+        assert service.called == []
+        async with connected(node.files) as transport:
+            await transport.call(at, methods.QUORUM_VOTE, quorum_pb2.VoteRequest(), timeout_ms=CALL_MS)
+        assert service.principals == ["User:CN=node"]
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_listener_for_nodes_serves_them(tmp_path: Path, encrypted: bool) -> None:
+async def test_a_listener_for_nodes_serves_them(tmp_path: Path, encrypted: bool) -> None:
     """Without required certificates nothing proves who calls: everyone there counts as a node."""
     authority = Authority(tmp_path)
     tls = authority.node(requires=False) if encrypted else None
-
-    async def story() -> None:
-        async with (
-            listening(tls) as (at, service, _),
-            connected(None if tls is None else Tls(tls.ca_file)) as transport,
-        ):
-            await transport.call(at, methods.QUORUM_VOTE, quorum_pb2.VoteRequest(), timeout_ms=CALL_MS)
-            assert service.called == ["vote"]
-
-    asyncio.run(story())
+    async with (
+        listening(tls) as (at, service, _),
+        connected(None if tls is None else Tls(tls.ca_file)) as transport,
+    ):
+        await transport.call(at, methods.QUORUM_VOTE, quorum_pb2.VoteRequest(), timeout_ms=CALL_MS)
+        assert service.called == ["vote"]
 
 
 def _contents(path: str | Path | None) -> bytes:

@@ -290,200 +290,169 @@ async def cluster(
         assert [defect for node in nodes.past for defect in node.defects] == []
 
 
-def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
+async def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
     """Begun by the first write, committed and aborted, on two partitions; the next epoch each time."""
+    async with cluster(tmp_path) as world:
+        producer = await Producer(world, "t1").init()
+        epoch = producer.epoch
+        await producer.write(b"a")
+        await producer.write(b"b", 1)
+        await producer.write(b"c")
+        assert await world.committed(0) == await world.committed(1) == []
+        described = await world.state("t1")
+        assert described.state == "Ongoing"
+        assert [(each.topic, each.partition) for each in described.partitions] == [(TOPIC, 0), (TOPIC, 1)]
+        await producer.end()
+        assert producer.epoch == epoch + 1
+        await producer.write(b"aborted")
+        await world.wait_committed(b"a", b"c")
+        await world.wait_committed(b"b", partition=1)
+        await producer.end(commit=False)
+        await producer.write(b"d")
+        await producer.end()
+        await world.wait_committed(b"a", b"c", b"d")
+        await world.wait_state("t1", "CompleteCommit")
+        figures = world.nodes.nodes[0].node.metric_sources().transactions
+        assert figures is not None
+        assert (figures.transactional_ids, figures.markers_waiting) == (1, 0)
 
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            producer = await Producer(world, "t1").init()
-            epoch = producer.epoch
-            await producer.write(b"a")
-            await producer.write(b"b", 1)
-            await producer.write(b"c")
-            assert await world.committed(0) == await world.committed(1) == []
-            described = await world.state("t1")
-            assert described.state == "Ongoing"
-            assert [(each.topic, each.partition) for each in described.partitions] == [(TOPIC, 0), (TOPIC, 1)]
+
+async def test_version_1_adds_partitions_and_keeps_the_epoch(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        producer = await Producer(world, "t1", version=1).init()
+        epoch = producer.epoch
+        with pytest.raises(TransactionAbortable):
+            await producer.write(b"not added")
+        for value in (b"a", b"b"):
+            await producer.add(0)
+            await producer.write(value)
             await producer.end()
-            assert producer.epoch == epoch + 1
-            await producer.write(b"aborted")
-            await world.wait_committed(b"a", b"c")
-            await world.wait_committed(b"b", partition=1)
-            await producer.end(commit=False)
-            await producer.write(b"d")
-            await producer.end()
-            await world.wait_committed(b"a", b"c", b"d")
-            await world.wait_state("t1", "CompleteCommit")
-            figures = world.nodes.nodes[0].node.metric_sources().transactions
-            assert figures is not None
-            assert (figures.transactional_ids, figures.markers_waiting) == (1, 0)
-
-    asyncio.run(story())
+        assert producer.epoch == epoch
+        await world.wait_committed(b"a", b"b")
 
 
-def test_version_1_adds_partitions_and_keeps_the_epoch(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            producer = await Producer(world, "t1", version=1).init()
-            epoch = producer.epoch
-            with pytest.raises(TransactionAbortable):
-                await producer.write(b"not added")
-            for value in (b"a", b"b"):
-                await producer.add(0)
-                await producer.write(value)
-                await producer.end()
-            assert producer.epoch == epoch
-            await world.wait_committed(b"a", b"b")
-
-    asyncio.run(story())
-
-
-def test_a_zombie_is_fenced_and_what_it_left_open_is_aborted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            zombie = await Producer(world, "t1").init()
-            await zombie.write(b"left open")
-            successor = await Producer(world, "t1").init()
-            assert successor.epoch > zombie.epoch or successor.producer_id != zombie.producer_id
-            with pytest.raises(InvalidProducerEpoch):
-                await zombie.write(b"of a zombie")
-            with pytest.raises(InvalidProducerEpoch):
-                await zombie.send(b"to a partition that it did not use", 1, epoch=zombie.epoch, sequence=0)
-            with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
-                await zombie.end()
-            await successor.write(b"new")
-            await successor.end()
-            await world.wait_committed(b"new")
-            assert await world.committed(1) == []
-
-    asyncio.run(story())
+async def test_a_zombie_is_fenced_and_what_it_left_open_is_aborted(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        zombie = await Producer(world, "t1").init()
+        await zombie.write(b"left open")
+        successor = await Producer(world, "t1").init()
+        assert successor.epoch > zombie.epoch or successor.producer_id != zombie.producer_id
+        with pytest.raises(InvalidProducerEpoch):
+            await zombie.write(b"of a zombie")
+        with pytest.raises(InvalidProducerEpoch):
+            await zombie.send(b"to a partition that it did not use", 1, epoch=zombie.epoch, sequence=0)
+        with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+            await zombie.end()
+        await successor.write(b"new")
+        await successor.end()
+        await world.wait_committed(b"new")
+        assert await world.committed(1) == []
 
 
-def test_a_late_write_after_the_abort_is_refused(tmp_path: Path) -> None:
+async def test_a_late_write_after_the_abort_is_refused(tmp_path: Path) -> None:
     """To a partition of the transaction, and to one that it did not have: neither hangs (KIP-890)."""
-
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            producer = await Producer(world, "t1").init()
-            late = producer.epoch
-            await producer.write(b"a")
-            await producer.end(commit=False)
-            await world.wait_state("t1", "CompleteAbort")
-            for partition, sequence in ((0, 1), (1, 0)):
-                with pytest.raises(InvalidProducerEpoch):
-                    await producer.send(b"late", partition, epoch=late, sequence=sequence)
-            await producer.write(b"b")
-            await producer.end()
-            await world.wait_committed(b"b")
-            await world.wait_committed(partition=1)
-
-    asyncio.run(story())
-
-
-def test_a_transaction_that_is_open_for_too_long_is_aborted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            producer = await Producer(world, "t1").init(timeout_ms=300)
-            await producer.write(b"a")
-            await world.wait_state("t1", "CompleteAbort")
+    async with cluster(tmp_path) as world:
+        producer = await Producer(world, "t1").init()
+        late = producer.epoch
+        await producer.write(b"a")
+        await producer.end(commit=False)
+        await world.wait_state("t1", "CompleteAbort")
+        for partition, sequence in ((0, 1), (1, 0)):
             with pytest.raises(InvalidProducerEpoch):
-                await producer.write(b"b")
-            with pytest.raises(TidelogError):
-                await producer.end()
-            assert await world.committed() == []
+                await producer.send(b"late", partition, epoch=late, sequence=sequence)
+        await producer.write(b"b")
+        await producer.end()
+        await world.wait_committed(b"b")
+        await world.wait_committed(partition=1)
 
-    asyncio.run(story())
 
-
-def test_a_hanging_transaction_is_found_and_aborted(tmp_path: Path) -> None:
-    """KIP-664: one that no coordinator knows, as it was possible before verification."""
-
-    async def story() -> None:
-        async with cluster(tmp_path) as world:
-            state = world.partition(0)
-            replicas = world.nodes.nodes[0].node.replicas
-            assert replicas is not None
-            await world.nodes.wait_until(lambda: replicas.registry.find(state.topic_id.bytes, 0) is not None)
-            found = replicas.registry.find(state.topic_id.bytes, 0)
-            assert found is not None
-            builder = RecordBatchBuilder(producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
-            builder.append(key=None, value=b"hangs", timestamp=1_700_000_000_000)
-            found.log.append(builder.build(), assign_offsets=True, leader_epoch=state.leader_epoch)
-            producer = await Producer(world, "t1").init()
-            await producer.write(b"behind it")
+async def test_a_transaction_that_is_open_for_too_long_is_aborted(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        producer = await Producer(world, "t1").init(timeout_ms=300)
+        await producer.write(b"a")
+        await world.wait_state("t1", "CompleteAbort")
+        with pytest.raises(InvalidProducerEpoch):
+            await producer.write(b"b")
+        with pytest.raises(TidelogError):
             await producer.end()
-            await world.wait_state("t1", "CompleteCommit")
-            assert await world.committed() == []
-            asked = data_pb2.DescribeProducersRequest()
-            asked.partitions.add(topic_id=state.topic_id.bytes, partition=0)
-            [described] = (await world.call(0, methods.DATA_DESCRIBE_PRODUCERS, asked)).partitions
-            [hanging] = [each for each in described.producers if each.transaction_start >= 0]
-            request = data_pb2.AbortTransactionRequest(
-                topic_id=state.topic_id.bytes,
-                partition=0,
-                producer_id=hanging.producer_id,
-                producer_epoch=hanging.producer_epoch,
-                transaction_start=hanging.transaction_start,
-            )
+        assert await world.committed() == []
+
+
+async def test_a_hanging_transaction_is_found_and_aborted(tmp_path: Path) -> None:
+    """KIP-664: one that no coordinator knows, as it was possible before verification."""
+    async with cluster(tmp_path) as world:
+        state = world.partition(0)
+        replicas = world.nodes.nodes[0].node.replicas
+        assert replicas is not None
+        await world.nodes.wait_until(lambda: replicas.registry.find(state.topic_id.bytes, 0) is not None)
+        found = replicas.registry.find(state.topic_id.bytes, 0)
+        assert found is not None
+        builder = RecordBatchBuilder(producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
+        builder.append(key=None, value=b"hangs", timestamp=1_700_000_000_000)
+        found.log.append(builder.build(), assign_offsets=True, leader_epoch=state.leader_epoch)
+        producer = await Producer(world, "t1").init()
+        await producer.write(b"behind it")
+        await producer.end()
+        await world.wait_state("t1", "CompleteCommit")
+        assert await world.committed() == []
+        asked = data_pb2.DescribeProducersRequest()
+        asked.partitions.add(topic_id=state.topic_id.bytes, partition=0)
+        [described] = (await world.call(0, methods.DATA_DESCRIBE_PRODUCERS, asked)).partitions
+        [hanging] = [each for each in described.producers if each.transaction_start >= 0]
+        request = data_pb2.AbortTransactionRequest(
+            topic_id=state.topic_id.bytes,
+            partition=0,
+            producer_id=hanging.producer_id,
+            producer_epoch=hanging.producer_epoch,
+            transaction_start=hanging.transaction_start,
+        )
+        await world.call(0, methods.DATA_ABORT_TRANSACTION, request)
+        await world.wait_committed(b"behind it")
+        with pytest.raises(InvalidTxnState):
             await world.call(0, methods.DATA_ABORT_TRANSACTION, request)
-            await world.wait_committed(b"behind it")
-            with pytest.raises(InvalidTxnState):
-                await world.call(0, methods.DATA_ABORT_TRANSACTION, request)
-
-    asyncio.run(story())
 
 
-def test_markers_reach_a_partition_when_it_has_a_leader_and_survive_their_coordinator(tmp_path: Path) -> None:
+async def test_markers_reach_a_partition_when_it_has_a_leader_and_survive_their_coordinator(tmp_path: Path) -> None:
     """The only replica of partition P is down when the transaction is committed. The other partition gets its marker;
     P's coordinator restarts, and P gets its marker once its node is back."""
-
-    async def story() -> None:
-        async with cluster(tmp_path, 4, partitions=8) as world:
-            there = next(index for index in range(8) if world.leader(index) == 3)
-            here = next(index for index in range(8) if world.leader(index) != 3)
-            await world.find("any")  # creates the topic
-            await world.nodes.wait_until(lambda: all(world.coordinator(f"t{each}") != NO_NODE for each in range(20)))
-            name = next(
-                f"t{each}" for each in range(20) if world.coordinator(f"t{each}") not in (3, 0, world.leader(here))
-            )
-            producer = await Producer(world, name).init()
-            await producer.write(b"here", here)
-            await producer.write(b"there", there)
-            await world.nodes.stop(3)
-            await world.nodes.wait_until(lambda: world.leader(there) == NO_NODE)
-            await producer.end()
-            await world.wait_committed(b"here", partition=here)
-            assert (await world.state(name)).state == "PrepareCommit"
-            coordinator = world.coordinator(name)
-            await world.nodes.stop(coordinator)
-            await world.wait_state(name, "PrepareCommit")
-            assert world.coordinator(name) != coordinator
-            await world.nodes.start(coordinator)
-            await world.nodes.start(3)
-            await world.wait_committed(b"there", partition=there)
-            await world.wait_state(name, "CompleteCommit")
-            await producer.write(b"next", there)
-            await producer.end()
-            await world.wait_committed(b"there", b"next", partition=there)
-
-    asyncio.run(story())
+    async with cluster(tmp_path, 4, partitions=8) as world:
+        there = next(index for index in range(8) if world.leader(index) == 3)
+        here = next(index for index in range(8) if world.leader(index) != 3)
+        await world.find("any")  # creates the topic
+        await world.nodes.wait_until(lambda: all(world.coordinator(f"t{each}") != NO_NODE for each in range(20)))
+        name = next(f"t{each}" for each in range(20) if world.coordinator(f"t{each}") not in (3, 0, world.leader(here)))
+        producer = await Producer(world, name).init()
+        await producer.write(b"here", here)
+        await producer.write(b"there", there)
+        await world.nodes.stop(3)
+        await world.nodes.wait_until(lambda: world.leader(there) == NO_NODE)
+        await producer.end()
+        await world.wait_committed(b"here", partition=here)
+        assert (await world.state(name)).state == "PrepareCommit"
+        coordinator = world.coordinator(name)
+        await world.nodes.stop(coordinator)
+        await world.wait_state(name, "PrepareCommit")
+        assert world.coordinator(name) != coordinator
+        await world.nodes.start(coordinator)
+        await world.nodes.start(3)
+        await world.wait_committed(b"there", partition=there)
+        await world.wait_state(name, "CompleteCommit")
+        await producer.write(b"next", there)
+        await producer.end()
+        await world.wait_committed(b"there", b"next", partition=there)
 
 
-def test_a_leader_moves_between_the_first_write_and_the_end(tmp_path: Path) -> None:
+async def test_a_leader_moves_between_the_first_write_and_the_end(tmp_path: Path) -> None:
     """The new leader knows the open transaction from its log, and gets the marker."""
-
-    async def story() -> None:
-        async with cluster(tmp_path, 3, partitions=1, replicas=3) as world:
-            producer = await Producer(world, "t1").init()
-            await producer.write(b"a")
-            leader = world.leader(0)
-            await world.nodes.stop(leader)
-            await producer.write(b"b")
-            await producer.end()
-            await world.wait_committed(b"a", b"b")
-            await world.nodes.start(leader)
-            await producer.write(b"c")
-            await producer.end()
-            await world.wait_committed(b"a", b"b", b"c")
-
-    asyncio.run(story())
+    async with cluster(tmp_path, 3, partitions=1, replicas=3) as world:
+        producer = await Producer(world, "t1").init()
+        await producer.write(b"a")
+        leader = world.leader(0)
+        await world.nodes.stop(leader)
+        await producer.write(b"b")
+        await producer.end()
+        await world.wait_committed(b"a", b"b")
+        await world.nodes.start(leader)
+        await producer.write(b"c")
+        await producer.end()
+        await world.wait_committed(b"a", b"b", b"c")

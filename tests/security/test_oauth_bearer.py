@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,6 @@ from tidelog.types import Endpoint
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln"
 CALL_MS = 20_000
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(story)
 
 
 def test_a_server_reads_what_a_client_writes() -> None:
@@ -119,67 +115,58 @@ def test_what_names_no_token_is_refused(arguments: dict[str, Any]) -> None:
     assert TOKEN not in refused.value.message
 
 
-def test_a_function_for_tokens_may_be_of_any_kind_and_is_called_once_for_many_who_wait() -> None:
-    async def story() -> None:
-        loop_thread, called = threading.get_ident(), []
+async def test_a_function_for_tokens_may_be_of_any_kind_and_is_called_once_for_many_who_wait() -> None:
+    loop_thread, called = threading.get_ident(), []
 
-        def blocking() -> str:
-            called.append(threading.get_ident())
-            return f" {TOKEN}\n"
+    def blocking() -> str:
+        called.append(threading.get_ident())
+        return f" {TOKEN}\n"
 
-        async def asynchronous() -> str:
-            called.append(threading.get_ident())
-            return TOKEN
+    async def asynchronous() -> str:
+        called.append(threading.get_ident())
+        return TOKEN
 
-        def returning() -> Awaitable[str]:
-            return asynchronous()
+    def returning() -> Awaitable[str]:
+        return asynchronous()
 
-        for function, is_on_loop in ((blocking, False), (asynchronous, True), (returning, True)):
-            called.clear()
-            reader = TokenReader(Sasl(token=function))
-            assert await asyncio.gather(*(reader.read(CALL_MS) for _ in range(20))) == [TOKEN] * 20
-            assert [each == loop_thread for each in called] == [is_on_loop]
-            await reader.read(CALL_MS)
-            assert len(called) == 2, "a token is not kept"
-            await reader.close()
-
-    run(story())
-
-
-def test_a_function_that_fails_is_asked_again_and_one_that_returns_no_token_is_not() -> None:
-    async def story() -> None:
-        def fails() -> str:
-            raise OSError(f"cannot say {TOKEN}")
-
-        with pytest.raises(ConnectionFailed, match=r"failed \(OSError\)") as failed:
-            await TokenReader(Sasl(token=fails)).read(CALL_MS)
-        assert TOKEN not in str(failed.value)
-        returns: list[Any] = [None, b"x", "", "one two"]
-        reader = TokenReader(Sasl(token=returns.pop))
-        while returns:
-            with pytest.raises(InvalidConfig, match="function for tokens"):
-                await reader.read(CALL_MS)
-
-    run(story())
-
-
-def test_a_function_that_hangs_ends_the_attempts_and_not_the_program() -> None:
-    async def story() -> None:
-        calls = 0
-
-        async def hangs() -> str:
-            nonlocal calls
-            calls += 1
-            return str(await asyncio.get_running_loop().create_future())
-
-        reader = TokenReader(Sasl(token=hangs))
-        for _ in range(3):
-            with pytest.raises(ConnectionFailed, match="not returned"):
-                await reader.read(1)
-        assert calls == 1
+    for function, is_on_loop in ((blocking, False), (asynchronous, True), (returning, True)):
+        called.clear()
+        reader = TokenReader(Sasl(token=function))
+        assert await asyncio.gather(*(reader.read(CALL_MS) for _ in range(20))) == [TOKEN] * 20
+        assert [each == loop_thread for each in called] == [is_on_loop]
+        await reader.read(CALL_MS)
+        assert len(called) == 2, "a token is not kept"
         await reader.close()
 
-    run(story())
+
+async def test_a_function_that_fails_is_asked_again_and_one_that_returns_no_token_is_not() -> None:
+    def fails() -> str:
+        raise OSError(f"cannot say {TOKEN}")
+
+    with pytest.raises(ConnectionFailed, match=r"failed \(OSError\)") as failed:
+        await TokenReader(Sasl(token=fails)).read(CALL_MS)
+    assert TOKEN not in str(failed.value)
+    returns: list[Any] = [None, b"x", "", "one two"]
+    reader = TokenReader(Sasl(token=returns.pop))
+    while returns:
+        with pytest.raises(InvalidConfig, match="function for tokens"):
+            await reader.read(CALL_MS)
+
+
+async def test_a_function_that_hangs_ends_the_attempts_and_not_the_program() -> None:
+    calls = 0
+
+    async def hangs() -> str:
+        nonlocal calls
+        calls += 1
+        return str(await asyncio.get_running_loop().create_future())
+
+    reader = TokenReader(Sasl(token=hangs))
+    for _ in range(3):
+        with pytest.raises(ConnectionFailed, match="not returned"):
+            await reader.read(1)
+    assert calls == 1
+    await reader.close()
 
 
 @pytest.mark.parametrize(
@@ -194,48 +181,42 @@ def test_a_function_that_hangs_ends_the_attempts_and_not_the_program() -> None:
         ("10.0.0.1", False, True, True),
     ],
 )
-def test_a_token_is_not_sent_in_plain_text_over_a_network(
+async def test_a_token_is_not_sent_in_plain_text_over_a_network(
     host: str, is_encrypted: bool, allow_insecure: bool, is_sent: bool
 ) -> None:
-    async def story() -> None:
-        sent = []
+    sent = []
 
-        async def send(to: Endpoint, request: sasl_pb2.AuthenticateRequest, _ms: int) -> sasl_pb2.AuthenticateResponse:
-            sent.append(request.auth_bytes)
-            return sasl_pb2.AuthenticateResponse(token="session")
+    async def send(to: Endpoint, request: sasl_pb2.AuthenticateRequest, _ms: int) -> sasl_pb2.AuthenticateResponse:
+        sent.append(request.auth_bytes)
+        return sasl_pb2.AuthenticateResponse(token="session")
 
-        client = SaslClient(Sasl(token=lambda: TOKEN, allow_insecure=allow_insecure), random.Random(5))
-        client.connect(send, is_encrypted=is_encrypted)
-        if is_sent:
-            assert await client.token_of(Endpoint(host, 9092), CALL_MS) == "session"
-        else:
-            with pytest.raises(InvalidConfig, match="without TLS") as refused:
-                await client.token_of(Endpoint(host, 9092), CALL_MS)
-            assert TOKEN not in refused.value.message
-        assert sent == ([first_message(TOKEN)] if is_sent else [])
-        await client.close()
-
-    run(story())
+    client = SaslClient(Sasl(token=lambda: TOKEN, allow_insecure=allow_insecure), random.Random(5))
+    client.connect(send, is_encrypted=is_encrypted)
+    if is_sent:
+        assert await client.token_of(Endpoint(host, 9092), CALL_MS) == "session"
+    else:
+        with pytest.raises(InvalidConfig, match="without TLS") as refused:
+            await client.token_of(Endpoint(host, 9092), CALL_MS)
+        assert TOKEN not in refused.value.message
+    assert sent == ([first_message(TOKEN)] if is_sent else [])
+    await client.close()
 
 
-def test_a_client_ends_a_refused_handshake_as_the_standard_says() -> None:
-    async def story() -> None:
-        sent = []
+async def test_a_client_ends_a_refused_handshake_as_the_standard_says() -> None:
+    sent = []
 
-        async def send(to: Endpoint, request: sasl_pb2.AuthenticateRequest, _ms: int) -> sasl_pb2.AuthenticateResponse:
-            sent.append(request)
-            if request.handshake:
-                raise SaslAuthenticationFailed("the token has expired")
-            return sasl_pb2.AuthenticateResponse(handshake=b"1", auth_bytes=INVALID_TOKEN)
+    async def send(to: Endpoint, request: sasl_pb2.AuthenticateRequest, _ms: int) -> sasl_pb2.AuthenticateResponse:
+        sent.append(request)
+        if request.handshake:
+            raise SaslAuthenticationFailed("the token has expired")
+        return sasl_pb2.AuthenticateResponse(handshake=b"1", auth_bytes=INVALID_TOKEN)
 
-        client = SaslClient(Sasl(token=lambda: TOKEN), random.Random(5))
-        client.connect(send)
-        with pytest.raises(SaslAuthenticationFailed, match="has expired"):
-            await client.token_of(Endpoint("127.0.0.1", 9092), CALL_MS)
-        assert [(each.mechanism, each.auth_bytes) for each in sent] == [
-            ("OAUTHBEARER", first_message(TOKEN)),
-            ("OAUTHBEARER", DUMMY),
-        ]
-        await client.close()
-
-    run(story())
+    client = SaslClient(Sasl(token=lambda: TOKEN), random.Random(5))
+    client.connect(send)
+    with pytest.raises(SaslAuthenticationFailed, match="has expired"):
+        await client.token_of(Endpoint("127.0.0.1", 9092), CALL_MS)
+    assert [(each.mechanism, each.auth_bytes) for each in sent] == [
+        ("OAUTHBEARER", first_message(TOKEN)),
+        ("OAUTHBEARER", DUMMY),
+    ]
+    await client.close()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.client.memory_cluster import memory_cluster, run
+from tests.client.memory_cluster import memory_cluster
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.spark.options.topic_selection import NamePattern, TopicSelection
 from tidelog.spark.ranges.read_admin import ReadAdmin
@@ -34,19 +34,12 @@ async def lagging_bootstrap(*, other_runs: bool = True) -> AsyncIterator[ReadAdm
 @pytest.mark.parametrize(
     "selection", [TopicSelection(topics=("old", "new")), TopicSelection(pattern=NamePattern(".*"))], ids=str
 )
-def test_nodes_that_only_an_answer_names_are_asked(selection: TopicSelection) -> None:
+async def test_nodes_that_only_an_answer_names_are_asked(selection: TopicSelection) -> None:
     """The first question of a session: nothing but the bootstrap address is known."""
-
-    async def story() -> None:
-        async with lagging_bootstrap() as admin:
-            assert sorted((await admin.newest_snapshot(selection)).topics) == ["new", "old"]
-
-    run(story())
+    async with lagging_bootstrap() as admin:
+        assert sorted((await admin.newest_snapshot(selection)).topics) == ["new", "old"]
 
 
-def test_a_named_node_that_does_not_answer_is_passed_over() -> None:
-    async def story() -> None:
-        async with lagging_bootstrap(other_runs=False) as admin:
-            assert sorted((await admin.newest_snapshot(TopicSelection(pattern=NamePattern(".*")))).topics) == ["old"]
-
-    run(story())
+async def test_a_named_node_that_does_not_answer_is_passed_over() -> None:
+    async with lagging_bootstrap(other_runs=False) as admin:
+        assert sorted((await admin.newest_snapshot(TopicSelection(pattern=NamePattern(".*")))).topics) == ["old"]

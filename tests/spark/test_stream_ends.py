@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.spark.test_truncated_range import fill
 from tidelog.errors import OffsetOutOfRange
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
@@ -50,74 +50,62 @@ def change_between_answers(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(StreamAdmin, "snapshot", metadata)
 
 
-def test_ends_that_an_earlier_leader_reported_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ends_that_an_earlier_leader_reported_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a batch ends where the log of the present leader ends. Method: the query has read 6 records, and the leader
     reports 9; the metadata names the next leader, whose log has 7."""
-
-    async def story() -> None:
-        async with memory_cluster(2) as cluster:
-            cluster.create("orders")
-            fill(cluster, *"abcdef")
-            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
-            session = StreamSession(parse_stream_options({**options, "startingOffsets": "earliest"}))
-            try:
-                await session.start()
-                read = await session.advance(await session.initial(), None, may_wait=False)
-                fill(cluster, *"ghi")
-                change_between_answers(cluster, monkeypatch)
-                end = await session.advance(read, None, may_wait=False)
-            finally:
-                await session.close()
-            positions = [position for offset in (read, end) for _, _, position in offset]
-            assert positions == [
-                PartitionPosition(Offset(6), LeaderEpoch(0)),
-                PartitionPosition(Offset(7), LeaderEpoch(1)),
-            ]
-
-    run(story())
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders")
+        fill(cluster, *"abcdef")
+        options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+        session = StreamSession(parse_stream_options({**options, "startingOffsets": "earliest"}))
+        try:
+            await session.start()
+            read = await session.advance(await session.initial(), None, may_wait=False)
+            fill(cluster, *"ghi")
+            change_between_answers(cluster, monkeypatch)
+            end = await session.advance(read, None, may_wait=False)
+        finally:
+            await session.close()
+        positions = [position for offset in (read, end) for _, _, position in offset]
+        assert positions == [
+            PartitionPosition(Offset(6), LeaderEpoch(0)),
+            PartitionPosition(Offset(7), LeaderEpoch(1)),
+        ]
 
 
-def test_a_topic_that_the_metadata_lacked_when_the_query_began_is_read_to_its_end_at_the_first_look() -> None:
+async def test_a_topic_that_the_metadata_lacked_when_the_query_began_is_read_to_its_end_at_the_first_look() -> None:
     """With the trigger availableNow. The node that is asked first has not applied the topic's creation yet. Before, the
     query ended well and had read nothing of the topic."""
-
-    async def story() -> None:
-        async with memory_cluster(1) as cluster:
-            lagging = cluster.metadata(GetMetadataRequest(topics=["orders"]))
-            cluster.create("orders")
-            fill(cluster, *"abc")
-            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
-            session = StreamSession(parse_stream_options({**options, "startingOffsets": "earliest"}))
-            try:
-                await session.start()
-                cluster.nodes[0].on_get_metadata = lambda request: lagging
-                await session.freeze()
-                cluster.nodes[0].on_get_metadata = cluster.metadata
-                end = await session.advance(await session.initial(), None, may_wait=False)
-                assert [position.next_offset for _, _, position in end] == [3]
-                fill(cluster, "d")
-                assert await session.advance(end, None, may_wait=False) == end
-            finally:
-                await session.close()
-
-    run(story())
+    async with memory_cluster(1) as cluster:
+        lagging = cluster.metadata(GetMetadataRequest(topics=["orders"]))
+        cluster.create("orders")
+        fill(cluster, *"abc")
+        options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+        session = StreamSession(parse_stream_options({**options, "startingOffsets": "earliest"}))
+        try:
+            await session.start()
+            cluster.nodes[0].on_get_metadata = lambda request: lagging
+            await session.freeze()
+            cluster.nodes[0].on_get_metadata = cluster.metadata
+            end = await session.advance(await session.initial(), None, may_wait=False)
+            assert [position.next_offset for _, _, position in end] == [3]
+            fill(cluster, "d")
+            assert await session.advance(end, None, may_wait=False) == end
+        finally:
+            await session.close()
 
 
-def test_a_query_without_a_start_leaves_nothing_on_the_cluster() -> None:
+async def test_a_query_without_a_start_leaves_nothing_on_the_cluster() -> None:
     """It may be started again and again. Before, each attempt left a transactional id of its own."""
-
-    async def story() -> None:
-        async with memory_cluster(1) as cluster:
-            cluster.create("orders")
-            options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
-            session = StreamSession(parse_stream_options({**options, "startingOffsets": '{"orders": {"0": 7}}'}))
-            try:
-                await session.start()
-                start = await session.initial()
-                with pytest.raises(OffsetOutOfRange, match="is to start at 7"):
-                    await session.advance(start, None, may_wait=False)
-            finally:
-                await session.close()
-            assert not cluster.transactions.ids
-
-    run(story())
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders")
+        options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"}
+        session = StreamSession(parse_stream_options({**options, "startingOffsets": '{"orders": {"0": 7}}'}))
+        try:
+            await session.start()
+            start = await session.initial()
+            with pytest.raises(OffsetOutOfRange, match="is to start at 7"):
+                await session.advance(start, None, may_wait=False)
+        finally:
+            await session.close()
+        assert not cluster.transactions.ids
