@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from replication.coordination.group_records import TopicPartitions
 from replication.coordination.groups.assignments import as_sets, as_topics, canonical, is_within
 from replication.coordination.groups.group_config import GroupConfig, kafka_name
-from replication.coordination.groups.timers import Timers
 from replication.coordination.groups.topic_catalog import TopicCatalog
+from replication.coordination.timers import Timers
 from tests.replication.group_stories import image_of
 from tidelog.errors import InvalidConfig
 from tidelog.types import Millis, PartitionIndex

@@ -13,7 +13,7 @@ from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import MemberState
-from replication.coordination.groups.timers import Timers
+from replication.coordination.timers import Timers
 from tidelog.types import Millis
 
 

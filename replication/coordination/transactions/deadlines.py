@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-
+from replication.coordination.timers import Timers
 from tidelog.types import Millis
 
 
@@ -16,8 +15,7 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self._starts: dict[str, Millis] = {}
-        self._deadlines: dict[str, Millis] = {}
-        self._heap: list[tuple[Millis, str]] = []  # with entries of transactions that have ended since
+        self._timers: Timers[str] = Timers()
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -26,29 +24,31 @@ class OpenTransactions:
         """A transaction is open. start: wall time. deadline: monotonic, kept until the transaction ends; None: it has
         none, or none yet."""
         self._starts[transactional_id] = start
-        if deadline is not None and transactional_id not in self._deadlines:
-            self._deadlines[transactional_id] = deadline
-            heapq.heappush(self._heap, (deadline, transactional_id))
+        # Each added partition begins it again: the timeout counts from the first one.
+        if deadline is not None and transactional_id not in self._timers:
+            self._timers.schedule(transactional_id, deadline)
 
     def decide(self, transactional_id: str, start: Millis) -> None:
         """The transaction is decided and cannot time out any more."""
         self._starts[transactional_id] = start
-        self._deadlines.pop(transactional_id, None)
+        self._timers.cancel(transactional_id)
 
     def end(self, transactional_id: str) -> None:
         """No transaction is open."""
         self._starts.pop(transactional_id, None)
-        self._deadlines.pop(transactional_id, None)
+        self._timers.cancel(transactional_id)
 
     def earliest(self) -> Millis | None:
         """The next deadline, or None."""
-        while self._heap and self._deadlines.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        return self._timers.next()
 
-    def due(self, monotonic_ms: Millis) -> list[str]:
-        """The transactional ids whose deadline is reached, in order."""
-        return [name for at, name in sorted((at, name) for name, at in self._deadlines.items() if at <= monotonic_ms)]
+    def due(self, monotonic_ms: Millis, limit: int) -> list[str]:
+        """The transactional ids whose deadline is reached, by deadline, at most `limit`. Each stays due until it is
+        decided."""
+        due = self._timers.pop_due(monotonic_ms, limit)
+        for transactional_id in due:
+            self._timers.schedule(transactional_id, monotonic_ms)
+        return due
 
     def oldest_start(self) -> Millis | None:
         """Wall time at which the oldest open transaction began, or None."""

@@ -167,10 +167,10 @@ class TransactionMachine:
         decisions: list[Decision[Any]] = []
         earliest = self._open.earliest()
         if earliest is not None and earliest <= now.monotonic_ms and self._next_abort_round <= now.monotonic_ms:
-            due = self._open.due(now.monotonic_ms)
-            if len(due) <= _AT_ONCE:  # the round ends
+            due = self._open.due(now.monotonic_ms, _AT_ONCE)
+            if len(due) < _AT_ONCE:  # the round ends
                 self._next_abort_round = Millis(now.monotonic_ms + self._config.abort_timed_out_interval_ms)
-            decisions.extend(self._timed_out(name, now) for name in due[:_AT_ONCE])
+            decisions.extend(self._timed_out(name, now) for name in due)
         expiry = self._first_expiry(now)
         if expiry is not None and expiry <= now.monotonic_ms and self._next_expiry_round <= now.monotonic_ms:
             names = self._expired(now)
