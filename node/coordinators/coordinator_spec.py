@@ -13,19 +13,19 @@ from tidelog.types import PartitionIndex
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSpec:
-    """A kind of coordinator.
-
-    name: for log lines and metrics. topic: the internal topic. new_machine: the empty machine of a partition.
-    encode: key and value of a record; decode: the inverse, which raises UnreadableCoordinatorRecord for a malformed or
-    unknown record.
-    carry_out: called on the loop with each effect of a committed decision; it must not wait.
-    unloaded: called when the machine of a partition is dropped: its effects in progress are void.
-    """
+    """A kind of coordinator."""
 
     name: str
+    """For log lines and metrics."""
     topic: str
+    """The internal topic."""
     new_machine: Callable[[PartitionIndex], CoordinatorMachine[Any, Any]]
+    """The empty machine of a partition."""
     encode: Callable[[CoordinatorRecord[Any, Any]], tuple[bytes, bytes | None]]
+    """Key and value of a record."""
     decode: Callable[[bytes | None, bytes | None], CoordinatorRecord[Any, Any]]
+    """The inverse. Raises UnreadableCoordinatorRecord for a malformed or unknown record."""
     carry_out: Callable[[PartitionIndex, object], None]
+    """Called on the loop with each effect of a committed decision; it must not wait."""
     unloaded: Callable[[PartitionIndex], None]
+    """Called when the machine of a partition is dropped: its effects in progress are void."""

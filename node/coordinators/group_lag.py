@@ -60,15 +60,18 @@ _EARLIEST: Final = Millis(-2)
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """A group. offsets: committed, with topic and partition. lag: offsets still to read; deleted: those that were
-    deleted before. Both over the partitions where they are known; None if they are known of none. unknown: the number
-    of the other partitions."""
+    """A group. `lag` and `deleted` are summed over the partitions where they are known; None if they are known of
+    none."""
 
     group: ListedGroup
     offsets: tuple[FetchedOffset, ...]
+    """Committed."""
     lag: int | None
+    """Offsets still to read."""
     deleted: int | None
+    """Offsets that were deleted before the group read them."""
     unknown: int
+    """The number of the other partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,14 @@ COORDINATOR_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorListing:
-    """answers: of the coordinators that answered. coordinators: all whose partition this node leads, by partition.
-    partition_count: of the internal topic; 0 if it does not exist, as far as this node knows."""
+    """The answers of the coordinators of a node."""
 
     answers: list[Any]
+    """Of the coordinators that answered."""
     coordinators: tuple[ListedCoordinator, ...]
+    """All whose partition this node leads, by partition."""
     partition_count: int
+    """Of the internal topic; 0 if it does not exist, as far as this node knows."""
 
 
 async def all_of(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:

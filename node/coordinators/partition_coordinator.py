@@ -76,14 +76,16 @@ _S, _C = CoordinatorState, CoordinatorCause
 
 @dataclass(slots=True)
 class _Request:
-    """A request that is not decided yet. give_up: monotonic time. check: for the append of its decision. needs_lease:
-    an answer that changes nothing is given away only with a lease."""
+    """A request that is not decided yet."""
 
     asked: Any
     give_up: Millis
+    """Monotonic time at which it is refused."""
     answer: asyncio.Future[Any]
     check: TransactionCheck
+    """For the append of its decision."""
     needs_lease: bool
+    """An answer that changes nothing is given only with a lease."""
 
 
 @dataclass(slots=True)
@@ -389,6 +391,7 @@ class PartitionCoordinator:
                 )
             except Exception as error:  # noqa: BLE001 - nothing was applied
                 _refuse(request.answer, error)
+            # A transactional append may have suspended the coordinator: the machine is gone, the requests are answered.
             if self.state is not _S.ACTIVE or self._clock.monotonic_ms() - now.monotonic_ms >= TURN_MS:
                 return
 
@@ -512,6 +515,7 @@ class PartitionCoordinator:
         """As `LeaderObserver.appended`: an own batch, or a transaction marker."""
         if self._machine is None or info.duplicate:
             return  # the replay reads it
+        # Also for an own batch, whose records were applied when they were decided.
         self._applied_to = Offset(info.last_offset + 1)
         header = peek_header(records)
         if header is None or not header.attributes & CONTROL_BIT:

@@ -27,10 +27,12 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Instant(NamedTuple):
-    """The present time. monotonic_ms: for timeouts. wall_ms: since 1970, for records."""
+    """The present time."""
 
     monotonic_ms: Millis
+    """For timeouts."""
     wall_ms: Millis
+    """Since 1970, for records."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -42,20 +44,19 @@ class TransactionalProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[A_co]):
-    """What a machine decided.
-
-    answer: for the caller of the request, once the decision is committed; an error rejects the request, and then there
-        are no records, unless a machine says otherwise. records: to append, as one atomic batch, and to apply.
-    producer: the records belong to the open transaction of this producer (offset commits only). effects: for the
-        driver of the machine, in order, once the decision is committed; each machine defines its own. notice: what an
-        operator is to know of it, for the node's log, once it is committed; empty: nothing.
-    """
+    """The decision of a machine."""
 
     answer: A_co | TidelogError
+    """For the caller of the request, once the decision is committed. An error refuses the request, and then there are
+    no records; the one exception is an InitProducerId that aborts an open transaction first."""
     records: tuple[CoordinatorRecord[Any, Any], ...] = ()
+    """To append, as one atomic batch, and to apply."""
     producer: TransactionalProducer | None = None
+    """The records belong to the open transaction of this producer (offset commits only)."""
     effects: tuple[object, ...] = ()
+    """For the driver of the machine, in order, once the decision is committed; each machine defines its own."""
     notice: str = ""
+    """For the node's log, once the decision is committed: a decision that nobody asked for; empty: none."""
 
 
 class CoordinatorMachine(Protocol[K_contra, V_contra]):

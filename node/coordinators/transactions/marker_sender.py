@@ -60,22 +60,24 @@ Report: TypeAlias = Callable[[PartitionIndex, MarkersWritten | MarkersRefused], 
 
 @dataclass(eq=False, slots=True)
 class _Transaction:
-    """A decided transaction. missing: the partitions whose markers are not committed yet. ended: nothing more is to be
-    done for it here."""
+    """A decided transaction."""
 
     coordinator: PartitionIndex
     markers: WriteMarkers
     missing: set[NamedPartition]
+    """The partitions whose markers are not committed yet."""
     ended: bool = False
+    """It is reported, or its coordinator was dropped: late answers change nothing."""
 
 
 @dataclass(eq=False, slots=True)
 class _MarkerToWrite:
-    """The marker of a transaction for one partition. attempts: that failed."""
+    """The marker of a transaction for one partition."""
 
     transaction: _Transaction
     partition: NamedPartition
     attempts: int = 0
+    """Those that failed."""
 
 
 @dataclass(slots=True)
@@ -163,7 +165,7 @@ class MarkerSender:
                 continue
             leader = self._location.leader_of(marker.partition)
             if leader is None:
-                self._written(marker)
+                self._written(marker)  # its topic was deleted: nobody could ever write it
             elif leader == NO_NODE:
                 self._failed(marker, "its partition has no leader")
                 leaderless.append(marker)
@@ -246,7 +248,7 @@ class MarkerSender:
         if transaction.ended:
             return True
         match error:
-            case None | UnsupportedForMessageFormat():
+            case None | UnsupportedForMessageFormat():  # such a log has no transactional records that a marker ends
                 self._written(marker)
             case InvalidProducerEpoch():
                 _log.warning(

@@ -51,13 +51,15 @@ from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
 
 @dataclass(frozen=True, slots=True)
 class TransactionFigures:
-    """The transactions that a node coordinates. open_transactions: open, or decided and not complete. oldest_age_ms:
-    of these; 0 if there is none. markers_waiting: that are not committed yet."""
+    """The transactions that a node coordinates."""
 
     transactional_ids: int
     open_transactions: int
+    """Open, or decided and not complete."""
     oldest_age_ms: int
+    """Of these; 0 if there is none."""
     markers_waiting: int
+    """Markers that are not committed yet."""
 
 
 class TransactionCoordinators:

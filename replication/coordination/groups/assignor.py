@@ -1,4 +1,4 @@
-"""What an assignor gets and gives: the members, their topics, and the partitions that each is to have."""
+"""The input of an assignor, members and their topics, and its result, the partitions of each member."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from replication.coordination.groups.topic_catalog import Topic
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member. topics: the ids of the existing topics that it subscribes to. target: what it was to have so far."""
+    """A member."""
 
     instance_id: str | None
     rack: str | None
     topics: frozenset[UUID]
+    """The ids of the existing topics that it subscribes to."""
     target: Assignment
+    """Its target assignment so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """members: at least one, by member id in ascending order. topics: every topic that a member subscribes to, by id
-    in the order of names."""
+    """A group."""
 
     members: Mapping[str, MemberSpec]
+    """At least one, by member id in ascending order."""
     topics: Mapping[UUID, Topic]
+    """Every topic that a member subscribes to, by id in the order of names."""
 
     def is_homogeneous(self) -> bool:
         """Whether all members subscribe to the same topics."""

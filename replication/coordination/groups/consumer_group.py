@@ -66,7 +66,7 @@ class ConsumerGroup:
         return {member_id: each.metadata for member_id, each in self.members.items() if each.metadata is not None}
 
     def target_of(self, member_id: str) -> AssignedTopics:
-        """What the member is to have."""
+        """The target assignment of the member."""
         return self.targets.get(member_id, ())
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
@@ -75,7 +75,7 @@ class ConsumerGroup:
         return None if partitions is None else partitions.get(partition)
 
     def waiting_for(self, topics: Iterable[TopicPartitions]) -> set[str]:
-        """The members that are to have one of these partitions."""
+        """The members whose target assignment has one of these partitions."""
         members: set[str] = set()
         for topic in topics:
             owners = self.target_owners.get(topic.topic_id)
@@ -107,7 +107,7 @@ class ConsumerGroup:
     # --- changes by records ---
 
     def set_metadata(self, member_id: str, value: MemberMetadata | None) -> None:
-        """Take in what a member said of itself; None: it is removed."""
+        """Apply the subscription of a member; None: it is removed."""
         member = self.members.get(member_id)
         if member is None:
             if value is None:
@@ -127,7 +127,7 @@ class ConsumerGroup:
         self._drop_if_gone(member)
 
     def set_current(self, member_id: str, value: CurrentAssignment | None) -> None:
-        """Take in what a member has; None: nothing."""
+        """Apply the current assignment of a member; None: none."""
         member = self.members.get(member_id)
         if member is None:
             if value is None:
@@ -143,7 +143,7 @@ class ConsumerGroup:
         self._drop_if_gone(member)
 
     def set_target(self, member_id: str, value: AssignedTopics | None) -> None:
-        """Take in what a member is to have; None: it is not in the target assignment."""
+        """Apply the target assignment of a member; None: it has none."""
         _remove_owner(self.target_owners, self.targets.pop(member_id, ()), member_id)
         if value is not None:
             value = canonical(value)
@@ -151,11 +151,11 @@ class ConsumerGroup:
             _add_owner(self.target_owners, value, member_id)
 
     def set_pattern(self, pattern: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
-        """Take in the topics that a pattern matches; None: no member has it."""
+        """Apply the topics that a pattern matches; None: no member has it."""
         old = self.patterns.pop(pattern, None)
         if value is not None:
             self.patterns[pattern] = value
-            self._count(set(value.topics), 1)
+            self._count(set(value.topics), 1)  # first: a topic in both keeps its place in the index
         if old is not None:
             self._count(set(old.topics), -1)
 

@@ -68,20 +68,21 @@ HeartbeatDecision = Decision[ConsumerGroupHeartbeatAnswer | None]
 
 @dataclass(slots=True)
 class _Step:
-    """A heartbeat on its way to a decision.
-
-    stored: the member as it is recorded; None: it is new. replaced: the static member that it takes the place of.
-    base: what it has, as far as this heartbeat is concerned. metadata: what it says of itself.
-    """
+    """A heartbeat on its way to a decision."""
 
     group: ConsumerGroup
     request: ConsumerGroupHeartbeat
     stored: Member | None
+    """The member as it is recorded; None: it is new."""
     replaced: Member | None
+    """The static member whose place it takes."""
     base: CurrentAssignment
+    """The assignment before this heartbeat."""
     metadata: MemberMetadata
+    """The member's subscription after this heartbeat."""
     records: list[GroupRecord] = field(default_factory=list)
     nudged: set[str] = field(default_factory=set)
+    """Members that can go on because of this heartbeat."""
 
     @property
     def joins(self) -> bool:
@@ -115,18 +116,19 @@ class Heartbeats:
         reported = None if request.topic_partitions is None else as_sets(request.topic_partitions)
         key = request.group_id, request.member_id
         owned: Assignment | None = NOTHING
-        pushed = self._pushes.is_unconfirmed(*key)
+        pushed = self._pushes.is_unconfirmed(*key)  # before `owned`, which may confirm it: the answer repeats it
         if step.joins:
             self._pushes.forget(*key)
         else:
             self._check_epoch(step)
             owned = self._pushes.owned(*key, request.member_epoch, reported)
         if step.base.state == MemberState.UNKNOWN and owned != NOTHING:
+            # The recorded assignment cannot be interpreted: what the member still reads could be given away twice.
             raise FencedMemberEpoch(
                 f"the assignment of member {request.member_id!r} of group {request.group_id!r} was recorded by a newer "
                 "version: give up all partitions and join again"
             )
-        self._timers.expect_heartbeat(*key)
+        self._timers.expect_heartbeat(*key)  # only now: a refused heartbeat must not keep a member alive
         subscription_changed = self._record_metadata(step, now)
         if step.metadata.subscribed_topic_regex:
             subscription_changed |= self._views.note(*key, heartbeat.view)
@@ -143,7 +145,7 @@ class Heartbeats:
             effects=nudge(request.group_id, step.nudged - {request.member_id}),
         )
 
-    # --- who it is ---
+    # --- the member ---
 
     def _begin(self, heartbeat: MemberHeartbeat) -> _Step:
         request = heartbeat.request
@@ -168,6 +170,8 @@ class Heartbeats:
             assert stored is not None
             base = stored.assignment
         else:
+            # Who joins has given everything up, but others see it as the owner until this decision: it starts from
+            # these partitions, so that the ones that it loses are released by the same records.
             had = (replaced or stored or Member(member_id)).assignment.assigned_partitions
             base = CurrentAssignment(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, had, ()) if had else JOINING
         metadata = _metadata(None if joins or stored is None else stored.metadata, heartbeat)
@@ -211,6 +215,8 @@ class Heartbeats:
             return
         owned = request.topic_partitions
         if 0 <= received < expected:
+            # Without proof that the member owns nothing more than its current assignment, an old epoch may be that of
+            # a member which was fenced and still reads.
             if self._pushes.knows_epoch(request.group_id, request.member_id, received):
                 if owned is None or _has_all(current, owned):
                     return
@@ -221,7 +227,7 @@ class Heartbeats:
             "up all partitions and join again"
         )
 
-    # --- what it says of itself ---
+    # --- subscription ---
 
     def _record_metadata(self, step: _Step, now: Instant) -> bool:
         """Record what has changed. Returns whether the group needs another target assignment because of it."""
@@ -257,7 +263,7 @@ class Heartbeats:
             changes[step.replaced.member_id] = None
         return changes
 
-    # --- what it is to have ---
+    # --- target assignment ---
 
     def _assign(self, step: _Step, subscription_changed: bool) -> tuple[AssignedTopics, int]:
         """Returns the target assignment of the member, and the epoch of that."""
@@ -300,7 +306,7 @@ class Heartbeats:
         step.nudged.update(assignment.changed)
         targets.update(assignment.targets)
 
-    # --- what it has ---
+    # --- current assignment ---
 
     def _is_free(self, step: _Step, topic_id: UUID, partition: int) -> bool:
         owner = step.group.owner(topic_id, partition)
@@ -311,7 +317,7 @@ class Heartbeats:
         )
 
     def _record_current(self, step: _Step, current: CurrentAssignment) -> None:
-        """Record what the member has, if that is new, and find out who waits for what it gave up."""
+        """Record the current assignment, if it is new, and find the members that wait for what was given up."""
         group, member_id = step.group, step.request.member_id
         before = None if step.stored is None else step.stored.current
         if current != before:
@@ -369,8 +375,8 @@ class Heartbeats:
         )
 
     def push(self, nudged: MemberNudged) -> HeartbeatDecision:
-        """What a member with an open stream is to be sent without having asked. Raises UnknownMemberId if the member
-        was removed."""
+        """The message for a member with an open stream that has not asked, if there is one. Raises UnknownMemberId if
+        the member was removed."""
         group = self._state.consumer.get(nudged.group_id)
         member = None if group is None else group.members.get(nudged.member_id)
         if group is None or member is None:
@@ -380,12 +386,12 @@ class Heartbeats:
             )
         before = member.assignment
         if member.is_away or before.state == MemberState.UNKNOWN or before.member_epoch == JOIN_EPOCH:
-            return Decision(None)
+            return Decision(None)  # only a heartbeat can take it out of these states
         current = next_assignment(
             before,
             group.target_of(nudged.member_id),
             group.assignment_epoch,
-            None,
+            None,  # it reports nothing now: until its next heartbeat it may own all that it had
             lambda topic_id, index: group.owner(topic_id, index) in (None, nudged.member_id),
         )
         if current is before:
@@ -417,7 +423,8 @@ def nudge(group_id: str, member_ids: Iterable[str]) -> tuple[NudgeMembers, ...]:
 
 
 def _metadata(known: MemberMetadata | None, heartbeat: MemberHeartbeat) -> MemberMetadata:
-    """What the member says of itself, completed by what is known. known: None for a member that joins: it says all."""
+    """The member's subscription. known: what completes omitted fields; None for a member that joins, which omits
+    none."""
     request = heartbeat.request
     names = request.subscribed_topic_names
     if names is None:
@@ -450,7 +457,7 @@ def _has_all(current: CurrentAssignment, owned: AssignedTopics) -> bool:
 def _waiting_for_released(
     group: ConsumerGroup, members: Iterable[Member | None], current: CurrentAssignment
 ) -> set[str]:
-    """The members that are to have what these members had, and `current` does not have."""
+    """The members that wait for partitions which these members had and `current` lacks."""
     keeps = as_sets((*current.assigned_partitions, *current.partitions_pending_revocation))
     waiting: set[str] = set()
     for member in members:

@@ -22,15 +22,16 @@ JOINING: Final = CurrentAssignment(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, (
 
 @dataclass(slots=True)
 class Member:
-    """A member. metadata: None if only its assignment was read so far, which happens while a log is replayed."""
+    """A member."""
 
     member_id: str
     metadata: MemberMetadata | None = None
+    """Its subscription; None: only its assignment was read so far, which happens while a log is replayed."""
     current: CurrentAssignment | None = None
 
     @property
     def assignment(self) -> CurrentAssignment:
-        """What it has."""
+        """Its current assignment."""
         return JOINING if self.current is None else self.current
 
     @property
@@ -44,7 +45,7 @@ class Member:
         return self.epoch == LEAVE_STATIC_EPOCH
 
     def has_reached(self, epoch: int) -> bool:
-        """Whether it has all of the target assignment of this epoch."""
+        """True if it owns all of the target assignment of this epoch."""
         current = self.assignment
         return current.member_epoch == epoch and current.state == MemberState.STABLE
 

@@ -1,7 +1,7 @@
 """Which topics the members of groups may describe: of the topics that match its pattern, a member is assigned these.
 
 A view is not recorded, like timers and pushes: a member brings it with each heartbeat, and a machine that was just
-loaded does not have it yet. Until then the member keeps what it was to have and gets nothing new by its pattern; the
+loaded does not have it yet. Until then the member keeps its target assignment and gets nothing new by its pattern; the
 last member whose view was missing in a target assignment causes another one. Views are asked only while a target
 assignment is computed, and its outcome is recorded, so that a replay needs none.
 """

@@ -26,12 +26,12 @@ from replication.coordination.groups.topic_catalog import TopicCatalog
 
 
 def metadata_record(group_id: str, member_id: str, metadata: MemberMetadata) -> GroupRecord:
-    """What a member says of itself."""
+    """The subscription of a member."""
     return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), metadata)
 
 
 def current_record(group_id: str, member_id: str, current: CurrentAssignment) -> GroupRecord:
-    """What a member has."""
+    """The current assignment of a member."""
     return CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), current)
 
 
@@ -94,7 +94,7 @@ def remove_members(group: ConsumerGroup, member_ids: Iterable[str], catalog: Top
 
 
 def waiting_members(group: ConsumerGroup, member_ids: Iterable[str]) -> set[str]:
-    """The other members that are to have partitions of these ones."""
+    """The other members that wait for partitions of these ones."""
     leaving = set(member_ids)
     waiting: set[str] = set()
     for member_id in leaving:

@@ -25,11 +25,13 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _PendingOffset:
-    """An offset of an open transaction. superseded: a later record has committed another one already."""
+    """An offset of an open transaction."""
 
     value: OffsetCommitValue
     sequence: int
+    """Its place in the order of the records."""
     superseded: bool = False
+    """A later record has committed another offset: the marker must not set it back."""
 
 
 class OffsetStore:

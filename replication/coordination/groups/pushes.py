@@ -23,13 +23,15 @@ from replication.coordination.groups.member import CurrentAssignment
 
 @dataclass(slots=True)
 class _Push:
-    """before, after: the member's epochs. partitions: what it brought, without those that the member has reported.
-    older_max: how many of the next heartbeats may be older."""
+    """One unconfirmed push."""
 
     before: int
+    """The member's epoch before it."""
     after: int
     partitions: dict[UUID, frozenset[int]]
+    """The partitions that it brought, without those that the member has reported since."""
     older_max: int
+    """How many of the next heartbeats may have been sent before it arrived."""
 
 
 class Pushes:

@@ -24,11 +24,11 @@ def next_assignment(
     owned: Assignment | None,
     is_free: Callable[[UUID, int], bool],
 ) -> CurrentAssignment:
-    """What the member has next; `current` itself if nothing changes.
+    """The member's next assignment; `current` itself if nothing changes.
 
-    target_topics, target_epoch: what it is to have, and the group epoch of that. owned: the partitions that the member
-    says it has; None: it said nothing, so that it may still have all. is_free: whether no other member has a partition,
-    nor has been asked to give it up.
+    target_topics, target_epoch: its target assignment, and the group epoch of that. owned: the partitions that the
+    member reports; None: not reported, so assume that it still owns everything. is_free: whether no other member owns a
+    partition, nor has been asked to give it up.
     The member stays in its epoch while it has to give partitions up; else it reaches the target epoch.
     """
     state = MemberState(current.state)
@@ -37,8 +37,8 @@ def next_assignment(
         return current
     if state is MemberState.UNREVOKED_PARTITIONS:
         if _owns_any(owned, as_sets(current.partitions_pending_revocation)):
-            return current
-        epoch += 1
+            return current  # a newer target waits: a second request to revoke would hide which one is confirmed
+        epoch += 1  # a confirmed revocation is an epoch of its own, as in Kafka's CurrentAssignmentBuilder
     target = as_sets(target_topics)
     had = as_sets(current.assigned_partitions)
     kept: dict[UUID, frozenset[int]] = {}
@@ -49,6 +49,7 @@ def next_assignment(
             kept[topic_id] = staying
         if going := partitions - wanted:
             revoking[topic_id] = going
+    # Partitions that the member does not own any more are released at once: nobody could confirm their revocation.
     if revoking and _owns_any(owned, revoking):
         cause = MemberCause.MUST_REVOKE
         assigned = kept

@@ -1,4 +1,4 @@
-"""The target assignment of a group: what each member is to have, computed for a group epoch (KIP-848)."""
+"""The target assignment of a group: the partitions of each member in a group epoch (KIP-848)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TargetAssignments:
     ) -> TargetAssignment:
         """Compute the target assignment of a group epoch.
 
-        members: all of the group in this epoch. targets: what each member was to have. resolved: the topics of the
+        members: all of the group in this epoch. targets: the target assignments so far. resolved: the topics of the
         patterns that are not recorded yet.
         """
         group_id = group.group_id
@@ -103,7 +103,7 @@ def _spec(
     catalog: TopicCatalog,
 ) -> GroupSpec:
     """Members with the same subscription and view share one set of topics. One with an unknown view has, of those that
-    match its pattern, the topics that it was to have."""
+    match its pattern, the topics of its target assignment so far."""
     topics: dict[str, Topic] = {}
     subscriptions: dict[tuple[tuple[str, ...], str | None, VisibleTopics | None], frozenset[UUID]] = {}
     specs: dict[str, MemberSpec] = {}

@@ -20,13 +20,15 @@ _BITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. racks: of the replicas of each partition; empty if no node has a rack. hash: of all the rest."""
+    """A topic."""
 
     topic_id: TopicId
     name: str
     partitions: int
     racks: tuple[frozenset[str], ...]
+    """Of the replicas of each partition; empty if no node has a rack."""
     hash: int
+    """Of all the rest."""
 
 
 class TopicCatalog:
