@@ -177,8 +177,16 @@ class FollowerReplica:
                     at_node = self._leader_node
                     _log.log(level, "%s: node %d rejected a fetch, will retry: %s", self, at_node, error.message)
                     self._services.schedule.attend(self)
-                case events.AppendRecords() | events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
-                    queue += self._change_log(effect, answer)
+                case events.AppendRecords():
+                    assert answer is not None, "records are part of an answer"
+                    try:
+                        append_answer(self._log, answer, self.leader_epoch)
+                    except TidelogError as error:
+                        queue += self._change_failed(error)
+                    else:
+                        queue += self._log_changed()
+                case events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
+                    queue += self._truncate(effect)
                 case _:
                     raise AssertionError(f"{effect} must come from StreamReady only")
 
@@ -188,21 +196,19 @@ class FollowerReplica:
             return False
         return self._services.clock.monotonic_ms() - self._started_at < EARLY_MS
 
-    def _change_log(
-        self,
-        effect: events.AppendRecords | events.TruncateTo | events.FetchAgainFrom | events.RestartAt,
-        answer: FetchedPartition | None,
+    def _truncate(
+        self, effect: events.TruncateTo | events.FetchAgainFrom | events.RestartAt
     ) -> list[events.FollowerEffect]:
         try:
-            if isinstance(effect, events.AppendRecords):
-                assert answer is not None, "records are part of an answer"
-                append_answer(self._log, answer, self.leader_epoch)
-            elif (ticket := begin_truncation(self._log, self._directory, effect)) is not None:
+            if (ticket := begin_truncation(self._log, self._directory, effect)) is not None:
                 self._moved(ReplicaCause.TRUNCATION_BEGUN)
                 self._directory.commit.truncate(self._log, ticket, self._truncation_ended)
                 return []
         except TidelogError as error:
             return self._change_failed(error)
+        return self._log_changed()
+
+    def _log_changed(self) -> list[events.FollowerEffect]:
         self._services.sync(self._log, self._directory, self)
         return self.core.handle(events.LogChanged(view_of(self._log)))
 

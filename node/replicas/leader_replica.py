@@ -340,13 +340,11 @@ class LeaderReplica:
         )
         self._handle(event)
 
-    def answer_of(self, fetch: WaitingFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
-        """The answer to a follower. waits: the fetch keeps waiting."""
-        assert fetch.follower is not None, "consumers are answered elsewhere"
-        last = self._last_sent[fetch.follower.node_id]
+    def note_sent(self, follower: NodeId) -> Offset:
+        """An answer to this follower is made now. Returns its `InSyncSet.held_from`."""
+        last = self._last_sent[follower]
         last.watermark, last.log_start = self._log.high_watermark, self._log.log_start_offset
-        held_from = self.core.in_sync.held_from(fetch.follower.node_id)
-        return read_answer(fetch, self._log, self.core.leader_epoch, read, waits=waits, held_from=held_from)
+        return self.core.in_sync.held_from(follower)
 
     def reader_fetched(self, fetch: WaitingFetch) -> FetchedPartition | None:
         """The answer to a consumer if it is due at once: the logs diverge, or another replica is nearer. Else None."""
@@ -443,7 +441,9 @@ class LeaderReplica:
                     fetch.answer_anyway()
                     continue
             if last.watermark < overdue or last.log_start < log_start:
-                fetch.send_update(self.answer_of(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
+                nothing, held_from = LogRead(b"", fetch.next_offset, ()), self.note_sent(node)
+                epoch = self.core.leader_epoch
+                fetch.send_update(read_answer(fetch, self._log, epoch, nothing, waits=True, held_from=held_from))
             unfinished |= last.watermark < watermark
         return unfinished
 

@@ -335,9 +335,9 @@ class Replica:
         if not (due or fetch.is_filled_by(read, up_to)):
             fetch.fall_short()
             return None
-        if fetch.follower is not None and leader is not None:
-            return leader.answer_of(fetch, read)
-        return read_answer(fetch, log, self.leader_epoch, read)
+        follower = fetch.follower
+        held_from = Offset(0) if follower is None or leader is None else leader.note_sent(follower.node_id)
+        return read_answer(fetch, log, self.leader_epoch, read, held_from=held_from)
 
     def waits_at_end(self, fetch: WaitingFetch, now: Millis) -> bool:
         """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""

@@ -14,9 +14,10 @@ async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[An
     directly, not in a group. Of several errors a defect is raised first."""
     try:
         async with asyncio.TaskGroup() as tasks:
+            # A task of its own: awaited here, each message would resume all frames from the listener down to it.
+            receiver = tasks.create_task(receiving)
             sender = tasks.create_task(sending)
-            await receiving
-            sender.cancel()
+            receiver.add_done_callback(lambda _: sender.cancel())
     except BaseExceptionGroup as group:
         raise _first(group) from None
 
