@@ -9,7 +9,7 @@ Not here: the coordinators (node/coordinators/, replication/coordination/groups/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -78,7 +78,6 @@ from tidelog.errors import (
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
 from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 
-Entry = TypeVar("Entry")
 Result = TypeVar("Result")
 
 CLIENT_NAME_MAX: Final = 255
@@ -215,13 +214,7 @@ class GroupHandlers:
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = _refusals(request.partitions, GROUPS_OFFSET_COMMIT, context)
-
-        async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
-            wanted = replace(request, partitions=partitions)
-            answer: OffsetCommitAnswer = await self._ask(request.group_id, wanted, context)
-            return answer.partitions
-
-        return OffsetCommitAnswer(await _divided(request.partitions, refused, _not_done, commit))
+        return OffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context))
 
     async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> TxnOffsetCommitAnswer:
         """Commit offsets in a transaction, of which the group's partition must be part (KIP-447, KIP-890)."""
@@ -231,14 +224,8 @@ class GroupHandlers:
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = _refusals(request.partitions, GROUPS_TXN_OFFSET_COMMIT, context)
-
-        async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
-            check = await self._verified(request)
-            wanted = replace(request, partitions=partitions)
-            answer: TxnOffsetCommitAnswer = await self._ask(request.group_id, wanted, context, check)
-            return answer.partitions
-
-        return TxnOffsetCommitAnswer(await _divided(request.partitions, refused, _not_done, commit))
+        check = await self._verified(request)
+        return TxnOffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context, check))
 
     async def _verified(self, request: TxnOffsetCommit) -> TransactionCheck:
         """The check with which the offsets may be appended: the transaction coordinator has confirmed, or with version
@@ -271,13 +258,7 @@ class GroupHandlers:
             return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in visible))
         ensure_few(request.partitions, "partitions")
         refused = _refusals(request.partitions, GROUPS_OFFSET_FETCH, context)
-
-        async def fetch(partitions: tuple[NamedPartition, ...]) -> Sequence[FetchedOffset]:
-            wanted = replace(request, partitions=partitions)
-            answer: OffsetFetchAnswer = await self._ask(request.group_id, wanted, context)
-            return answer.partitions
-
-        return OffsetFetchAnswer(await _divided(request.partitions, refused, _not_fetched, fetch))
+        return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
 
     async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> OffsetDeleteAnswer:
         """Delete committed offsets of partitions that the caller may read."""
@@ -285,13 +266,25 @@ class GroupHandlers:
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = _refusals(request.partitions, GROUPS_OFFSET_DELETE, context)
+        return OffsetDeleteAnswer(await self._ask_about_rest(request, refused, _not_done, context))
 
-        async def delete(partitions: tuple[NamedPartition, ...]) -> Sequence[CommittedPartition]:
-            wanted = replace(request, partitions=partitions)
-            answer: OffsetDeleteAnswer = await self._ask(request.group_id, wanted, context)
-            return answer.partitions
-
-        return OffsetDeleteAnswer(await _divided(request.partitions, refused, _not_done, delete))
+    async def _ask_about_rest(
+        self,
+        request: Any,
+        refused: Mapping[int, TidelogError],
+        refuse: Callable[[Any, TidelogError], Result],
+        context: RequestContext,
+        check: TransactionCheck = UNVERIFIED,
+    ) -> tuple[Result, ...]:
+        """The result of each partition of the request, in order: from the coordinator for those that are not refused.
+        It is asked even if there are none, so that the caller learns what is wrong with the request as a whole."""
+        rest = tuple(entry for at, entry in enumerate(request.partitions) if at not in refused)
+        answer = await self._ask(request.group_id, replace(request, partitions=rest), context, check)
+        results = iter(answer.partitions)
+        return tuple(
+            refuse(entry, refused[at]) if at in refused else next(results)
+            for at, entry in enumerate(request.partitions)
+        )
 
     # --- groups ---
 
@@ -314,53 +307,38 @@ class GroupHandlers:
     async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
         """The state of groups; an error in the place of those that have none here, or whose members subscribe to a
         topic that the caller may not describe (as Kafka)."""
-
-        async def describe(group_ids: tuple[str, ...]) -> Sequence[DescribedGroup]:
-            answer: DescribeGroupsAnswer = await self._ask(group_ids[0], DescribeGroups(group_ids), context)
-            return answer.groups
-
         found = await self._of_each_group(
-            request.group_ids,
-            describe,
-            DESCRIBED_AT_ONCE,
-            DescribedGroup,
-            lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, GROUPS_DESCRIBE_GROUPS, context),
+            request, GROUPS_DESCRIBE_GROUPS, AclOperation.DESCRIBE, DESCRIBED_AT_ONCE, DescribedGroup, context
         )
         image = self._image()
         return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
 
     async def delete_groups(self, request: DeleteGroups, context: RequestContext) -> DeleteGroupsAnswer:
         """Delete empty groups with their offsets."""
-
-        async def delete(group_ids: tuple[str, ...]) -> Sequence[DeletedGroup]:
-            answer: DeleteGroupsAnswer = await self._ask(group_ids[0], DeleteGroups(group_ids), context)
-            return answer.groups
-
         found = await self._of_each_group(
-            request.group_ids,
-            delete,
-            DELETED_AT_ONCE,
-            DeletedGroup,
-            lambda group_id: _group_refusal(group_id, AclOperation.DELETE, GROUPS_DELETE_GROUPS, context),
+            request, GROUPS_DELETE_GROUPS, AclOperation.DELETE, DELETED_AT_ONCE, DeletedGroup, context
         )
         return DeleteGroupsAnswer(tuple(found))
 
     async def _of_each_group(
         self,
-        group_ids: Sequence[str],
-        ask: Callable[[tuple[str, ...]], Any],
+        request: DescribeGroups | DeleteGroups,
+        api: Api[Any, Any],
+        operation: AclOperation,
         at_once: int,
         refused: Callable[[str, TidelogError], Result],
-        refusal_of: Callable[[str], TidelogError | None],
+        context: RequestContext,
     ) -> list[Result]:
-        """One result for each group, in order. ask: asks the coordinator of `at_once` groups of one partition."""
+        """One result for each group, in order. at_once: groups of one partition in a request to its coordinator."""
+        group_ids = request.group_ids
         ensure_few(group_ids, "groups", DESCRIBED_MAX)
         results: dict[str, Result] = {}
         by_partition: dict[PartitionIndex, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
             try:
                 ensure_group_id(group_id)
-                if (refusal := refusal_of(group_id)) is not None:
+                refusal = context.authorizer.resource_refusal(context, api, operation, ResourceType.GROUP, group_id)
+                if refusal is not None:
                     raise refusal
                 by_partition.setdefault(self._partition_of(group_id), []).append(group_id)
             except TidelogError as error:
@@ -368,7 +346,8 @@ class GroupHandlers:
 
         async def ask_one(wanted: tuple[str, ...]) -> None:
             try:
-                results.update(zip(wanted, await ask(wanted), strict=True))
+                answer = await self._ask(wanted[0], type(request)(wanted), context)
+                results.update(zip(wanted, answer.groups, strict=True))
             except TidelogError as error:
                 results.update({group_id: refused(group_id, error) for group_id in wanted})
 
@@ -378,12 +357,6 @@ class GroupHandlers:
             for start in range(0, len(wanted), at_once)
         )
         return [results[group_id] for group_id in group_ids]
-
-
-def _group_refusal(
-    group_id: str, operation: AclOperation, api: Api[Any, Any], context: RequestContext
-) -> TidelogError | None:
-    return context.authorizer.resource_refusal(context, api, operation, ResourceType.GROUP, group_id)
 
 
 def _visible(group: DescribedGroup, image: ClusterImage, context: RequestContext) -> DescribedGroup:
@@ -414,18 +387,6 @@ def _refusals(
         if refusal is not None:
             refused[at] = refusal
     return refused
-
-
-async def _divided(
-    entries: tuple[Entry, ...],
-    refused: Mapping[int, TidelogError],
-    refuse: Callable[[Entry, TidelogError], Result],
-    ask: Callable[[tuple[Entry, ...]], Any],
-) -> tuple[Result, ...]:
-    """The result of each entry, in order: of `ask` for those that were not refused. It is asked even if there are
-    none, so that the caller learns what is wrong with the request as a whole."""
-    results = iter(await ask(tuple(entry for at, entry in enumerate(entries) if at not in refused)))
-    return tuple(refuse(entry, refused[at]) if at in refused else next(results) for at, entry in enumerate(entries))
 
 
 def _not_done(entry: OffsetToCommit | NamedPartition, error: TidelogError) -> CommittedPartition:
