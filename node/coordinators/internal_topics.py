@@ -5,7 +5,7 @@ Invariants:
      and every node then waits until it has applied the first one.
   2. None is created, and no coordinator is found, below the feature level of coordinators: a node of an older version
      might lead a partition of the topic, or a partition that a transaction needs.
-Not here: who may write to the topics (storage/log/log_writer.py, node/requests/internal_topic_rules.py).
+Not here: who may write to the topics (storage/log/log_writer.py, node/requests/admin_handlers.py).
 Source: Kafka's AutoTopicCreationManager, GroupCoordinatorService and TransactionCoordinator (`offsetsTopicConfigs`).
 """
 

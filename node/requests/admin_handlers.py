@@ -62,7 +62,6 @@ from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
-from node.requests.internal_topic_rules import KEPT_SETTINGS, ensure_not_internal
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import ensure_few
@@ -94,9 +93,9 @@ from replication.controller.events import (
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, VoterDescription
-from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.errors import InvalidTopic, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
-from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
+from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 Altered = TypeVar("Altered", TopicAltered, AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
 """An answer that says how far the metadata log must be applied for the change to be visible."""
@@ -106,6 +105,9 @@ CHANGE_MS: Final = 15_000
 
 TOPICS_KEPT: Final = 16
 """Topics whose partitions are kept for the next answer."""
+
+KEPT_SETTINGS: Final = frozenset(("cleanup.policy", "durability", "message.format", "message.timestamp.type"))
+"""Settings of internal topics that nobody may change: coordinators depend on them."""
 
 NO_ENDPOINT: Final = Endpoint("", 0)
 """The address of a node that does not have the listener of the request."""
@@ -248,7 +250,7 @@ class AdminHandlers:
 
     async def create_topic(self, request: CreateTopic, context: RequestContext) -> TopicCreated:
         """Forward; respond when this node has applied the topic."""
-        ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
+        _ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
         with context.throttle.mutation(0 if request.validate_only else request.partitions):
             answer = await self._forward(ADMIN_CREATE_TOPIC, request, context)
         topic_id = answer.topic_id
@@ -262,7 +264,7 @@ class AdminHandlers:
         meant = known if request.topic_id is None else request.topic_id
         topic = None if meant is None else self._metadata.image.topics.get(meant)
         for name in (request.name, "" if topic is None else topic.name):
-            ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
+            _ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
         with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
             answer = await self._forward(ADMIN_DELETE_TOPIC, request, context)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
@@ -300,13 +302,13 @@ class AdminHandlers:
         """Forward; respond when this node has applied the settings."""
         for change in request.changes:
             if change.key in KEPT_SETTINGS:
-                ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
+                _ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
         api, what = ADMIN_INCREMENTAL_ALTER_CONFIGS, f"topic {request.topic} was changed"
         return await self._alter(api, request, context, what)
 
     async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
-        ensure_not_internal(request.topic, "the number of its partitions decides which group is in which partition")
+        _ensure_not_internal(request.topic, "the number of its partitions decides which group is in which partition")
         topic = self._metadata.image.topic(request.topic)
         added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
         with context.throttle.mutation(added):
@@ -479,6 +481,13 @@ class AdminHandlers:
             raise RequestTimedOut(
                 f"{what}, but this node has not applied it within {CHANGE_MS} ms; check again, or query another node"
             ) from None
+
+
+def _ensure_not_internal(topic: str, why: str) -> None:
+    """Raise InvalidTopic for an internal topic of coordinators, which clients may only read. why: the change is
+    refused. Appends are refused by the log (storage/log/log_writer.py)."""
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"{topic} is an internal topic of the cluster, and this change is refused: {why}")
 
 
 def _described(image: ClusterImage, context: RequestContext) -> list[PartitionState]:

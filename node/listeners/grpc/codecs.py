@@ -7,7 +7,7 @@ cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -18,11 +18,13 @@ from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.table import APIS, CONTROLLER_ENVELOPE
 from node.boundary.boundary import ensure_small
 from node.listeners.grpc.codec import ApiCodec
+from node.listeners.grpc.converters import CONVERTERS
 from node.listeners.grpc.data_codec import DATA_CODECS
-from node.listeners.grpc.derived_codec import derived
 from node.security.principals import USER
 from tidelog.errors import InvalidRequest, UnsupportedVersion
 from tidelog.protocol import methods
+from tidelog.protocol.message_mapping import MessageMapping
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import controller_pb2
 
 _METHODS: Final = {str(method): method for method in methods.ALL}
@@ -31,7 +33,20 @@ _METHODS: Final = {str(method): method for method in methods.ALL}
 @cache
 def codec_of(name: str) -> ApiCodec[Any, Any]:
     """The codec of an API."""
-    return _WRITTEN.get(name) or derived(APIS[name], _METHODS[name])
+    return _WRITTEN.get(name) or _derived(APIS[name], _METHODS[name])
+
+
+def _derived(api: Api[Any, Any], method: Method[Any, Any]) -> ApiCodec[Any, Any]:
+    """The codec of an RPC whose request and answer have the same fields as their messages (message_mapping.py)."""
+    read_request, write_request = _conversion(api.asked, method.request)
+    read_answer, write_answer = _conversion(api.answered, method.answer)
+    return ApiCodec(api, method, read_request, write_answer, write_request, read_answer)
+
+
+def _conversion(value_type: type[Any], message_type: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """How to read a value, which raises ValueError for an id that does not have 16 bytes, and how to write it."""
+    mapping = MessageMapping[Any](value_type, message_type.DESCRIPTOR, converters=CONVERTERS)
+    return mapping.from_message, lambda value: message_type(**mapping.to_fields(value))
 
 
 # --- changes that a node forwards ---
