@@ -1,4 +1,4 @@
-"""Requests of nodes to the active controller. Most values are events and answers of the controller itself."""
+"""Changes that nodes pass on to the active controller. Their other requests to it are events of the controller."""
 
 from __future__ import annotations
 
@@ -6,33 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.api.api import Api
-from tidelog.errors import TidelogError
-from tidelog.types import LeaderEpoch, NodeId, PartitionEpoch, PartitionKey
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedIsr:
-    """The state of a partition after an accepted proposal."""
-
-    leader: NodeId
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    isr: tuple[NodeId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalOutcome:
-    """The outcome of one proposal: the resulting state, or why it was rejected."""
-
-    key: PartitionKey
-    outcome: AcceptedIsr | TidelogError
-
-
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswer:
-    """In the order of the proposals."""
-
-    partitions: tuple[ProposalOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from node.api.admin_requests import (
     ListReassignmentsRequest,
 )
 from node.api.api import Answered, Api, Asked, Audience
-from node.api.controller_requests import AlterPartitionAnswer, Envelope, EnvelopeAnswer
+from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.fetch import FetchAnswer, FetchRequest
 from node.api.marker_requests import (
     AbortTransactionAnswer,
@@ -71,6 +71,7 @@ from replication.controller.events import (
     AllocateProducerIds,
     AlterClientQuotas,
     AlterConfigs,
+    AlteredPartitions,
     AlterPartition,
     AlterScramCredentials,
     ClientQuotasAltered,
@@ -394,7 +395,7 @@ ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
 
 CONTROLLER_REGISTER_NODE: Final = _for_nodes("Controller.RegisterNode", RegisterNode, Registered)
 CONTROLLER_HEARTBEAT: Final = _for_nodes("Controller.Heartbeat", Heartbeat, HeartbeatAnswer)
-CONTROLLER_ALTER_PARTITION: Final = _for_nodes("Controller.AlterPartition", AlterPartition, AlterPartitionAnswer)
+CONTROLLER_ALTER_PARTITION: Final = _for_nodes("Controller.AlterPartition", AlterPartition, AlteredPartitions)
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
     "Controller.AllocateProducerIds", AllocateProducerIds, ProducerIdBlock
 )

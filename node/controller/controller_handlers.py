@@ -16,7 +16,7 @@ from node.api.admin_requests import (
     ElectLeadersRequest,
     TopicPartitionId,
 )
-from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, Envelope, EnvelopeAnswer, ProposalOutcome
+from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.controller.controller_driver import ControllerDriver
 from node.requests.context import RequestContext
 from node.requests.topic_settings import TopicSettings
@@ -24,7 +24,6 @@ from replication.controller import features
 from replication.controller.events import (
     AllocateProducerIds,
     AlterConfigs,
-    AlteredPartition,
     AlteredPartitions,
     AlterPartition,
     AlterReassignments,
@@ -65,10 +64,9 @@ class ControllerHandlers:
         answer = await self._driver.ask(request, HeartbeatAnswer)
         return answer if answer.fenced else replace(answer, lease_ms=self._lease_ms())
 
-    async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlterPartitionAnswer:
+    async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlteredPartitions:
         """Apply in-sync sets that a leader proposes."""
-        altered = await self._driver.ask(request, AlteredPartitions)
-        return AlterPartitionAnswer(tuple(map(_altered, altered.partitions)))
+        return await self._driver.ask(request, AlteredPartitions)
 
     async def allocate_producer_ids(self, request: AllocateProducerIds, _context: RequestContext) -> ProducerIdBlock:
         """Allocate a block of producer ids to a node."""
@@ -107,13 +105,6 @@ class ControllerHandlers:
 
     def _config_change(self, change: ConfigChange) -> ConfigChange:
         return change if change.value is not None else replace(change, value=self._settings.when_removed(change.key))
-
-
-def _altered(altered: AlteredPartition) -> ProposalOutcome:
-    state = altered.outcome
-    if isinstance(state, TidelogError):
-        return ProposalOutcome(altered.key, state)
-    return ProposalOutcome(altered.key, AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr))
 
 
 def _key_of(place: TopicPartitionId) -> PartitionKey:

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from node.api.controller_requests import AlterPartitionAnswer
 from node.api.peers import Peers
 from node.api.table import ADMIN_CREATE_TOPIC, CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION
 from node.config import NodeConfig
@@ -40,6 +39,7 @@ from node.security.authorizer import AuditTrail
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import (
     AllocateProducerIds,
+    AlteredPartitions,
     AlterPartition,
     CreateTopic,
     ProducerIdBlock,
@@ -194,7 +194,7 @@ class MetadataNode:
         """The newest committed image."""
         return self.metadata.image
 
-    async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
+    async def alter_partition(self, proposals: AlterPartition) -> AlteredPartitions:
         """Pass a leader's proposals to the active controller."""
         return await self.client.call(CONTROLLER_ALTER_PARTITION, proposals, timeout_ms=ALTER_PARTITION_MS)
 

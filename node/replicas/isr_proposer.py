@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from node.api.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller import events
+from replication.controller.events import AlteredPartition, AlteredPartitions
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
@@ -22,7 +22,7 @@ from tidelog.types import NodeEpoch, NodeId, PartitionKey
 
 _log = logging.getLogger("node.isr")
 
-AlterPartition: TypeAlias = Callable[[events.AlterPartition], Awaitable[AlterPartitionAnswer]]
+AlterPartition: TypeAlias = Callable[[events.AlterPartition], Awaitable[AlteredPartitions]]
 """Sends the request to the active controller and returns its answer. Raises TidelogError."""
 
 PARTITIONS_MAX: Final = 1_000
@@ -80,7 +80,7 @@ class IsrProposer:
     async def _send(self, batch: dict[PartitionKey, _Queued]) -> None:
         proposals = tuple(_proposal(key, queued.proposal) for key, queued in batch.items())
         request = events.AlterPartition(self._me, self.node_epoch, proposals)
-        answers: tuple[ProposalOutcome, ...] = ()
+        answers: tuple[AlteredPartition, ...] = ()
         try:
             async with asyncio.timeout(self._config.alter_timeout_ms / 1000):
                 answers = (await self._alter_partition(request)).partitions

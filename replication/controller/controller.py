@@ -35,6 +35,7 @@ from replication.controller import (
 )
 from replication.controller.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller.events import (
+    AcceptedIsr,
     Activated,
     AllocateProducerIds,
     AlteredPartition,
@@ -526,11 +527,16 @@ class Controller:
             drain = self._drains.get(node.node_id)
             if drain is not None:  # the replicas just admitted can take over from the draining node
                 self._move_away(node.node_id, batch, drain)
-        outcomes = [
-            AlteredPartition(proposal.key, state_of(self.image, proposal.key) if refusal is None else refusal)
-            for proposal, refusal in zip(request.partitions, refusals, strict=True)
-        ]
-        return AlteredPartitions(tuple(outcomes))
+        return AlteredPartitions(
+            tuple(
+                AlteredPartition(proposal.key, self._accepted(proposal.key) if refusal is None else refusal)
+                for proposal, refusal in zip(request.partitions, refusals, strict=True)
+            )
+        )
+
+    def _accepted(self, key: PartitionKey) -> AcceptedIsr:
+        state = state_of(self.image, key)
+        return AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 
     def _judge(self, batch: Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
         try:

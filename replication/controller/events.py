@@ -418,11 +418,21 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedIsr:
+    """The state of a partition after an accepted proposal."""
+
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AlteredPartition:
     """The outcome of one proposal: the resulting state of the partition, or why it was rejected."""
 
     key: PartitionKey
-    outcome: PartitionState | TidelogError
+    outcome: AcceptedIsr | TidelogError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.api.admin_requests import DescribeLogDirsRequest
-from node.api.controller_requests import AlterPartitionAnswer, Envelope, EnvelopeAnswer, ProposalOutcome
+from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_GET_METADATA, APIS
 from node.controller.controller_handlers import ControllerHandlers
@@ -25,6 +25,7 @@ from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
+from replication.controller.events import AlteredPartition, AlteredPartitions
 from replication.controller.image import PartitionState
 from tests.node.message_services import MessageService, codecs_of, enveloped
 from tidelog.errors import (
@@ -134,14 +135,14 @@ def test_values_survive_the_wire(codec: ApiCodec[Any, Any], data: st.DataObject)
 def test_an_error_keeps_the_address_that_it_names() -> None:
     codec = codec_of(str(methods.CONTROLLER_ALTER_PARTITION))
     assert codec.read_answer is not None
-    refused = AlterPartitionAnswer((ProposalOutcome(KEY, NotController("node 2 is", leader=ADDRESS)),))
+    refused = AlteredPartitions((AlteredPartition(KEY, NotController("node 2 is", leader=ADDRESS)),))
     outcome = codec.read_answer(codec.write_answer(refused)).partitions[0].outcome
     assert (type(outcome), outcome.message, outcome.leader) == (NotController, "node 2 is", ADDRESS)
 
 
 def test_a_rejected_proposal_has_no_state_on_the_wire() -> None:
     write = codec_of(str(methods.CONTROLLER_ALTER_PARTITION)).write_answer
-    (altered,) = write(AlterPartitionAnswer((ProposalOutcome(KEY, InvalidUpdateVersion("stale")),))).partitions
+    (altered,) = write(AlteredPartitions((AlteredPartition(KEY, InvalidUpdateVersion("stale")),))).partitions
     assert [field.name for field, _ in altered.ListFields()] == ["topic_id", "partition", "error"]
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from node.api.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.api.fetch import FetchRequest
 from node.api.table import DATA_FETCH
 from node.listeners.grpc.codecs import codec_of
@@ -25,7 +24,7 @@ from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
-from replication.controller.events import AlterPartition, Proposal
+from replication.controller.events import AcceptedIsr, AlteredPartition, AlteredPartitions, AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.controller.metadata_records import DirectoryState
 from storage.directory.log_directory import LogDirectory
@@ -411,22 +410,22 @@ class Cluster:
                 self.loop.call_soon(manager.on_image, self.image)
         self.run(0.0001)
 
-    async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
-        return AlterPartitionAnswer(tuple(map(self._judge, proposals.partitions)))
+    async def alter_partition(self, proposals: AlterPartition) -> AlteredPartitions:
+        return AlteredPartitions(tuple(map(self._judge, proposals.partitions)))
 
-    def _judge(self, proposal: Proposal) -> ProposalOutcome:
+    def _judge(self, proposal: Proposal) -> AlteredPartition:
         members = tuple(member.node_id for member in proposal.new_isr)
         self.proposals.append(members)
         index = proposal.key.partition
         state = self.state(index)
         if self.refuse is not None:
-            return ProposalOutcome(proposal.key, self.refuse)
+            return AlteredPartition(proposal.key, self.refuse)
         if (proposal.leader_epoch, proposal.partition_epoch) != (state.leader_epoch, state.partition_epoch):
-            return ProposalOutcome(proposal.key, InvalidUpdateVersion())
+            return AlteredPartition(proposal.key, InvalidUpdateVersion())
         self.set(index, publish=False, isr=members)
         state = self.state(index)
         accepted = AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
-        return ProposalOutcome(proposal.key, accepted)
+        return AlteredPartition(proposal.key, accepted)
 
     # --- running ---
 

@@ -10,6 +10,7 @@ from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import (
+    AcceptedIsr,
     Activated,
     AlterConfigs,
     AlteredPartition,
@@ -329,5 +330,10 @@ class Controlled:
             return answer
         assert isinstance(answer, AlteredPartitions)
         (altered,) = answer.partitions
-        assert isinstance(altered, AlteredPartition)
-        return altered.outcome
+        if isinstance(altered.outcome, TidelogError):
+            return altered.outcome
+        after = self.image.topics[state.topic_id].partitions[state.partition]
+        assert altered == AlteredPartition(
+            after.key, AcceptedIsr(after.leader, after.leader_epoch, after.partition_epoch, after.isr)
+        )
+        return after

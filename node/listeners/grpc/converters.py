@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from node.api.controller_requests import AcceptedIsr, ProposalOutcome
 from node.api.fetch import isolation_of
 from node.api.metadata import PartitionMetadata, SharedPartitions
-from replication.controller.events import ElectionType
+from replication.controller.events import AcceptedIsr, AlteredPartition, ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.protocol.message_mapping import Converter, MessageMapping
@@ -43,21 +42,21 @@ def _read_election(number: int) -> ElectionType:
     return ElectionType.UNCLEAN if number == admin_pb2.ELECTION_TYPE_UNCLEAN else ElectionType.PREFERRED
 
 
-def _write_outcome(each: ProposalOutcome) -> controller_pb2.AlteredPartition:
+def _write_outcome(each: AlteredPartition) -> controller_pb2.AlteredPartition:
     key = _ALTERED_KEY.to_fields(each.key)
     if isinstance(each.outcome, TidelogError):
         return controller_pb2.AlteredPartition(error=to_proto(each.outcome), **key)
     return controller_pb2.AlteredPartition(**key, **_ACCEPTED.to_fields(each.outcome))
 
 
-def _read_outcome(message: controller_pb2.AlteredPartition) -> ProposalOutcome:
+def _read_outcome(message: controller_pb2.AlteredPartition) -> AlteredPartition:
     outcome = from_proto(message.error) if message.HasField("error") else _ACCEPTED.from_message(message)
-    return ProposalOutcome(_ALTERED_KEY.from_message(message), outcome)
+    return AlteredPartition(_ALTERED_KEY.from_message(message), outcome)
 
 
 CONVERTERS: Final[Mapping[object, Converter]] = {
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
     SharedPartitions: Converter(write=_write_partitions),
-    ProposalOutcome: Converter(_write_outcome, _read_outcome),
+    AlteredPartition: Converter(_write_outcome, _read_outcome),
 }
