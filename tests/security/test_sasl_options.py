@@ -15,7 +15,7 @@ from tests.client.memory_cluster import cluster_in_a_thread
 from tidelog import Sasl
 from tidelog.cli import main
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.batch_options import parse_batch_options
+from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.types import ScramMechanism, TokenMechanism
 
 NODE = """

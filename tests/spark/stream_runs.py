@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 import tidelog
 from node.process.local_cluster import LocalCluster
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.streaming.stream_offsets import StreamOffset, parse_offset
 from tidelog.spark.streaming.stream_reader import TidelogStreamReader
 from tidelog.types import PartitionIndex, TopicPartition

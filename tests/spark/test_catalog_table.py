@@ -6,13 +6,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.options.catalog_table import (
     created_table,
     ensure_written_by_name,
     query_of_table,
     with_options,
 )
+from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.ranges.schema import full_schema, wanted_columns
 from tidelog.spark.source import TidelogDataSource
 

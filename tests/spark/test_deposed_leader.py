@@ -17,8 +17,7 @@ from tidelog.errors import LogTruncated, OffsetOutOfRange, UnknownLeaderEpoch, U
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark.options.batch_options import parse_batch_options
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_batch_options, parse_stream_options
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.read_admin import ReadAdmin
 from tidelog.spark.ranges.reading import RangeReader

@@ -13,15 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.batch_options import BATCH_NAMES, BatchOptions, optional_columns, parse_batch_options
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, connection_options
 from tidelog.spark.options.option_names import INSTEAD, canonical
 from tidelog.spark.options.option_values import duration_ms
-from tidelog.spark.options.query_options import QUERY_NAMES
-from tidelog.spark.options.stream_options import (
+from tidelog.spark.options.query_options import (
+    BATCH_NAMES,
+    QUERY_NAMES,
     STREAM_NAMES,
+    BatchOptions,
     StreamOptions,
     TriggerLimits,
+    optional_columns,
+    parse_batch_options,
     parse_stream_options,
 )
 from tidelog.types import EARLIEST, LATEST

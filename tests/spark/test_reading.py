@@ -19,7 +19,7 @@ from tidelog.protocol import wire
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, build_batch, control_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark.options.batch_options import parse_batch_options
+from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.ranges import range_batches
 from tidelog.spark.ranges.batch_reader import TidelogReader
 from tidelog.spark.ranges.planning import OffsetRange, TaskRanges

@@ -8,7 +8,7 @@ import pytest
 from tidelog.errors import InvalidConfig, UnknownTopicOrPartition
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.spark.options.batch_options import parse_batch_options
+from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.options.topic_selection import ensure_present, topic_selection
 from tidelog.types import EARLIEST, LATEST, Isolation, TopicPartition
 

@@ -20,7 +20,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from tidelog.spark.options.stream_options import TriggerLimits, parse_stream_options
+from tidelog.spark.options.query_options import TriggerLimits, parse_stream_options
 from tidelog.spark.streaming.data_loss import LogState, LossKind, find_loss, loss_error
 from tidelog.spark.streaming.query_identity import (
     began_empty,

@@ -14,7 +14,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.spark.test_truncated_range import fill
 from tidelog.errors import OffsetOutOfRange
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.streaming.stream_cluster import StreamAdmin
 from tidelog.spark.streaming.stream_offsets import PartitionPosition
 from tidelog.spark.streaming.stream_session import StreamSession

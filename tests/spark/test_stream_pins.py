@@ -17,7 +17,7 @@ from node.process.local_cluster import LocalCluster
 from tests.spark.stream_runs import OFTEN, ReaderRun, produce
 from tidelog.clock import MachineClock
 from tidelog.errors import NoCommittedOffset, OffsetOutOfRange, ProducerFenced
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.streaming import query_group
 from tidelog.spark.streaming.query_group import COMMIT_AGE_MS
 from tidelog.spark.streaming.query_identity import EntryNote, parse_note

@@ -19,7 +19,7 @@ from tests.spark.stream_runs import OFTEN, ReaderRun, StreamRun, consumed, produ
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.errors import RequestTimedOut
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.ranges import range_batches
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.streaming.query_identity import group_of

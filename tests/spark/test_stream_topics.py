@@ -19,7 +19,7 @@ from tidelog.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.streaming.stream_offsets import StreamOffset
 from tidelog.spark.streaming.stream_session import StreamSession
 

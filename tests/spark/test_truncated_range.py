@@ -14,7 +14,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark.options.batch_options import parse_batch_options
+from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve

@@ -11,9 +11,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.spark.options.batch_options import optional_columns, parse_batch_options
 from tidelog.spark.options.catalog_table import created_table, ensure_written_by_name, query_of_table, with_options
-from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.options.query_options import optional_columns, parse_batch_options, parse_stream_options
 from tidelog.spark.ranges.batch_reader import TidelogReader
 from tidelog.spark.ranges.schema import full_schema, wanted_columns
 from tidelog.spark.sink.sink_options import parse_sink_options

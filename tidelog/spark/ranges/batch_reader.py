@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tidelog.spark.options.batch_options import BatchOptions
-from tidelog.spark.ranges.planning import TaskRanges
+from tidelog.spark.options.query_options import BatchOptions
 from tidelog.spark.ranges.range_batches import range_batches
 from tidelog.spark.ranges.resolving import resolve
 
@@ -34,8 +33,5 @@ class TidelogReader(DataSourceReader):
         return asyncio.run(resolve(self._options))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The records of a task as Arrow batches. A query without tasks is read once, with None: nothing."""
-        if not isinstance(partition, TaskRanges):
-            return
-        query = self._options.query
-        yield from range_batches(query.connection, self._columns, partition.ranges, fetch_bytes=query.fetch_bytes)
+        """The records of a task as Arrow batches."""
+        return range_batches(self._options.query, self._columns, partition)

@@ -1,6 +1,8 @@
-"""The records of offset ranges as Arrow batches, in the blocking form that a Spark task needs.
+"""The records of offset ranges as Arrow batches, in the blocking form that a Spark task needs. Only the columns of the
+query are built, without an object per record.
 
-Not here: fetching (reading.py), the columns (column_builder.py), which ranges there are (planning.py).
+Not here: fetching (reading.py), which ranges there are (planning.py), rows and columns
+(tidelog/records/arrow_columns.py).
 """
 
 from __future__ import annotations
@@ -8,26 +10,57 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
-from tidelog.spark.options.connection_options import ConnectionOptions
-from tidelog.spark.ranges.column_builder import ColumnBuilder
-from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.records import RecordBatch
+from tidelog.records.arrow_columns import TableBuilder
+from tidelog.spark.options.query_options import QueryOptions
+from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
 from tidelog.spark.ranges.reading import RangeReader
-from tidelog.spark.ranges.worker_loop import worker_loop
-from tidelog.spark.ranges.worker_transport import worker_transport
+from tidelog.spark.ranges.worker_transport import worker_loop, worker_transport
+
+ROWS_PER_BATCH: Final = 10_000
+"""Rows of one Arrow batch: 2,000 to 50,000 cost Spark the least per row."""
+ROWS_PER_BATCH_MAX: Final = 50_000
+"""Most rows of one Arrow batch: a record batch with more of them is split."""
+BYTES_PER_BATCH: Final = 32 << 20
+"""Bytes of keys and values after which an Arrow batch is closed early, so that large records keep memory bounded."""
+
+
+class ColumnBuilder:
+    """Gathers records until they fill an Arrow batch: each record of a range once, in order, control records never."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._table = TableBuilder(columns)
+
+    def add(self, within: OffsetRange, batch: RecordBatch) -> bool:
+        """Decode what a batch has of this range; one that is rejected leaves no row behind. Returns whether an Arrow
+        batch is full.
+
+        Raises CorruptRecord if it fails its checksum or structure, RecordTooLarge, UnsupportedCompressionType.
+        """
+        key = within.topic_partition
+        self._table.add(key.topic, key.partition, batch, start=within.start, end=within.end)
+        return self._table.rows >= ROWS_PER_BATCH or self._table.size >= BYTES_PER_BATCH
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """The rows gathered so far, as Arrow batches of at most ROWS_PER_BATCH_MAX rows; none if there are no rows."""
+        whole = self._table.take()
+        for first in range(0, whole.num_rows, ROWS_PER_BATCH_MAX):
+            yield whole.slice(first, ROWS_PER_BATCH_MAX)
 
 
 def range_batches(
-    connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], *, fetch_bytes: int
+    query: QueryOptions, columns: tuple[str, ...], partition: InputPartition | None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, one after the other, with these columns. Connections are opened at the first batch,
-    and kept for the next task if all was read.
-
-    fetch_bytes: most that one fetch returns. Raises as `RangeReader.read` and `ColumnBuilder`.
-    """
-    batches = _batches(connection, columns, wanted, fetch_bytes)
+    """The records of a task, range after range, with these columns. Connections are opened at the first batch, and kept
+    for the next task if all was read. Raises as `RangeReader.read` and `ColumnBuilder`."""
+    if not isinstance(partition, TaskRanges):  # Spark reads a query without tasks once, with None
+        return
+    batches = _batches(query, columns, partition.ranges)
     loop = worker_loop()
     try:
         while (batch := loop.run_until_complete(_next(batches))) is not None:
@@ -37,21 +70,22 @@ def range_batches(
 
 
 async def _batches(
-    connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], fetch_bytes: int
+    query: QueryOptions, columns: tuple[str, ...], ranges: Sequence[OffsetRange]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    builder = ColumnBuilder(columns)
+    builder, connection = ColumnBuilder(columns), query.connection
     async with (
         worker_transport(connection) as transport,
         RangeReader(
             connection.bootstrap,
-            fetch_bytes=fetch_bytes,
+            fetch_bytes=query.fetch_bytes,
             isolation=connection.isolation,
             rack=connection.rack,
             transport=transport,
         ) as reader,
     ):
-        reader.announce({one.topic_partition.topic for one in wanted})
-        for one in wanted:
+        reader.announce({one.topic_partition.topic for one in ranges})
+        for one in ranges:
+            # A reader that is left open would keep its fetches under way on a loop that nothing runs.
             async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
                 async for _ in decoded:
                     for batch in builder.take():

@@ -8,8 +8,9 @@ same leader in the same epoch, and never of a leader in an older epoch than that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from tidelog.client.admin import Admin
 from tidelog.client.cluster import QUERY_TIMEOUT_MS
@@ -32,7 +33,11 @@ from tidelog.types import (
 )
 
 Leaders = dict[TopicPartition, tuple[TopicId, NodeId, LeaderEpoch]]
-"""Who leads a partition of which topic, and in which epoch."""
+"""Which node leads a partition of which topic, and in which epoch."""
+Doubts = Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]
+"""Partitions that lack records, with the topic's id and the leader epoch of a record that was read; NO_LEADER_EPOCH if
+there is none."""
+Found = TypeVar("Found")
 
 
 class ReadAdmin(Admin):
@@ -91,12 +96,21 @@ class ReadAdmin(Admin):
             self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=isolation, known=known
         )
 
-    async def confirmed_leaders(self, doubtful: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]) -> Leaders:
+    async def until_confirmed(self, look: Callable[[], Awaitable[tuple[Found, Doubts]]]) -> Found:
+        """What `look` finds, once another node confirms the leaders of which it lacks records. Raises as
+        `confirmed_leaders`."""
+        confirmed: Leaders = {}
+        while True:
+            found, doubtful = await look()
+            leaders = await self.confirmed_leaders(doubtful)
+            # The same leaders as before the look led all the time: what they lack is lost, and not only theirs.
+            if not leaders or leaders == confirmed:
+                return found
+            confirmed = leaders
+
+    async def confirmed_leaders(self, doubtful: Doubts) -> Leaders:
         """The leaders of partitions in which records are missing, as another node than these leaders names them.
 
-        The caller asks the leaders again, and believes them once this returns the same as before: then they were led
-        by them all the time. doubtful: with the topic's id, and the leader epoch of a record that was read;
-        NO_LEADER_EPOCH if there is none.
         Raises UnknownLeaderEpoch if the nodes know only a leader of an older epoch, ConnectionFailed if no node but the
         leader answers, UnknownTopicOrPartition if a partition is gone meanwhile.
         """

@@ -3,7 +3,7 @@
 Invariants: each batch of the range is decoded once, in order; a partition that makes no progress for `patience_ms` is
 an error with the cause, never a shorter result.
 Not here: retries, leader changes, truncation checks, corrupt batches and memory bounds (client/fetch_core.py), its
-effects (client/fetch_client.py), the columns (column_builder.py).
+effects (client/fetch_client.py), the columns (range_batches.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The connections of a Python worker, kept between the tasks that it runs one after the other.
+"""The event loop and the connections of a Python worker, kept between the tasks that it runs one after the other.
 
 To connect takes longer than to read a small range. A transport is kept if its task ended well; Spark ends a worker that
 has been idle for a minute, and its connections with it. What a task knows of the cluster is not kept: the next one may
@@ -8,6 +8,8 @@ have been planned with newer metadata.
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -18,9 +20,24 @@ from tidelog.spark.options.connection_options import ConnectionOptions
 if TYPE_CHECKING:
     from tidelog.protocol.grpc_transport import GrpcTransport
 
+_LOOPS: Final = threading.local()
 _KEPT: Final[dict[asyncio.AbstractEventLoop, tuple[ConnectionOptions, GrpcTransport]]] = {}
-"""The transport of the last task by the loop of its thread (worker_loop.py): one entry, since Spark runs the tasks of a
+"""The transport of the last task by the loop of its thread: one entry, since Spark runs the tasks of a
 worker in one thread. It stays until the process ends. A forked process has other loops."""
+
+
+def worker_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this thread, for all tasks that it runs one after the other. It is not running, and is not closed: a
+    task leaves nothing in it. A process that was forked has a new one.
+
+    gRPC has one poller in a process, which stays bound to every loop that used it: a loop of each task's own would be
+    closed by the next one, and every later event would log `Event loop is closed`.
+    """
+    pid: int | None = getattr(_LOOPS, "pid", None)
+    if pid != os.getpid():
+        _LOOPS.pid, _LOOPS.loop = os.getpid(), asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = _LOOPS.loop
+    return loop
 
 
 @asynccontextmanager

@@ -13,10 +13,10 @@ from typing import Final
 from tidelog.client.options import codec_of, topic_name
 from tidelog.client.transaction_admin import MAX_TIMEOUT_MS
 from tidelog.errors import InvalidConfig, TidelogError
-from tidelog.spark.options.batch_options import BATCH_NAMES
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, ConnectionOptions, connection_options
 from tidelog.spark.options.option_names import canonical
 from tidelog.spark.options.option_values import boolean, duration_ms, positive, stripped, whole
+from tidelog.spark.options.query_options import BATCH_NAMES
 from tidelog.types import INT32_MAX, INT64_MAX
 
 TOPIC: Final = "topic"

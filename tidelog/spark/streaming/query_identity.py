@@ -19,7 +19,7 @@ from uuid import UUID
 
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.spark.options.offset_bounds import Bound
-from tidelog.spark.options.stream_options import StreamOptions
+from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.types import Millis, TopicId, TopicPartition
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.spark.options.stream_options import TriggerLimits
+from tidelog.spark.options.query_options import TriggerLimits
 from tidelog.types import Millis, Offset, TopicPartition
 
 

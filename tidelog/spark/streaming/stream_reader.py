@@ -39,8 +39,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.client.machine import LoopThread
-from tidelog.spark.options.stream_options import StreamOptions
-from tidelog.spark.ranges.planning import TaskRanges
+from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.ranges.range_batches import range_batches
 from tidelog.spark.streaming.stream_offsets import parse_offset
 from tidelog.spark.streaming.stream_session import StreamSession
@@ -96,10 +95,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task as Arrow batches; called there."""
-        if not isinstance(partition, TaskRanges):
-            return
-        query = self._options.query
-        yield from range_batches(query.connection, self._columns, partition.ranges, fetch_bytes=query.fetch_bytes)
+        return range_batches(self._options.query, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the progress of the query to its group, beside the query."""

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
-from tidelog.spark.options.stream_options import StreamOptions
+from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
 from tidelog.spark.ranges.planning import TaskRanges, tasks_of
-from tidelog.spark.ranges.read_admin import Leaders
-from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
+from tidelog.spark.ranges.read_admin import Doubts
+from tidelog.spark.ranges.resolving import TO_THE_END, query_bounds
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
@@ -225,13 +225,12 @@ class StreamSession:
         if not changed:
             return []
         known = {key: (topic_id, to.epoch) for key, topic_id, to in changed}
-        confirmed: Leaders = {}
-        while True:
+
+        async def look() -> tuple[BatchPlan, Doubts]:
             planned = await self._planned(start, end, changed)
-            leaders = await self._leaders_of(planned.losses, known)
-            if not leaders or leaders == confirmed:
-                break
-            confirmed = leaders
+            return planned, _doubts(planned.losses, known)
+
+        planned = await self._admin.until_confirmed(look)
         self._report(planned.losses)
         self._extra = _Extra(end, planned.extra_skipped)
         return self._tasks(planned)
@@ -273,42 +272,19 @@ class StreamSession:
     # --- what the cluster says ----------------------------------------------------------------------------------
 
     async def _choose_start(self) -> StreamOffset:
-        query = self._query
-        snapshot = await self._admin.newest_snapshot(self._selection)
-        partitions = snapshot.all_partitions(self._selection)
-        confirmed: Leaders = {}
-        while True:
-            ends = await self._ends_of_newest(snapshot, partitions)
-            earliest = await self._admin.list_offsets(partitions, "earliest")
-            latest = {key: end.end_offset for key, end in ends.items()}
-            lookup = OffsetLookup(self._admin, query.connection.isolation, partitions, latest)
-            given, failure = dict[TopicPartition, Offset](), None
-            try:
-                given = await bound_offsets(
-                    lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
-                )
-                outside = [key for key, place in given.items() if not earliest[key] <= place <= latest[key]]
-            except OffsetOutOfRange as error:  # no record is as young as the starting time
-                failure, outside = error, partitions
-            leaders = await self._admin.confirmed_leaders(
-                {key: (snapshot.leadership(key)[0], NO_LEADER_EPOCH) for key in outside}
-            )
-            if not leaders or leaders == confirmed:
-                break
-            confirmed = leaders
-        if failure is not None:
-            raise failure
-        places = query.starting.offsets or {}
+        starting = self._query.starting
         positions = {}
-        for key in partitions:
-            place = given.get(key, places.get(key, query.starting.everywhere))
+        for one in await query_bounds(self._admin, self._query, TO_THE_END):
+            key, place = one.topic_partition, one.query_start
+            if place is None:
+                place = (starting.offsets or {}).get(key, starting.everywhere)
             if place == LATEST:
-                position = PartitionPosition(latest[key], ends[key].epoch)
+                position = PartitionPosition(one.latest, one.last_epoch)
             elif place is None or place == EARLIEST:
-                position = PartitionPosition(earliest[key])
+                position = PartitionPosition(one.earliest)
             else:
-                position = self._given_start(key, place, earliest[key], latest[key])
-            positions[key] = (snapshot.leadership(key)[0], position)
+                position = self._given_start(key, place, one.earliest, one.latest)
+            positions[key] = (one.topic_id, position)
         return self._start_at(positions)
 
     def _start_at(self, positions: Mapping[TopicPartition, tuple[TopicId, PartitionPosition]]) -> StreamOffset:
@@ -328,21 +304,19 @@ class StreamSession:
     async def _backlog(self, start: StreamOffset) -> Backlog:
         """What there is to read. Losses are believed only of leaders that another node names too."""
         positions = {key: (topic_id, position.epoch) for key, topic_id, position in start}
-        confirmed: Leaders = {}
-        while True:
+
+        is_first = True
+
+        async def look() -> tuple[Backlog, Doubts]:
+            nonlocal is_first
+            if not is_first:
+                self._checked = {}  # else this look would compare no position with its log
+            is_first = False
             backlog = await self._compared(start)
             ids = {key: (state.topic_id, NO_LEADER_EPOCH) for key, state in backlog.states.items()}
-            leaders = await self._leaders_of(backlog.losses, {**ids, **positions})
-            if not leaders or leaders == confirmed:
-                return backlog
-            confirmed, self._checked = leaders, {}  # else the next look would compare no position with its log
+            return backlog, _doubts(backlog.losses, {**ids, **positions})
 
-    async def _leaders_of(
-        self, losses: Iterable[Loss], known: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]]
-    ) -> Leaders:
-        """The confirmed leaders of partitions that lack records; a deposed leader lacks them too (KIP-320)."""
-        keys = [loss.topic_partition for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.AGED_OUT)]
-        return await self._admin.confirmed_leaders({key: known[key] for key in keys})
+        return await self._admin.until_confirmed(look)
 
     async def _compared(self, start: StreamOffset) -> Backlog:
         known = {key: (topic_id, position) for key, topic_id, position in start}
@@ -492,3 +466,9 @@ class StreamSession:
             raise loss_error(found)
         for loss in found:
             _log.warning('data loss, and "failOnDataLoss" is "false": %s', loss)
+
+
+def _doubts(losses: Iterable[Loss], known: Doubts) -> Doubts:
+    """The partitions that lack records: a deposed leader lacks them too (KIP-320)."""
+    keys = [loss.topic_partition for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.AGED_OUT)]
+    return {key: known[key] for key in keys}
