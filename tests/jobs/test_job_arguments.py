@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from tidelog import sync
 from tidelog.cli import main
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.clock import MachineClock
 from tidelog.jobs import archive, audit, job_session, profile, restore
 from tidelog.jobs.archive import ArchiveProgress, _watch
 from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
 from tidelog.jobs.hadoop_files import local_path
 from tidelog.jobs.job_arguments import interval, moment, whole_number
-from tidelog.jobs.job_frame import JobTerminated, job_parser, run_job, sentence_of
+from tidelog.jobs.job_frame import Job, JobArguments, JobTerminated, sentence_of
 from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
 from tidelog.jobs.replica_comparison import Difference
@@ -31,6 +33,7 @@ from tidelog.types import INT64_MAX, Millis, NodeId, Offset
 
 JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore}
 NOWHERE = "127.0.0.1:1"
+NO_SETTINGS: Any = Namespace(conf=[], master=None)
 FROM, TO = ("--from", "a"), ("--to", "a")
 
 
@@ -96,29 +99,25 @@ def test_an_interval_is_one_of_spark() -> None:
         assert interval(f" {text} ") == text
 
 
-@given(st.text(), st.integers(0, 9))
+@given(st.text() | st.integers().map(str), st.integers(0, 9))
 def test_a_whole_number_is_in_its_range_or_refused(text: str, least: int) -> None:
-    parser = job_parser("any", "", None)
-    parser.add_argument("--number", type=whole_number(least))
-    found: list[int] = []
-
-    def work(parsed: Namespace) -> int:
-        found.append(parsed.number)
-        return 0
-
-    code = run_job(parser, work, [f"--number={text}"], when_interrupted="")
-    assert code == (0 if found else 2)
-    assert all(least <= number <= INT64_MAX for number in found)
+    parse = whole_number("--number", least=least).parser
+    if re.fullmatch(r"\s*[+-]?\d+(_\d+)*\s*", text) and least <= int(text) <= INT64_MAX:
+        assert parse(text) == int(text)
+    else:
+        with pytest.raises(WrongUsage, match=f"^--number: .*: use a whole number from {least} to "):
+            parse(text)
 
 
 @given(st.datetimes())
 def test_a_time_is_exact_to_the_millisecond(found: datetime) -> None:
     """Before, one of 150 was a millisecond early: a restore had a record more at its start, and lacked one at its
     end."""
+    parse = moment("--start-time", "").parser
     text = found.isoformat(timespec="milliseconds")
     whole = datetime.fromisoformat(f"{text}+00:00")
-    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment(text)) == whole
-    assert moment("1987-02-09T18:26:42.397") == 539_893_602_397
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse(text)) == whole
+    assert parse("1987-02-09T18:26:42.397") == 539_893_602_397
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_a_signal_ends_a_job_with_a_sentence(
 ) -> None:
     closed = []
 
-    def work(_: object) -> int:
+    def work(_: JobArguments) -> int:
         try:
             os.kill(os.getpid(), number)
             signal.pause()
@@ -139,7 +138,7 @@ def test_a_signal_ends_a_job_with_a_sentence(
         return 0
 
     before = signal.getsignal(signal.SIGTERM)
-    assert run_job(job_parser("any", "", None), work, [], when_interrupted="it goes on") == code
+    assert Job("any", "", JobArguments, work, "it goes on").main([]) == code
     assert capsys.readouterr() == ("", f"tidelog job any: {said}\n")
     assert closed and signal.getsignal(signal.SIGTERM) == before
 
@@ -351,7 +350,8 @@ class EndedSpark:
 
 def watched(error: Exception, number: signal.Signals | None, *, continuous: bool) -> bool:
     spark: Any = EndedSpark(error, number)
-    return _watch(spark, spark, ArchiveProgress(), Namespace(quiet=True, continuous=continuous))
+    arguments: Any = Namespace(quiet=True, continuous=continuous)
+    return _watch(spark, spark, ArchiveProgress(), arguments)
 
 
 @pytest.mark.parametrize("kind", ["refused", "py4j"])
@@ -387,7 +387,7 @@ def test_a_session_that_does_not_start_leaves_the_handler_of_interrupts(
     monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", refuse)
     before = signal.getsignal(signal.SIGINT)
     try:
-        with pytest.raises(RuntimeError, match="no such master"), spark_session(Namespace(conf=[], master=None), "any"):
+        with pytest.raises(RuntimeError, match="no such master"), spark_session(NO_SETTINGS, "any"):
             pytest.fail("it started")
         assert signal.getsignal(signal.SIGINT) is before
     finally:
@@ -408,7 +408,7 @@ def test_an_interrupt_while_spark_starts_counts_when_it_has_started(
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)  # other tests may have one
     monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", create)
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), spark_session(Namespace(conf=[], master=None), "any"):
+    with pytest.raises(KeyboardInterrupt), spark_session(NO_SETTINGS, "any"):
         events.append("at work")
     assert events == ["started", "stopped"]
     assert signal.getsignal(signal.SIGINT) is before
@@ -442,7 +442,7 @@ def test_a_setting_that_spark_refuses_leaves_the_others_of_an_existing_session(
     existing = Namespace(conf=SessionSettings(before))
     monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", lambda _: existing)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
-    arguments = Namespace(conf=[("spark.own", "2"), ("spark.static", "x"), ("spark.other", "3")])
+    arguments: Any = Namespace(conf=[("spark.own", "2"), ("spark.static", "x"), ("spark.other", "3")])
     with (
         pytest.raises(RuntimeError, match=r"^\[CANNOT_MODIFY_CONFIG\] spark\.static$"),
         spark_session(arguments, "any"),

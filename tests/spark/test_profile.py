@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -97,7 +97,8 @@ def test_shuffles_have_as_many_partitions_as_the_session_has_cores(spark: SparkS
     chosen = spark.conf.get(key)
 
     def within(conf: list[tuple[str, str]], settings: dict[str, str]) -> tuple[str | None, str | None]:
-        with job_session.spark_session(Namespace(conf=conf, master=None), "test", settings) as session:
+        arguments: Any = Namespace(conf=conf, master=None)
+        with job_session.spark_session(arguments, "test", settings) as session:
             return session.conf.get(key), session.conf.get(other)
 
     assert within([], {}) == (chosen, "true")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
@@ -27,7 +26,6 @@ from tidelog.cli import (
     transaction_commands,
     user_commands,
 )
-from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import cluster_command
 from tidelog.cli.cluster_options import (
     BOOTSTRAP_HELP,
@@ -40,18 +38,15 @@ from tidelog.cli.cluster_options import (
     TlsKey,
     sasl_of,
     tls_of,
-    tls_option_for,
 )
-from tidelog.cli.interrupts import INTERRUPTED
+from tidelog.cli.command_line import HELP_OPTIONS, run_command
 from tidelog.cli.up import up
-from tidelog.errors import TidelogError
-from tidelog.standard_streams import ReaderGone, say
 
 app = typer.Typer(
     name="tidelog",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_OPTIONS,
 )
 
 
@@ -103,44 +98,6 @@ app.add_typer(spark_commands.app, name="spark")
 app.add_typer(job_commands.app, name="job")
 
 
-# Typer uses its own click or the installed one, depending on the version; this class is in both.
-_WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
-
-
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; every error is one sentence on standard error."""
-    try:
-        code = _outcome(arguments)
-        sys.stdout.flush()
-    except ReaderGone:
-        return 0
-    except OSError as error:
-        cause = error.strerror or str(error)
-        say(f"tidelog: {cause}: {error.filename}" if error.filename else f"tidelog: {cause}")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return code
-
-
-def _outcome(arguments: Sequence[str] | None) -> int:
-    command = typer.main.get_command(app)
-    try:
-        code = command.main(
-            args=None if arguments is None else list(arguments), prog_name="tidelog", standalone_mode=False
-        )
-    except TidelogError as error:
-        say(f"tidelog: {error.message}{tls_option_for(error)}")
-        return 1
-    except WrongUsage as error:
-        say(f"tidelog: {error}")
-        return 2
-    except _WrongCommandLine as error:
-        shown = io.StringIO()
-        error.show(shown)
-        for line in shown.getvalue().splitlines():
-            say(line)
-        return int(error.exit_code)
-    except typer.Abort:
-        return INTERRUPTED
-    return code if isinstance(code, int) else 0
+    """Run one command; every error is one sentence on standard error. Returns the exit code."""
+    return run_command(app, arguments, "tidelog")

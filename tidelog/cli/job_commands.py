@@ -1,16 +1,12 @@
-"""`tidelog job`: jobs on whole topics. Each parses its own arguments, so that it takes the same ones as a program."""
+"""`tidelog job`: jobs on whole topics. Each declares its own arguments, which it takes as a program too: its module is
+imported when it is run."""
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Any, Final
 
 import typer
-
-from tidelog.cli.cluster_options import connection_of
-from tidelog.client_variables import ClientVariable
-from tidelog.cluster_connection import DEFAULT_BOOTSTRAP
 
 JOBS: Final = {
     "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
@@ -30,11 +26,8 @@ def _group() -> None:
 
 def _add(name: str, what: str) -> None:
     def run(ctx: typer.Context) -> None:
-        bootstrap = ctx.find_root().params.get("bootstrap") or os.environ.get(
-            ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP
-        )
         module: Any = import_module(f"tidelog.jobs.{name}")
-        code = module.main(ctx.args, connection_of(ctx, bootstrap))
+        code = module.main(ctx.args, ctx.parent)
         if code:
             raise typer.Exit(code)
 

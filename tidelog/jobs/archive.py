@@ -8,7 +8,6 @@ Not here: the rows and the manifest (archive_layout.py), which files count (arch
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -16,8 +15,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
+
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.jobs.archive_files import SINK_LOG, ensure_no_pattern, whole_files
@@ -30,20 +32,10 @@ from tidelog.jobs.archive_layout import (
     new_manifest,
     write_manifest,
 )
-from tidelog.jobs.archive_verifier import ensure_local_archive, verify_archive
+from tidelog.jobs.archive_verifier import ArchiveJobArguments, ensure_local_archive, verify_archive
 from tidelog.jobs.hadoop_files import HadoopDirectory
-from tidelog.jobs.job_arguments import WrongArguments, interval, name_pattern, start_place, whole_number
-from tidelog.jobs.job_frame import (
-    StopRequest,
-    add_spark_arguments,
-    connection_of,
-    is_of_spark,
-    job_parser,
-    print_report,
-    run_as_program,
-    run_job,
-    spark_options,
-)
+from tidelog.jobs.job_arguments import interval, name_pattern, one_of, start_place, whole_number
+from tidelog.jobs.job_frame import Job, StopRequest, is_of_spark, print_report, run_as_program, spark_options
 from tidelog.jobs.job_session import ensure_spark, silence, spark_session
 from tidelog.jobs.json_values import ObjectParser, schema_of
 from tidelog.standard_streams import say
@@ -106,48 +98,51 @@ class ArchiveProgress:
         return self.records > before
 
 
-def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
-    parser = job_parser("archive", DESCRIPTION, defaults)
-    parser.add_argument("topics", nargs="*", metavar="TOPIC")
-    parser.add_argument(
-        "--pattern", type=name_pattern, help="a regular expression (RE2) over whole names, instead of topics"
-    )
-    parser.add_argument("--to", required=True, metavar="TARGET", help="a directory of Spark; for iceberg a table")
-    parser.add_argument("--format", choices=list(FORMATS), default="parquet", dest="file_format")
-    parser.add_argument("--schema", metavar="FILE|DDL", help="parse values as JSON with this schema, into column data")
-    parser.add_argument("--keep-values", action="store_true", help="with --schema: the bytes of each value as well")
-    parser.add_argument("--continuous", action="store_true", help="go on until interrupted; else to the present end")
-    parser.add_argument(
-        "--trigger", type=interval, metavar="TIME", help=f"with --continuous: between batches (default: {TRIGGER})"
-    )
-    parser.add_argument(
-        "--start", type=start_place, default="earliest", help="of a new archive: earliest, latest or ms since 1970"
-    )
-    parser.add_argument("--offsets-per-batch", type=whole_number(1), default=OFFSETS_PER_BATCH, metavar="N")
-    parser.add_argument("--compression", choices=CODECS, default="zstd", help="of Parquet")
-    parser.add_argument("--state", metavar="DIR", help=f"checkpoint and manifest; default: TARGET/{STATE}")
-    parser.add_argument("--verify", action="store_true", help="check an archive instead; 1: something is wrong")
-    parser.add_argument("--files", action="store_true", help="print the files that count instead, one a line")
-    add_spark_arguments(parser)
-    return parser
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveArguments(ArchiveJobArguments):
+    """The arguments of the job."""
+
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)] = field(default_factory=list)
+    pattern: Annotated[
+        str | None,
+        typer.Option(parser=name_pattern, help="A regular expression (RE2) over whole names, instead of topics."),
+    ] = None
+    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="A directory of Spark; for iceberg a table.")]
+    file_format: Annotated[str, one_of("--format", FORMATS)] = "parquet"
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE|DDL", help="Parse values as JSON with this schema, into column data.")
+    ] = None
+    keep_values: Annotated[
+        bool, typer.Option("--keep-values", help="With --schema: the bytes of each value as well.")
+    ] = False
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Go on until interrupted; else to the present end.")
+    ] = False
+    trigger: Annotated[
+        str | None,
+        typer.Option(parser=interval, metavar="TIME", help=f"With --continuous: between batches (default: {TRIGGER})."),
+    ] = None
+    start: Annotated[
+        str,
+        typer.Option(parser=start_place, metavar="PLACE", help="Of a new archive: earliest, latest or ms since 1970."),
+    ] = "earliest"
+    offsets_per_batch: Annotated[int, whole_number("--offsets-per-batch", least=1)] = OFFSETS_PER_BATCH
+    compression: Annotated[str, one_of("--compression", CODECS, "Of Parquet.")] = "zstd"
+    verify: Annotated[bool, typer.Option("--verify", help="Check an archive instead; 1: something is wrong.")] = False
+    files: Annotated[bool, typer.Option("--files", help="Print the files that count instead, one a line.")] = False
 
 
-def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
-    """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
-
-
-def _work(arguments: argparse.Namespace) -> int:
+def _work(arguments: ArchiveArguments) -> int:
     _ensure_arguments(arguments)
     if arguments.verify or arguments.files:
         ensure_local_archive(arguments, "--to", arguments.to)
     ensure_spark()
     if arguments.verify or arguments.files:
         with spark_session(arguments, "archive") as spark:
-            return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments)
+            return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments, arguments.to)
     options = _source_options(arguments)
     schema = None if arguments.schema is None else text_of_schema(arguments.schema)
-    _ask_cluster(connection_of(arguments), arguments.topics)
+    _ask_cluster(arguments.connection, arguments.topics)
     with spark_session(arguments, "archive") as spark:
         _ensure_format(spark, arguments.file_format)
         state = HadoopDirectory(spark, arguments.state or f"{arguments.to}/{STATE}")
@@ -158,20 +153,20 @@ def _work(arguments: argparse.Namespace) -> int:
         return _report(arguments, manifest, progress, was_stopped=was_stopped)
 
 
-def _ensure_arguments(arguments: argparse.Namespace) -> None:
-    """Raises WrongArguments for arguments that exclude each other, or that lack another one."""
+def _ensure_arguments(arguments: ArchiveArguments) -> None:
+    """Raises WrongUsage for arguments that exclude each other, or that lack another one."""
     if arguments.files and arguments.file_format != "parquet":
-        raise WrongArguments(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
+        raise WrongUsage(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
     if arguments.state is None and arguments.file_format == "iceberg":
-        raise WrongArguments("--format iceberg writes to a table: name a directory for the checkpoint with --state")
+        raise WrongUsage("--format iceberg writes to a table: name a directory for the checkpoint with --state")
     if arguments.verify or arguments.files:
         return
     if bool(arguments.topics) == bool(arguments.pattern):
-        raise WrongArguments("name topics or --pattern, one of the two: what is to be archived")
+        raise WrongUsage("name topics or --pattern, one of the two: what is to be archived")
     if arguments.trigger and not arguments.continuous:
-        raise WrongArguments("--trigger belongs to --continuous: without it the job ends at the present end")
+        raise WrongUsage("--trigger belongs to --continuous: without it the job ends at the present end")
     if arguments.keep_values and arguments.schema is None:
-        raise WrongArguments("--keep-values belongs to --schema: without it all values are kept as they are")
+        raise WrongUsage("--keep-values belongs to --schema: without it all values are kept as they are")
     if arguments.file_format != "iceberg":
         ensure_no_pattern("--to", arguments.to)
 
@@ -187,9 +182,9 @@ def _ask_cluster(connection: ClusterConnection, topics: Sequence[str]) -> None:
             admin.describe_producers([(topic, 0) for topic in topics])  # needs READ, as the query will
 
 
-def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
+def _source_options(arguments: ArchiveArguments) -> dict[str, str]:
     options = {
-        **spark_options(connection_of(arguments)),
+        **spark_options(arguments.connection),
         "includeHeaders": "true",
         "includeTimestampMs": "true",
         "maxOffsetsPerTrigger": str(arguments.offsets_per_batch),
@@ -216,7 +211,7 @@ def _ensure_format(spark: SparkSession, file_format: str) -> None:
         raise UnsupportedVersion(f"this Spark has no package for {file_format}: {FORMATS[file_format]}") from error
 
 
-def _manifest(state: HadoopDirectory, arguments: argparse.Namespace, text: str | None) -> Manifest:
+def _manifest(state: HadoopDirectory, arguments: ArchiveArguments, text: str | None) -> Manifest:
     """That of the archive, or a new one. text: of the schema.
 
     Raises InvalidConfig if the archive was begun with other arguments.
@@ -264,7 +259,7 @@ def text_of_schema(schema: str) -> str:
 
 def _start(
     spark: SparkSession,
-    arguments: argparse.Namespace,
+    arguments: ArchiveArguments,
     manifest: Manifest,
     state: HadoopDirectory,
     options: dict[str, str],
@@ -290,9 +285,7 @@ def _start(
     return writer.start(arguments.to)
 
 
-def _watch(
-    spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: argparse.Namespace
-) -> bool:
+def _watch(spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: ArchiveArguments) -> bool:
     """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
     KeyboardInterrupt if another one was interrupted before its end, InvalidConfig if another job writes to the target,
     and what else the query raised.
@@ -338,7 +331,7 @@ def _position(end_offset: Any) -> dict[str, dict[str, int]]:
     return found
 
 
-def _report(arguments: argparse.Namespace, manifest: Manifest, progress: ArchiveProgress, *, was_stopped: bool) -> int:
+def _report(arguments: ArchiveArguments, manifest: Manifest, progress: ArchiveProgress, *, was_stopped: bool) -> int:
     document = {
         "job": "archive",
         "target": arguments.to,
@@ -360,11 +353,15 @@ def _report(arguments: argparse.Namespace, manifest: Manifest, progress: Archive
     return 0
 
 
-def _files(spark: SparkSession, arguments: argparse.Namespace) -> int:
+def _files(spark: SparkSession, arguments: ArchiveArguments) -> int:
     target = HadoopDirectory(spark, arguments.to)
     names = [target.child(name) for name in whole_files(target)]
     print_report({"files": names}, names, as_json=arguments.as_json)
     return 0
+
+
+JOB: Final = Job("archive", DESCRIPTION, ArchiveArguments, _work, WHEN_INTERRUPTED)
+main: Final = JOB.main
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_layout import PARSED, RECORD_SCHEMA, STATE, Manifest
 from tidelog.jobs.hadoop_files import HadoopDirectory
-from tidelog.jobs.job_arguments import WrongArguments
 from tidelog.jobs.json_values import schema_of
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def path_below(uri: str) -> str:
 
 
 def ensure_no_pattern(option: str, path: str) -> None:
-    """Raises WrongArguments for a path that Spark would write, but read as a pattern of other paths."""
+    """Raises WrongUsage for a path that Spark would write, but read as a pattern of other paths."""
     if found := sorted(set(_PATTERN_CHARACTERS.findall(path))):
-        raise WrongArguments(
+        raise WrongUsage(
             f"{option} {path}: Spark reads {' '.join(found)} in a path as a pattern, and would not find the archive "
             "again: use a name without it"
         )

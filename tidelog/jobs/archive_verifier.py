@@ -6,30 +6,40 @@ compares: values that can still be decoded, but are not those that were written,
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import ArchiveFiles, DamagedFile, archive_frame, find_files, parquet_frame
 from tidelog.jobs.archive_layout import STATE, Manifest, find_manifest
 from tidelog.jobs.hadoop_files import HadoopDirectory, local_path
-from tidelog.jobs.job_frame import is_of_spark, print_report, sentence_of
+from tidelog.jobs.job_frame import SparkJobArguments, is_of_spark, print_report, sentence_of
 from tidelog.jobs.job_session import SPARK_LOG, silence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLES: Final = 5
+"""Files of each kind that a report names."""
 _FAILED_FILE: Final = "FAILED_READ_FILE"
 """What Spark calls an error about a file that it reads, with the cause."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveJobArguments(SparkJobArguments):
+    """The arguments of jobs on an archive."""
+
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="DIR", help=f"Checkpoint and manifest; default: TARGET/{STATE}.")
+    ] = None
+
+
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """What an archive has of a partition. repeated: rows beyond the first one of an offset. absent_offsets: between the
-    first and the last offset; markers of transactions, compaction and aborted records leave such holes as well."""
+    """What an archive has of a partition."""
 
     topic: str
     partition: int
@@ -37,14 +47,15 @@ class ArchivedPartition:
     first_offset: int
     last_offset: int
     repeated: int
+    """Rows beyond the first one of an offset."""
 
     @property
     def absent_offsets(self) -> int:
-        """Offsets without a row."""
+        """Offsets without a row: markers of transactions, compaction and aborted records leave such holes as well."""
         return self.last_offset - self.first_offset + 1 - (self.records - self.repeated)
 
 
-def ensure_local_archive(arguments: argparse.Namespace, option: str, target: str) -> None:
+def ensure_local_archive(arguments: ArchiveJobArguments, option: str, target: str) -> None:
     """Raises InvalidConfig if the archive must be in a directory of this machine that does not exist: before Spark
     starts. Other file systems are asked by Spark (`require_manifest`). option: that named the target, which may be a
     table if `--state` names a directory."""
@@ -57,7 +68,7 @@ def ensure_local_archive(arguments: argparse.Namespace, option: str, target: str
         )
 
 
-def require_manifest(spark: SparkSession, arguments: argparse.Namespace, target: str) -> Manifest:
+def require_manifest(spark: SparkSession, arguments: ArchiveJobArguments, target: str) -> Manifest:
     """The manifest of an archive. Raises InvalidConfig if there is none."""
     state = HadoopDirectory(spark, arguments.state or f"{target}/{STATE}")
     found = find_manifest(state)
@@ -66,28 +77,28 @@ def require_manifest(spark: SparkSession, arguments: argparse.Namespace, target:
     return found
 
 
-def verify_archive(spark: SparkSession, arguments: argparse.Namespace) -> int:
+def verify_archive(spark: SparkSession, arguments: ArchiveJobArguments, archive: str) -> int:
     """Check an archive and report. Returns 1 if files are missing or damaged, or records are there twice. Records are
     counted in the other files."""
-    manifest = require_manifest(spark, arguments, arguments.to)
+    manifest = require_manifest(spark, arguments, archive)
     silence(spark, SPARK_LOG)
     files, damaged = None, list[DamagedFile]()
     if manifest.format == "parquet":
-        target = HadoopDirectory(spark, arguments.to)
+        target = HadoopDirectory(spark, archive)
         files = find_files(target)
         unreadable = damaged_files(spark, target, files.whole, manifest.schema)
         damaged = sorted([*files.damaged, *unreadable], key=lambda each: each.file)
         lost = {each.file for each in damaged}
         frame = parquet_frame(spark, target, [name for name in files.whole if name not in lost])
     else:
-        frame = archive_frame(spark, arguments.to, manifest)
+        frame = archive_frame(spark, archive, manifest)
         read_all(frame)
     partitions = archived_partitions(frame)
     is_whole = not damaged and not (files and files.missing)
     is_good = is_whole and not any(each.repeated for each in partitions)
     document = {
         "job": "archive --verify",
-        "target": arguments.to,
+        "target": archive,
         "good": is_good,
         "records": sum(each.records for each in partitions),
         "files": None if files is None else len(files.counted),
@@ -97,7 +108,7 @@ def verify_archive(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "uncommitted": [] if files is None else files.uncommitted,
         "partitions": partitions,
     }
-    lines = _lines(arguments.to, files, damaged, partitions)
+    lines = _lines(archive, files, damaged, partitions)
     lines.append("all is well" if is_good else "the archive is damaged")
     print_report(document, lines, as_json=arguments.as_json)
     return 0 if is_good else 1

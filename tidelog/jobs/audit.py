@@ -7,14 +7,15 @@ Not here: one partition (partition_audit.py), receipts (tidelog/client/receipt.p
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
@@ -23,14 +24,7 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_arguments import whole_number
-from tidelog.jobs.job_frame import (
-    connection_of,
-    job_parser,
-    plain,
-    print_report,
-    run_as_program,
-    run_job,
-)
+from tidelog.jobs.job_frame import Job, JobArguments, plain, print_report, run_as_program
 from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
 from tidelog.standard_streams import say
@@ -86,38 +80,35 @@ class AuditProgress:
         say(f"tidelog job audit: {self._count} partitions read{found}; the last is {report.topic}-{report.partition}")
 
 
-def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
-    parser = job_parser("audit", DESCRIPTION, defaults)
-    parser.add_argument(
-        "topics", nargs="*", metavar="TOPIC", help="default: all, or with --receipts those that receipts name"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditArguments(JobArguments):
+    """The arguments of the job."""
+
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC", help="Default: all, or with --receipts those that receipts name.", show_default=False
+        ),
+    ] = field(default_factory=list)
+    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="The same; can be repeated.")] = field(
+        default_factory=list
     )
-    parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="the same; can be repeated")
-    parser.add_argument(
-        "--receipts",
-        type=Path,
-        metavar="FILE",
-        help="one receipt a line, as `Receipt.to_json` writes it; - reads "
-        "standard input. Only the partitions that receipts name are read, from the first receipt on, unless --topic is "
-        "given",
-    )
-    parser.add_argument(
-        "--patience-ms",
-        type=whole_number(1, INT32_MAX),
-        default=PATIENCE_MS,
-        metavar="MS",
-        help="how long to wait for a replica that lags",
-    )
-    return parser
+    receipts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="One receipt a line, as `Receipt.to_json` writes it; - reads standard input. Only the partitions that "
+            "receipts name are read, from the first receipt on, unless --topic is given.",
+        ),
+    ] = None
+    patience_ms: Annotated[
+        int, whole_number("--patience-ms", "How long to wait for a replica that lags, in ms.", least=1, most=INT32_MAX)
+    ] = PATIENCE_MS
 
 
-def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
-    """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
-
-
-def _work(arguments: argparse.Namespace) -> int:
+def _work(arguments: AuditArguments) -> int:
     receipts = [] if arguments.receipts is None else read_receipts(*_receipt_lines(arguments.receipts))
-    report = asyncio.run(_audit(arguments, connection_of(arguments), receipts))
+    report = asyncio.run(_audit(arguments, arguments.connection, receipts))
     document = {"is_well": report.is_well, **plain(report)}
     document["receipts"] = [_verdict_document(each) for each in report.receipts]
     document["verdicts"] = _counts(report.receipts)
@@ -172,7 +163,7 @@ def read_receipts(lines: Iterable[str], name: str) -> list[FiledReceipt]:
 
 
 async def _audit(
-    arguments: argparse.Namespace, connection: ClusterConnection, receipts: Sequence[FiledReceipt]
+    arguments: AuditArguments, connection: ClusterConnection, receipts: Sequence[FiledReceipt]
 ) -> AuditReport:
     async with (
         Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **connection.of_client) as admin,
@@ -201,7 +192,7 @@ async def _audit_topic(
     reader: ReplicaReader,
     name: str,
     receipts: Sequence[FiledReceipt],
-    arguments: argparse.Namespace,
+    arguments: AuditArguments,
     progress: AuditProgress,
     *,
     only_receipts: bool,
@@ -323,6 +314,10 @@ def _report_lines(report: AuditReport, *, with_receipts: bool) -> list[str]:
         ]
     lines.append("all is well" if report.is_well else "NOT WELL: see above")
     return lines
+
+
+JOB: Final = Job("audit", DESCRIPTION, AuditArguments, _work, WHEN_INTERRUPTED)
+main: Final = JOB.main
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@ a node is asked, under the name of the option."""
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
 
+import typer
+
+from tidelog.cli.argument_values import WrongUsage, time_of
 from tidelog.client.offset_lookup import since_1970_ms
 from tidelog.types import INT64_MAX
 
@@ -17,80 +18,94 @@ _TERM: Final = r"\d+(\s+(microsecond|millisecond|minute|hour|day|week)|(\.\d{1,9
 _INTERVAL: Final = re.compile(rf"(interval\s+)?{_TERM}(\s+{_TERM})*", re.IGNORECASE | re.ASCII)
 
 
-class WrongArguments(Exception):
-    """Arguments that exclude each other, or that lack another one: exit code 2. Nothing was done."""
+class SparkSetting(NamedTuple):
+    """A setting of Spark."""
+
+    name: str
+    value: str
 
 
-def whole_number(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
-    """The type of an option: a whole number from `least` to `most`."""
+def whole_number(option: str, text: str = "", *, least: int = 0, most: int = INT64_MAX) -> Any:
+    """An option whose value is a whole number from `least` to `most`. text: its help."""
 
-    def parse(text: str) -> int:
+    def parse(given: str) -> int:
         try:
-            number = int(text)
+            number = int(given)
         except ValueError:
             number = None
         if number is None or not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r}: use a whole number from {least} to {most}")
+            raise WrongUsage(f"{option}: {given!r}: use a whole number from {least} to {most}")
         return number
 
-    return parse
+    return typer.Option(option, parser=parse, metavar="N", help=text)
 
 
-def moment(text: str) -> int:
-    """Milliseconds since 1970: a number, or a date or time of ISO 8601, which is in UTC unless it says otherwise."""
-    if text.lstrip("-").isdigit():
-        return whole_number(-INT64_MAX)(text)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2024-05-01T12:00:00 or milliseconds") from None
-    return since_1970_ms(found if found.tzinfo else found.replace(tzinfo=UTC))
+def one_of(option: str, words: Collection[str], text: str = "") -> Any:
+    """An option whose value is one of these words."""
+
+    def parse(given: str) -> str:
+        if given not in words:
+            raise WrongUsage(f"{option}: invalid choice: {given!r} (choose from {', '.join(words)})")
+        return given
+
+    return typer.Option(option, parser=parse, metavar="|".join(words), help=text)
+
+
+def moment(option: str, text: str) -> Any:
+    """An option whose value is a time: milliseconds since 1970, or a date or time of ISO 8601, in UTC unless it says
+    otherwise."""
+
+    def parse(given: str) -> int:
+        if given.lstrip("-").isdigit():
+            return int(milliseconds(given))
+        time = time_of(given)
+        if time is None:
+            raise WrongUsage(f"{option}: {given!r} is no time: write 2024-05-01T12:00:00 or milliseconds")
+        return since_1970_ms(time)
+
+    milliseconds = whole_number(option, least=-INT64_MAX).parser
+    return typer.Option(option, parser=parse, metavar="TIME", help=text)
 
 
 def start_place(text: str) -> str:
     """Where an archive begins: earliest, latest, or milliseconds since 1970."""
     if text in ("earliest", "latest") or (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         return text
-    raise argparse.ArgumentTypeError(f"{text!r}: use earliest, latest or milliseconds since 1970")
+    raise WrongUsage(f"--start: {text!r}: use earliest, latest or milliseconds since 1970")
 
 
 def interval(text: str) -> str:
     """A duration as Spark writes it: numbers with units."""
     if not _INTERVAL.fullmatch(text.strip()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 10 seconds, 500 milliseconds or 1 minute")
+        raise WrongUsage(f"--trigger: {text!r} is no duration: write 10 seconds, 500 milliseconds or 1 minute")
     return text.strip()
 
 
 def name_pattern(text: str) -> str:
-    """A regular expression of RE2, if its module is there; a job without it cannot start Spark either."""
+    """A regular expression of RE2."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty: give a regular expression such as orders-.*")
+        raise WrongUsage("--pattern: it is empty: give a regular expression such as orders-.*")
     try:
-        import re2
+        from tidelog.spark.options.topic_selection import pattern_error
     except ImportError:
-        return text
-    rules: Any = re2.Options()
-    rules.log_errors = False
-    try:
-        re2.compile(text.strip(), rules)
-    except re2.error as error:
-        cause = error.args[0] if error.args else error
-        reason = cause.decode(errors="replace") if isinstance(cause, bytes) else cause
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a regular expression of RE2 ({reason}); it has no backreferences and lookarounds"
-        ) from error
+        return text  # RE2 is not installed: the job cannot start Spark either, and says so
+    if reason := pattern_error(text.strip()):
+        raise WrongUsage(
+            f"--pattern: {text!r} is not a regular expression of RE2 ({reason}); it has no backreferences and "
+            "lookarounds"
+        )
     return text
 
 
-def spark_setting(text: str) -> tuple[str, str]:
+def spark_setting(text: str) -> SparkSetting:
     """A setting of Spark: its name and value."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r}: write it as NAME=VALUE, for example spark.executor.memory=2g")
-    return name.strip(), value.strip()
+        raise WrongUsage(f"--conf: {text!r}: write it as NAME=VALUE, for example spark.executor.memory=2g")
+    return SparkSetting(name.strip(), value.strip())
 
 
 def ensure_order(first: str, start: int | None, last: str, end: int | None) -> None:
-    """Raises WrongArguments if nothing lies between two bounds. first, last: the names of their options."""
+    """Raises WrongUsage if nothing lies between two bounds. first, last: the names of their options."""
     if start is not None and end is not None and start >= end:
-        raise WrongArguments(f"nothing lies from {first} {start} to before {last} {end}: {last} must be above {first}")
+        raise WrongUsage(f"nothing lies from {first} {start} to before {last} {end}: {last} must be above {first}")

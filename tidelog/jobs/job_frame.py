@@ -6,7 +6,6 @@ that check, something found), 2 wrong command line, 130 interrupted, 143 ended b
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import re
@@ -15,21 +14,35 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING, Field, dataclass, field, fields
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn, Self
+from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar, get_type_hints
 
+import typer
+
+from tidelog.cli.cluster_command import Bootstrap
+from tidelog.cli.cluster_options import (
+    SaslMechanism,
+    SaslPasswordFile,
+    SaslTokenFile,
+    SaslUsername,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    sasl_of,
+    tls_of,
+)
+from tidelog.cli.command_line import HELP_OPTIONS, run_command
+from tidelog.cli.interrupts import INTERRUPTED
 from tidelog.client_variables import ClientVariable
 from tidelog.cluster_connection import DEFAULT_BOOTSTRAP, ClusterConnection
-from tidelog.errors import InvalidConfig, TidelogError
-from tidelog.jobs.job_arguments import WrongArguments, spark_setting
+from tidelog.errors import InvalidConfig
+from tidelog.jobs.job_arguments import SparkSetting, spark_setting
 from tidelog.printable import printable
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
-from tidelog.standard_streams import STANDARD_ERROR, ReaderGone, json_line, protect_standard_streams, say
+from tidelog.standard_streams import STANDARD_ERROR, json_line, protect_standard_streams, say
 
-WRONG_COMMAND_LINE: Final = 2
-INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
@@ -77,62 +90,57 @@ def spark_options(connection: ClusterConnection) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
 
 
-def job_parser(name: str, description: str, defaults: ClusterConnection | None) -> argparse.ArgumentParser:
-    """A parser with the arguments of all jobs. defaults: what was given before the command; None: the environment."""
-    parser = argparse.ArgumentParser(
-        prog=f"tidelog job {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    environment = os.environ.get
-    given = defaults or ClusterConnection(environment(ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP))
-    group = parser.add_argument_group("cluster")
-    group.add_argument("-b", "--bootstrap", default=given.bootstrap, help="host:port of some nodes, with commas")
-    group.add_argument("--client-id", default=f"tidelog-{name}", help="in quotas and in logs of nodes")
-    for variable in (
-        ClientVariable.TLS_CA,
-        ClientVariable.TLS_CERT,
-        ClientVariable.TLS_KEY,
-        ClientVariable.SASL_USERNAME,
-        ClientVariable.SASL_PASSWORD_FILE,
-        ClientVariable.SASL_MECHANISM,
-        ClientVariable.SASL_TOKEN_FILE,
-    ):
-        option = "--" + variable.removeprefix("TIDELOG_").lower().replace("_", "-")
-        default = environment(variable) if defaults is None else None
-        group.add_argument(option, default=default, help=argparse.SUPPRESS if defaults else f"as {variable}")
-    parser.add_argument("--json", action="store_true", dest="as_json", help="the report as JSON on standard output")
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    parser.set_defaults(connection_defaults=given)
-    return parser
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobArguments:
+    """What every job is given. Fields with an option or an argument of Typer are declared to it, also those of a
+    subclass for one job."""
+
+    connection: ClusterConnection
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False
 
 
-def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJobArguments(JobArguments):
     """Arguments of jobs that run on Spark."""
-    group = parser.add_argument_group("Spark")
-    group.add_argument("--master", help="for example local[4] or spark://host:7077; default: Spark's own")
-    group.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=spark_setting,
-        metavar="NAME=VALUE",
-        help="a setting of Spark; can be repeated",
-    )
+
+    master: Annotated[
+        str | None, typer.Option("--master", help="For example local[4] or spark://host:7077; default: Spark's own.")
+    ] = None
+    conf: Annotated[
+        list[SparkSetting],
+        typer.Option("--conf", parser=spark_setting, metavar="NAME=VALUE", help="A setting of Spark; can be repeated."),
+    ] = field(default_factory=list)
 
 
-def connection_of(arguments: argparse.Namespace) -> ClusterConnection:
-    """The cluster that the arguments name. Raises InvalidConfig."""
-    given: ClusterConnection = arguments.connection_defaults
-    tls, sasl = given.tls, given.sasl
-    if arguments.tls_ca or arguments.tls_cert or arguments.tls_key:
-        tls = Tls(arguments.tls_ca, arguments.tls_cert, arguments.tls_key)
-    if arguments.sasl_username or arguments.sasl_token_file:
-        sasl = Sasl(
-            arguments.sasl_username or "",
-            password_file=arguments.sasl_password_file,
-            mechanism=arguments.sasl_mechanism or "",
-            token_file=arguments.sasl_token_file,
-        )
-    return ClusterConnection(arguments.bootstrap, tls, sasl, arguments.client_id)
+_CONNECTION: Final[dict[str, tuple[Any, Any]]] = {
+    "bootstrap": (Bootstrap, DEFAULT_BOOTSTRAP),
+    "client_id": (Annotated[str, typer.Option("--client-id", help="In quotas and in logs of nodes.")], ""),
+    "tls_ca": (TlsCa, None),
+    "tls_cert": (TlsCert, None),
+    "tls_key": (TlsKey, None),
+    "sasl_username": (SaslUsername, None),
+    "sasl_password_file": (SaslPasswordFile, None),
+    "sasl_mechanism": (SaslMechanism, ""),
+    "sasl_token_file": (SaslTokenFile, None),
+}
+"""The options of the connection: their declaration, and the default."""
+
+
+def _connection_of(ctx: typer.Context, job: str) -> ClusterConnection:
+    """The cluster that the command line names. Raises InvalidConfig."""
+
+    def own(option: str) -> Any:
+        # `tidelog job` has read the variables before: they must not win over its options (`tidelog --tls-ca F job`).
+        source = ctx.get_parameter_source(option)
+        is_own = ctx.parent is None or (source is not None and source.name == "COMMANDLINE")
+        return ctx.params[option] if is_own else None
+
+    tls, sasl = ctx.find_root().obj or (None, None)
+    tls = tls_of(own("tls_ca"), own("tls_cert"), own("tls_key")) or tls
+    user, file, mechanism = own("sasl_username"), own("sasl_password_file"), own("sasl_mechanism") or ""
+    sasl = sasl_of(user, file, mechanism, own("sasl_token_file")) or sasl
+    return ClusterConnection(ctx.params["bootstrap"], tls, sasl, ctx.params["client_id"] or f"tidelog-{job}")
 
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -217,46 +225,70 @@ def _sigterm_raises() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
 
 
-def run_job(
-    parser: argparse.ArgumentParser,
-    work: Callable[[argparse.Namespace], int],
-    arguments: Sequence[str] | None,
-    *,
-    when_interrupted: str,
-) -> int:
-    """Parse the arguments, do the work and return its exit code; every error is one sentence on standard error.
+Arguments = TypeVar("Arguments", bound=JobArguments)
 
-    when_interrupted: what is kept of a job that is interrupted, and what the same command does then.
-    """
-    protect_standard_streams()
-    try:
-        parsed = parser.parse_args(arguments)
-    except ReaderGone:  # of --help
-        return 0
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else WRONG_COMMAND_LINE
-    name = parser.prog
-    try:
-        with _sigterm_raises():
-            return work(parsed)
-    except KeyboardInterrupt as signalled:
-        is_sigterm = isinstance(signalled, JobTerminated)
-        say(f"{name}: {'ended by SIGTERM' if is_sigterm else 'interrupted'}: {when_interrupted}")
-        return TERMINATED if is_sigterm else INTERRUPTED
-    except WrongArguments as wrong:
-        say(f"{name}: error: {wrong}")
-        return WRONG_COMMAND_LINE
-    except ReaderGone:
-        return 0
-    except TidelogError as error:
-        say(f"{name}: {error.message}")
-    except OSError as error:
-        say(f"{name}: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    except Exception as error:
-        if not is_of_spark(error):
-            raise
-        say(f"{name}: {sentence_of(error)}")
-    return 1
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Arguments]):
+    """A job: a command `tidelog job NAME`, and a program."""
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    work: Callable[[Arguments], int]
+    """Returns the exit code."""
+    when_interrupted: str
+    """What is kept of a job that is interrupted, and what the same command does then."""
+
+    def main(self, arguments: Sequence[str] | None = None, parent: typer.Context | None = None) -> int:
+        """Run the job. arguments: None for those of the process. parent: `tidelog job`, if it runs there. Returns the
+        exit code; every error is one sentence on standard error."""
+        protect_standard_streams()
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=HELP_OPTIONS)
+        # Without the mark of click, examples would be filled as a paragraph.
+        app.command(help=re.sub(r"\n\n(?= )", "\n\n\b\n", self.description))(self._declared())
+        return run_command(app, arguments, self.name if parent else f"tidelog job {self.name}", parent=parent)
+
+    def _declared(self) -> Callable[..., None]:
+        """The command with the options of the arguments and of the connection, as Typer reads them."""
+        hints = get_type_hints(self.arguments, include_extras=True)
+        options = [_option(each, hints[each.name]) for each in fields(self.arguments) if each.name != "connection"]
+        options += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in _CONNECTION.items()
+        ]
+
+        def run(ctx: typer.Context, **given: Any) -> None:
+            own = {name: value for name, value in given.items() if name not in _CONNECTION}
+            raise typer.Exit(self._ended(self.arguments(connection=_connection_of(ctx, self.name), **own)))
+
+        context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        run.__dict__["__signature__"] = Signature([context, *options])
+        run.__annotations__ = {each.name: each.annotation for each in (context, *options)}
+        return run
+
+    def _ended(self, arguments: Arguments) -> int:
+        """Do the work: what only a job raises becomes a sentence here, all else in `run_command`."""
+        name = f"tidelog job {self.name}"
+        try:
+            with _sigterm_raises():
+                return self.work(arguments)
+        except KeyboardInterrupt as signalled:
+            is_sigterm = isinstance(signalled, JobTerminated)
+            say(f"{name}: {'ended by SIGTERM' if is_sigterm else 'interrupted'}: {self.when_interrupted}")
+            return TERMINATED if is_sigterm else INTERRUPTED
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            say(f"{name}: {sentence_of(error)}")
+            return 1
+
+
+def _option(declared: Field[Any], kind: object) -> Parameter:
+    default = declared.default
+    if default is MISSING:
+        default = Parameter.empty if declared.default_factory is MISSING else declared.default_factory()
+    return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def is_of_spark(error: BaseException) -> bool:

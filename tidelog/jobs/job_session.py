@@ -6,7 +6,6 @@ job names its own Python if the environment names none. `spark-submit` has chose
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import UnsupportedVersion
-from tidelog.jobs.job_frame import StopRequest, is_of_spark
+from tidelog.jobs.job_frame import SparkJobArguments, StopRequest, is_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +64,7 @@ def ensure_spark() -> None:
 
 @contextmanager
 def spark_session(
-    arguments: argparse.Namespace, name: str, settings: Mapping[str, str] | None = None
+    arguments: SparkJobArguments, name: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """The session of the job, or the one that this process has already, which is not stopped then.
 

@@ -7,38 +7,23 @@ Not here: what a task does (range_profile.py), figures (profile_figures.py), the
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from tidelog.cluster_connection import ClusterConnection
+import typer
+
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import whole_number
-from tidelog.jobs.job_frame import (
-    add_spark_arguments,
-    connection_of,
-    job_parser,
-    print_report,
-    run_as_program,
-    run_job,
-    spark_options,
-)
+from tidelog.jobs.job_frame import Job, SparkJobArguments, print_report, run_as_program, spark_options
 from tidelog.jobs.job_session import ensure_spark, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
 from tidelog.jobs.profile_page import ensure_plots, profile_page, time_text
-from tidelog.jobs.range_profile import (
-    PARTIAL,
-    RangeBounds,
-    RangeProfile,
-    bounds_pass,
-    predecessors_of,
-    profile_pass,
-)
+from tidelog.jobs.range_profile import PARTIAL, RangeBounds, RangeProfile, bounds_pass, predecessors_of, profile_pass
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
 from tidelog.types import TopicPartition
@@ -70,26 +55,21 @@ class OffsetSpan:
 Spans = dict[TopicPartition, OffsetSpan]
 
 
-def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
-    parser = job_parser("profile", DESCRIPTION, defaults)
-    parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N offsets of each partition")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write tables and plots to this page")
-    add_spark_arguments(parser)
-    return parser
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileArguments(SparkJobArguments):
+    """The arguments of the job."""
+
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+    last: Annotated[int | None, whole_number("--last", "Only the last N offsets of each partition.", least=1)] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write tables and plots to this page.")] = None
 
 
-def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
-    """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
-
-
-def _work(arguments: argparse.Namespace) -> int:
+def _work(arguments: ProfileArguments) -> int:
     if arguments.html is not None:
         ensure_plots()
         _ensure_writable(arguments.html)
     ensure_spark()
-    connection = connection_of(arguments)
+    connection = arguments.connection
     options = spark_options(connection)
     topics = list(dict.fromkeys(arguments.topics))
     with Admin(connection.bootstrap, **connection.of_client) as admin:
@@ -233,7 +213,7 @@ def _offsets_text(offsets: dict[TopicPartition, int]) -> str:
     return json.dumps(found)
 
 
-def _report(arguments: argparse.Namespace, profiles: Sequence[TopicProfile]) -> None:
+def _report(arguments: ProfileArguments, profiles: Sequence[TopicProfile]) -> None:
     document = {
         "job": "profile",
         "html": arguments.html,
@@ -275,6 +255,10 @@ def _lines(whole: PartitionProfile) -> list[str]:
         f"  offsets without a record: {whole.absent_offsets:,} in {found.hole_count:,} holes",
         f"  compression ratio: {ratios}",
     ]
+
+
+JOB: Final = Job("profile", DESCRIPTION, ProfileArguments, _work, WHEN_INTERRUPTED)
+main: Final = JOB.main
 
 
 if __name__ == "__main__":

@@ -7,31 +7,23 @@ derived from the archive, the target and the step, so a repeated run writes only
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
+
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.clock import MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
-from tidelog.jobs.archive_layout import STATE, Manifest
-from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, require_manifest
+from tidelog.jobs.archive_layout import Manifest
+from tidelog.jobs.archive_verifier import ArchiveJobArguments, ensure_local_archive, is_of_file, require_manifest
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import WrongArguments, ensure_order, moment, whole_number
-from tidelog.jobs.job_frame import (
-    add_spark_arguments,
-    connection_of,
-    job_parser,
-    print_report,
-    run_as_program,
-    run_job,
-    sentence_of,
-    spark_options,
-)
+from tidelog.jobs.job_arguments import ensure_order, moment, one_of, whole_number
+from tidelog.jobs.job_frame import Job, print_report, run_as_program, sentence_of, spark_options
 from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
@@ -77,47 +69,40 @@ class RestoredTopic:
     warnings: list[str] = field(default_factory=list)
 
 
-def _parser(defaults: ClusterConnection | None) -> argparse.ArgumentParser:
-    parser = job_parser("restore", DESCRIPTION, defaults)
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="as they are called in the archive")
-    parser.add_argument("--from", required=True, metavar="TARGET", dest="source", help="the archive")
-    parser.add_argument("--to-topic", metavar="TOPIC", help="write into this topic; default: the one of the same name")
-    parser.add_argument("--start-time", type=moment, metavar="TIME", help="records from this time on: ISO 8601 or ms")
-    parser.add_argument("--end-time", type=moment, metavar="TIME", help="records before this time")
-    parser.add_argument(
-        "--partition",
-        type=whole_number(0, INT32_MAX),
-        action="append",
-        default=[],
-        metavar="N",
-        help="only this one; can be repeated",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreArguments(ArchiveJobArguments):
+    """The arguments of the job."""
+
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC", help="As they are called in the archive.", show_default=False)
+    ]
+    source: Annotated[str, typer.Option("--from", metavar="TARGET", help="The archive.")]
+    to_topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Write into this topic; default: the one of the same name.")
+    ] = None
+    start_time: Annotated[int | None, moment("--start-time", "Records from this time on: ISO 8601 or ms.")] = None
+    end_time: Annotated[int | None, moment("--end-time", "Records before this time.")] = None
+    partition: Annotated[list[int], whole_number("--partition", "Only this one; can be repeated.", most=INT32_MAX)] = (
+        field(default_factory=list)
     )
-    parser.add_argument(
-        "--start-offset", type=whole_number(0), metavar="N", help="records of the archive from this offset on"
-    )
-    parser.add_argument("--end-offset", type=whole_number(0), metavar="N", help="records before this offset")
-    parser.add_argument("--offsets-per-step", type=whole_number(1), default=OFFSETS_PER_STEP, metavar="N")
-    parser.add_argument("--compression", choices=CODECS, default="none", help="of batches")
-    parser.add_argument("--state", metavar="DIR", help=f"where the manifest is; default: TARGET/{STATE}")
-    add_spark_arguments(parser)
-    return parser
+    start_offset: Annotated[
+        int | None, whole_number("--start-offset", "Records of the archive from this offset on.")
+    ] = None
+    end_offset: Annotated[int | None, whole_number("--end-offset", "Records before this offset.")] = None
+    offsets_per_step: Annotated[int, whole_number("--offsets-per-step", least=1)] = OFFSETS_PER_STEP
+    compression: Annotated[str, one_of("--compression", CODECS, "Of batches.")] = "none"
 
 
-def main(arguments: Sequence[str] | None = None, defaults: ClusterConnection | None = None) -> int:
-    """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
-
-
-def _work(arguments: argparse.Namespace) -> int:
+def _work(arguments: RestoreArguments) -> int:
     if arguments.to_topic and len(arguments.topics) > 1:
-        raise WrongArguments("--to-topic is for one topic: run the job once for each, or leave it out")
+        raise WrongUsage("--to-topic is for one topic: run the job once for each, or leave it out")
     ensure_order("--start-offset", arguments.start_offset, "--end-offset", arguments.end_offset)
     ensure_order("--start-time", arguments.start_time, "--end-time", arguments.end_time)
     ensure_local_archive(arguments, "--from", arguments.source)
     topics = list(dict.fromkeys(arguments.topics))
     _ensure_archived(arguments, topics)
     ensure_spark()
-    connection = connection_of(arguments)
+    connection = arguments.connection
     spark_options(connection)  # those that tasks cannot use are refused before Spark starts
     with _admin(connection) as admin:
         cluster_id = admin.describe_cluster().cluster_id
@@ -151,7 +136,7 @@ class TopicRestorer:
     def __init__(
         self,
         spark: SparkSession,
-        arguments: argparse.Namespace,
+        arguments: RestoreArguments,
         manifest: Manifest,
         connection: ClusterConnection,
         target_id: str,
@@ -260,7 +245,7 @@ class TopicRestorer:
         return condition
 
 
-def _ensure_archived(arguments: argparse.Namespace, topics: list[str]) -> None:
+def _ensure_archived(arguments: RestoreArguments, topics: list[str]) -> None:
     """Raises InvalidConfig for a topic that a local archive with directories of topics has not: before Spark starts,
     and before the target of the same name is looked for."""
     path = local_path(arguments.source, arguments.conf)
@@ -334,7 +319,7 @@ def _admin(connection: ClusterConnection) -> Admin:
     return Admin(connection.bootstrap, **connection.of_client)
 
 
-def _report(arguments: argparse.Namespace, done: list[RestoredTopic]) -> int:
+def _report(arguments: RestoreArguments, done: list[RestoredTopic]) -> int:
     lines = [
         f"{each.target}: {each.records} records of {each.topic} in {len(each.partitions)} partitions "
         f"from {arguments.source}{_before(each)}"
@@ -342,6 +327,10 @@ def _report(arguments: argparse.Namespace, done: list[RestoredTopic]) -> int:
     ]
     print_report({"job": "restore", "source": arguments.source, "topics": done}, lines, as_json=arguments.as_json)
     return 0
+
+
+JOB: Final = Job("restore", DESCRIPTION, RestoreArguments, _work, WHEN_INTERRUPTED)
+main: Final = JOB.main
 
 
 if __name__ == "__main__":

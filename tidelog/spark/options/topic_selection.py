@@ -89,15 +89,22 @@ def _topics(text: str) -> tuple[str, ...]:
 def _pattern(text: str) -> NamePattern:
     if not text:
         raise InvalidConfig("option 'subscribePattern' is empty; give a regular expression such as orders-.*")
-    try:
-        re2.compile(text, _rules())
-    except re2.error as cause:
-        reason = cause.args[0].decode(errors="replace") if cause.args and isinstance(cause.args[0], bytes) else cause
+    if reason := pattern_error(text):
         raise InvalidConfig(
             f"option 'subscribePattern' is not a regular expression of RE2 ({reason}); backreferences and lookarounds "
             "are not supported"
-        ) from cause
+        )
     return NamePattern(text)
+
+
+def pattern_error(text: str) -> str:
+    """Why the text is not a regular expression of RE2; empty if it is one."""
+    try:
+        re2.compile(text, _rules())
+    except re2.error as error:
+        cause = error.args[0] if error.args else error
+        return cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
+    return ""
 
 
 def _rules() -> Any:

@@ -1,0 +1,67 @@
+"""Runs a command line: the one place where an error becomes a sentence and an exit code, for commands and jobs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.cluster_options import tls_option_for
+from tidelog.cli.interrupts import INTERRUPTED
+from tidelog.errors import TidelogError
+from tidelog.standard_streams import ReaderGone, say
+
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
+
+# Typer uses its own click or the installed one, depending on the version; this class is in both.
+_WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
+
+
+def run_command(
+    app: typer.Typer, arguments: Sequence[str] | None, name: str, *, parent: typer.Context | None = None
+) -> int:
+    """Run one command; every error is one sentence on standard error. Returns the exit code.
+
+    arguments: None for those of the process. parent: of the command within which this one runs.
+    """
+    path = name if parent is None else f"{parent.command_path} {name}"
+    try:
+        code = _outcome(app, arguments, name, path, parent)
+        sys.stdout.flush()
+    except ReaderGone:
+        return 0
+    except OSError as error:
+        cause = error.strerror or str(error)
+        say(f"{path}: {cause}: {error.filename}" if error.filename else f"{path}: {cause}")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _outcome(
+    app: typer.Typer, arguments: Sequence[str] | None, name: str, path: str, parent: typer.Context | None
+) -> int:
+    command = typer.main.get_command(app)
+    given = None if arguments is None else list(arguments)
+    try:
+        code = command.main(args=given, prog_name=name, standalone_mode=False, parent=parent)
+    except TidelogError as error:
+        say(f"{path}: {error.message}{tls_option_for(error)}")
+        return 1
+    except WrongUsage as error:
+        say(f"{path}: {error}")
+        return 2
+    except _WrongCommandLine as error:
+        shown = io.StringIO()
+        error.show(shown)
+        for line in shown.getvalue().splitlines():
+            say(line)
+        return int(error.exit_code)
+    except typer.Abort:
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
