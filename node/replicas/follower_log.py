@@ -14,7 +14,7 @@ from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from storage.log.log_truncation import TruncationTicket
+from storage.log.truncation_ticket import TruncationTicket
 from tidelog.errors import CorruptRecord
 from tidelog.records import iter_batches, walk_headers
 from tidelog.types import Buffer, LeaderEpoch, Offset

@@ -26,16 +26,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from storage.files.file_system import is_full
-from storage.log.directory_claims import in_order
+from storage.files.disk_executor import Executor
+from storage.files.file_system import Files, is_full
+from storage.log.directory_claims import DirectoryClaims, in_order
 from storage.log.log import Log
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
-
-if TYPE_CHECKING:
-    from storage.directory.log_directory import LogDirectory
 
 RETIRED_AT_ONCE: Final = 250
 """Logs in one batch. Each has a mark, which the owner's thread writes into the page cache."""
@@ -70,8 +68,23 @@ class _Batch:
 class DirectoryChanges:
     """The pending changes of one log directory. For the owner's thread."""
 
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory, self._path, self._executor = directory, directory.path, directory.executor
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        claims: DirectoryClaims,
+        executor: Executor,
+        *,
+        ensure_online: Callable[[], None],
+        fail: Callable[[str, OSError], TidelogError],
+        on_failure: Callable[[TidelogError], None],
+        on_renamed: Callable[[Retired], None],
+    ) -> None:
+        """path: of the log directory; ensure_online, fail: its methods. on_failure: a batch failed. on_renamed: a log
+        has its new path, durably."""
+        self._files, self._path, self._claims, self._executor = files, path, claims, executor
+        self._ensure_online, self._fail = ensure_online, fail
+        self._on_failure, self._on_renamed = on_failure, on_renamed
         self._next = _Batch()
         self._waits = False
         """True while a request for a free executor is pending."""
@@ -137,11 +150,11 @@ class DirectoryChanges:
         self._next.retired = batch.retired[RETIRED_AT_ONCE:]
         del batch.retired[RETIRED_AT_ONCE:]
         try:
-            self._directory.ensure_online()
+            self._ensure_online()
             write = self._prepare(batch)
         except OSError as error:
             self._keep_for_retry(batch, error)
-            self._reject(batch, self._directory.fail(f"changing logs of {self._path}", error))
+            self._reject(batch, self._fail(f"changing logs of {self._path}", error))
             return False
         except TidelogError as error:
             self._reject(batch, error)
@@ -156,7 +169,7 @@ class DirectoryChanges:
             self._next.retired[:0] = batch.retired
 
     def _reject(self, batch: _Batch, error: TidelogError) -> None:
-        self._directory.flush_failed(error)
+        self._on_failure(error)
         for callback in batch.callbacks:
             callback(error)
 
@@ -164,7 +177,7 @@ class DirectoryChanges:
         for log, offset in list(batch.starts.items()):
             if log.closed or log.truncation is not None or offset <= log.log_start_offset:
                 del batch.starts[log]
-        claims, deleted = self._directory.claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
+        claims, deleted = self._claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
         drop = claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
         start = claims.starting_all({log.topic_partition: offset for log, offset in batch.starts.items()})
         return in_order(drop, start)
@@ -175,28 +188,28 @@ class DirectoryChanges:
             first()
         write()
         for each in batch.retired:
-            if self._directory.files.is_directory(each.path):  # else an earlier attempt renamed it
-                self._directory.files.rename(each.path, each.new_path)
+            if self._files.is_directory(each.path):  # else an earlier attempt renamed it
+                self._files.rename(each.path, each.new_path)
         if batch.retired:
-            self._directory.files.sync_directory(self._path)
+            self._files.sync_directory(self._path)
             self._named.difference_update(each.path for each in batch.retired)
 
     def _done(self, batch: _Batch, result: BaseException | None) -> None:
         self._running -= 1
         failure: TidelogError | None = None
         if isinstance(result, OSError):
-            failure = self._directory.fail(f"changing logs of {self._path}", result)
+            failure = self._fail(f"changing logs of {self._path}", result)
             self._keep_for_retry(batch, result)
-            self._directory.flush_failed(failure)
+            self._on_failure(failure)
         elif isinstance(result, BaseException):
             raise result
         else:
             for each in batch.retired:
-                self._directory.log_renamed(each)
+                self._on_renamed(each)
         for log, offset in batch.starts.items():
             # A truncation that began meanwhile has lowered the recorded start again.
-            if self._directory.claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
-                log.front.started_at(offset)
+            if self._claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
+                log.started_at(offset)
         for callback in batch.callbacks:
             callback(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:

@@ -9,15 +9,12 @@ Not here: the choice of the log, the pieces and the pauses between them (log_cle
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from storage.directory.log_cleaner import LogCleaner, Piece
+from storage.directory.log_cleaner import Cleaned, LogCleaner, Piece
 from storage.directory.log_directory import LogDirectory
 from storage.directory.maintenance_config import MaintenanceConfig
+from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
-
-if TYPE_CHECKING:
-    from storage.directory.maintenance import MaintenanceOwner
 
 
 class DirectoryCleaning:
@@ -27,14 +24,15 @@ class DirectoryCleaning:
         self,
         directory: LogDirectory,
         config: MaintenanceConfig,
-        owner: MaintenanceOwner,
         monotonic_ms: Callable[[], Millis],
+        *,
+        on_cleaned: Callable[[LogDirectory, Cleaned], None],
+        on_failure: Callable[[TidelogError], None],
     ) -> None:
-        """owner: receives failures and successful cleanings."""
         self.cleaner = LogCleaner(
-            map_bytes=config.cleaner_map_bytes, bytes_per_second=config.cleaner_rate_max, on_failure=owner.failed
+            map_bytes=config.cleaner_map_bytes, bytes_per_second=config.cleaner_rate_max, on_failure=on_failure
         )
-        self._directory, self._owner, self._monotonic_ms = directory, owner, monotonic_ms
+        self._directory, self._on_cleaned, self._monotonic_ms = directory, on_cleaned, monotonic_ms
         self._backoff_ms = config.cleaner_backoff_ms
         self._piece: Piece | None = None
         self._due = Millis(monotonic_ms() + config.cleaner_backoff_ms)
@@ -75,7 +73,7 @@ class DirectoryCleaning:
         last = self.cleaner.last
         if last is not None and last is not before:
             self.rounds += 1
-            self._owner.cleaned(self._directory, last)
+            self._on_cleaned(self._directory, last)
         if self._piece is None:
             self._due = ended
             return

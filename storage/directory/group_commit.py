@@ -17,7 +17,7 @@ from collections.abc import Callable
 from storage.files.disk_executor import Executor
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
-from storage.log.log_truncation import TruncationTicket
+from storage.log.truncation_ticket import TruncationTicket
 from tidelog.errors import TidelogError
 
 

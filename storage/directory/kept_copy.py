@@ -15,7 +15,7 @@ from typing import Final
 
 from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files, directory_of
-from storage.log.log_truncation import Shortening, TruncationTicket
+from storage.log.truncation_ticket import Shortening, TruncationTicket
 from storage.segment.segment import ALL_SUFFIXES
 
 _CHUNK_BYTES: Final = 1 << 20

@@ -242,6 +242,7 @@ class LogCleaner:
         if cleaning.ready is not None:
             sources, cleaned = cleaning.ready
             old = [source.segment for source in sources]
+            log.directory.note_changed(log)  # the files of the old segments wait for their removal
             log.guard("replacing cleaned segments in", lambda: log.front.replace(old, cleaned, now))
             cleaning.ready = None
         if cleaning.ended:

@@ -38,7 +38,7 @@ from storage.log.recent_appends import RecentAppends
 from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import load_log
-from storage.segment.open_segments import OpenSegments
+from storage.segment.segment import OpenSegments
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
     INT64_MAX,
@@ -137,7 +137,16 @@ class LogDirectory:
         self.commit = GroupCommit(syncer or executor, self._log_durable, self.flush_failed, at_once=syncs_at_once)
         self.executor = executor
         """Runs the work of this directory that may wait for its disk, one piece after the other."""
-        self.changes = DirectoryChanges(self)
+        self.changes = DirectoryChanges(
+            files,
+            path,
+            self.claims,
+            executor,
+            ensure_online=self.ensure_online,
+            fail=self.fail,
+            on_failure=self.flush_failed,
+            on_renamed=self._log_renamed,
+        )
         """Deletions, renames and moves of the log start."""
         self.background = background or executor
         """Runs long work that may be interrupted: cleaning and the scrub."""
@@ -284,7 +293,7 @@ class LogDirectory:
         forget = self._guard(
             f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
         )
-        return NewLog(self, tp, topic_id, config, self.name_aside(tp), forget)
+        return NewLog(self, self.changes, f"{self.path}/{tp}", tp, topic_id, config, self.name_aside(tp), forget)
 
     def finish_log(self, ticket: NewLog, result: Log | BaseException) -> Log:
         """Finish with the result of the ticket, or the error that it raised. Requests the first flush, which makes the
@@ -334,7 +343,7 @@ class LogDirectory:
         self.ensure_online()
         self.changes.retire(Retired(tp, PartitionKey(log.topic_id, tp.partition), log.path, new_path, aside))
 
-    def log_renamed(self, log: Retired) -> None:
+    def _log_renamed(self, log: Retired) -> None:
         if not log.aside:
             self._delete_later(log.new_path)
 

@@ -113,7 +113,10 @@ class Maintenance:
         self._next_check, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
         self._expiry = _Rounds(self._expire_producers, config.producer_check_ms, monotonic_ms)
-        self.cleanings = {each: DirectoryCleaning(each, config, owner, monotonic_ms) for each in logs.directories}
+        self.cleanings = {
+            each: DirectoryCleaning(each, config, monotonic_ms, on_cleaned=owner.cleaned, on_failure=owner.failed)
+            for each in logs.directories
+        }
         self.scrubs = {
             directory: Scrub(
                 directory,

@@ -8,19 +8,17 @@ Not here: when a log is created and put into use (log_directory.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from storage.checkpoints.checkpoint_file import write_partition_metadata
+from storage.directory.directory_changes import DirectoryChanges
 from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files
-from storage.log.log import Log
+from storage.log.log import Log, LogHost
 from storage.log_config import LogConfig
 from storage.recovery.loaded import Known
 from storage.recovery.loading import load_log
 from tidelog.types import TopicId, TopicPartition
-
-if TYPE_CHECKING:
-    from storage.directory.log_directory import LogDirectory
 
 T = TypeVar("T")
 
@@ -28,7 +26,9 @@ T = TypeVar("T")
 class NewLog:
     def __init__(
         self,
-        directory: LogDirectory,
+        directory: LogHost,
+        changes: DirectoryChanges,
+        path: str,
         tp: TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
@@ -36,16 +36,15 @@ class NewLog:
         forget: Callable[[], None],
     ) -> None:
         """aside: new path of a directory in the way. forget: makes durable that nothing is recorded of the log."""
-        self.tp, self.topic_id, self.aside = tp, topic_id, aside
-        self.path = f"{directory.path}/{tp}"
+        self.path, self.tp, self.topic_id, self.aside = path, tp, topic_id, aside
         self.set_aside = False
         """True if a directory was in the way."""
-        self._directory, self._config, self._forget = directory, config, forget
+        self._directory, self._changes, self._config, self._forget = directory, changes, config, forget
 
     def run(self) -> Log:
         """Create the log. On the directory's executor. Raises OSError."""
         directory, files, path = self._directory, self._directory.files, self.path
-        directory.changes.ensure_free(path)
+        self._changes.ensure_free(path)
         if files.is_directory(path):
             move_aside(files, path, self.aside)
             self.set_aside = True

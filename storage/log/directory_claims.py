@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from storage.checkpoints.checkpoint_file import (
     CLEANER_CHECKPOINT,
@@ -29,12 +28,10 @@ from storage.checkpoints.checkpoint_file import (
 )
 from storage.checkpoints.durable_offsets import DURABLE_MARKS, DurableOffsets
 from storage.files.file_system import Files, write_file
+from storage.log.log_positions import LogPositions
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
 from tidelog.types import Durability, Offset, PartitionKey, TopicPartition
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
 
 
 class OffsetCheckpoint:
@@ -135,7 +132,7 @@ class DirectoryClaims:
     def high_watermark(self, tp: TopicPartition) -> Offset:
         return self._found_high_watermarks.get(tp, Offset(0))
 
-    def lowering(self, log: Log, offset: Offset) -> Callable[[], None]:
+    def lowering(self, log: LogPositions, offset: Offset) -> Callable[[], None]:
         """Lower all recorded offsets of the log to at most `offset`, and a recorded log start above its log start,
         which a full disk may have left. Returns a function that makes this durable; it may run on any thread and raises
         OSError. Raises OSError."""
@@ -151,7 +148,7 @@ class DirectoryClaims:
                 writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
         return in_order(sync_mark, *writes)
 
-    def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
+    def recovering_from(self, log: LogPositions, offset: Offset) -> Callable[[], None]:
         """Let the next start recover the log from `offset`, which is not above its recovery point. Returns a function
         that makes this durable, see `lowering`. Raises OSError."""
         tp, claimed = log.topic_partition, self._recovery_points.claimed
@@ -164,7 +161,7 @@ class DirectoryClaims:
         # The mark first: without it, damage above the recovery point looks like a torn tail.
         return in_order(self.marks.sync, _writing(self._recovery_points, {**claimed, tp: offset}))
 
-    def bound_watermarks(self, logs: Collection[Log]) -> None:
+    def bound_watermarks(self, logs: Collection[LogPositions]) -> None:
         """Make durable that no high watermark is above the end of its log, after recovery truncated logs: the records
         fetched in place of the lost ones may not be committed. Raises OSError."""
         claimed = self._high_watermarks.claimed
@@ -177,7 +174,7 @@ class DirectoryClaims:
         """Set the recorded log start to `offset`. Returns a function that makes this durable, see `lowering`."""
         return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})
 
-    def allow_holes(self, log: Log, end: Offset) -> None:
+    def allow_holes(self, log: LogPositions, end: Offset) -> None:
         """Record durably the log's recovery point, and that segments below `end`, which is not above it, may be
         emptied: offsets missing there are no loss. Raises OSError."""
         tp = log.topic_partition
@@ -238,7 +235,7 @@ class DirectoryClaims:
         ]
         return in_order(sync_marks, *writes)
 
-    def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
+    def prepare(self, logs: Collection[LogPositions]) -> Callable[[], None] | None:
         """On the owner's thread: collect the offsets to record now. Returns the write, for any thread, which raises
         OSError; None if the files are current. Raises OSError."""
         self._mark_recovery_points(logs)
@@ -255,14 +252,14 @@ class DirectoryClaims:
 
         return write
 
-    def write(self, logs: Collection[Log]) -> None:
+    def write(self, logs: Collection[LogPositions]) -> None:
         """Write everything durably before returning. Raises OSError."""
         self._mark_recovery_points(logs)
         self.marks.sync()
         for file, offsets in self._current(logs):
             _write_now(file, offsets)
 
-    def _mark_recovery_points(self, logs: Collection[Log]) -> None:
+    def _mark_recovery_points(self, logs: Collection[LogPositions]) -> None:
         """Raise the mark of each log to its recovery point at least. Where the checkpoint of recovery points is damaged
         later, the marks still tell damage from a torn tail. Page-cache logs have no marks."""
         for log in logs:
@@ -271,7 +268,7 @@ class DirectoryClaims:
                 if self.marks.get(key) < log.recovery_point:
                     self.marks.put(key, log.recovery_point)
 
-    def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
+    def _current(self, logs: Collection[LogPositions]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
         """The offsets to record now. A log that is not loaded keeps the offsets found at the start; a log under
         truncation keeps the recorded ones."""
         points = {**self._recovery_points.claimed}

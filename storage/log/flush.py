@@ -13,7 +13,8 @@ Invariants:
   5. Several tickets of one log may be in progress and finish in any order. They sync one after the other. After one has
      failed, all others fail: the kernel reports an error only once, so a later fsync may succeed although bytes are
      lost.
-Not here: when to flush (log.py, group_commit.py), how a failure is handled (log_directory.py).
+Not here: when to flush (log.py, group_commit.py), what counts before its flush (log_positions.py), how a
+failure is handled (log_directory.py).
 """
 
 from __future__ import annotations
@@ -142,14 +143,6 @@ class FlushState:
     def require(self, offset: Offset) -> None:
         """Require that the next flush of a page-cache log reaches `offset`."""
         self.target = max(self.target, offset)
-
-    def count(self, log_end: Offset, flush_messages: int) -> None:
-        """Update what counts as durable, after the log end or recovery point of a page-cache log moved."""
-        if log_end - self.recovery_point < flush_messages:
-            self.counted = log_end
-        else:
-            self.counted = max(self.counted, self.recovery_point)
-            self.target = log_end
 
     def note_roll(self, closed: LogSegment) -> None:
         """Record that a segment was closed and another one created."""

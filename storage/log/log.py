@@ -12,30 +12,34 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files, WouldBlock, sync_paths
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
-from storage.log.flush import FlushState, FlushTicket
-from storage.log.log_damage import LogDamage
-from storage.log.log_host import LogHost
-from storage.log.log_producers import LogProducers, first_result
+from storage.log.directory_claims import DirectoryClaims
+from storage.log.flush import FlushTicket
+from storage.log.log_positions import LogPositions
+from storage.log.log_producers import first_result
 from storage.log.log_reader import LogRead, LogReader
 from storage.log.log_start import LogStart
-from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, reported_error, run_here
+from storage.log.log_truncation import LogTruncator
 from storage.log.log_writer import LogWriter
-from storage.log.validation import append_rules
+from storage.log.recent_appends import RecentAppends
+from storage.log.truncation_ticket import Emptying, TruncationTicket, reported_error
+from storage.log.validation import append_rules, prepare_follower, prepare_leader
 from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
 from storage.producers.verification import UNVERIFIED, TransactionCheck
-from storage.recovery.loaded import Damage, LoadedLog
+from storage.recovery.loaded import LoadedLog
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, OpenSegments, segment_path
 from storage.segment.segments import LogSegments
 from storage.segment.time_lookup import TimestampedOffset, ensure_time, find_largest_timestamp, find_timestamp
 from storage.segment.transaction_index import AbortedTransaction
@@ -43,10 +47,12 @@ from tidelog.epochs import epoch_before
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
+    InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
+    TidelogError,
 )
 from tidelog.records.assignment import Inspected
 from tidelog.types import (
@@ -57,7 +63,6 @@ from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     Buffer,
-    Durability,
     EpochStart,
     LeaderEpoch,
     Millis,
@@ -65,12 +70,42 @@ from tidelog.types import (
     ProducerId,
     TopicId,
     TopicPartition,
+    WallClock,
 )
 
 T = TypeVar("T")
+_INTERNAL: Final = "__"
+"""Prefix of the names of internal topics, as in Kafka."""
 
 
-class Log:
+class LogHost(Protocol):
+    """A log directory, as its logs use it. LogDirectory implements and documents it."""
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def clock(self) -> WallClock: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def claims(self) -> DirectoryClaims: ...
+    @property
+    def open_segments(self) -> OpenSegments: ...
+    @property
+    def recent_appends(self) -> RecentAppends: ...
+    @property
+    def reader(self) -> Executor: ...
+    @property
+    def offline(self) -> str | None: ...
+    def fail(self, doing: str, error: OSError) -> TidelogError: ...
+    def note_changed(self, log: Log) -> None: ...
+    def note_durable(self, log: Log) -> None: ...
+    def reserve_space(self, tp: TopicPartition, size: int) -> None: ...
+    def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None: ...
+    def request_flush(self, log: Log) -> None: ...
+
+
+class Log(LogPositions):
     def __init__(
         self,
         directory: LogHost,
@@ -83,43 +118,24 @@ class Log:
     ) -> None:
         """loaded: from load_log. high_watermark: from the checkpoint. Loads the producer state, which may wait for the
         disk. Raises OSError."""
+        files = directory.files
+        segments = LogSegments(files, path, directory.rng, loaded.segments, directory.open_segments)
+        super().__init__(
+            files, directory.clock, path, topic_partition, topic_id, config, loaded, high_watermark, segments
+        )
         self.directory = directory
-        self.path = path
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.config = config
-        self.rules = append_rules(config)
-        """The topic's requirements for records."""
-        self.log_start_offset = loaded.log_start
-        self.log_end_offset = loaded.log_end
-        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self.bytes_rejected = 0
         """Bytes of the appends that were rejected for their size, as received."""
-        self.last_flush_ms = directory.clock.wall_ms()
-        self._segments = LogSegments(directory.files, path, directory.rng, loaded.segments, directory.open_segments)
-        self.producers = LogProducers(
-            directory.files,
-            path,
-            self._segments,
-            loaded,
-            config,
-            high_watermark=self.high_watermark,
-            now=directory.clock.wall_ms(),
-        )
+        self.last_flush_ms = self.clock.wall_ms()
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
-        self.lost = LogDamage(loaded.damage, self.producers.damage)
-        """The damage of the log, and which operations it forbids."""
-        self._epochs = loaded.epochs
-        self._flush = FlushState(directory.files, path, loaded)
-        self._fsync = config.durability is Durability.FSYNC
         holes_below = INT64_MAX if config.compact else loaded.holes_below
-        self._reader = LogReader(self._segments, self._epochs, holes_below, directory.recent_appends)
-        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
-        self.front = LogStart(self, self._segments, self._epochs, self._flush)
+        self._reader = LogReader(segments, self._epochs, holes_below, directory.recent_appends)
+        self._writer = LogWriter(self, segments, self._epochs, self._flush, self._reader, self._rolled)
+        self.front = LogStart(self, segments, self._flush, self._reader, self._writer, directory.claims)
         """The start of the log, its deleted files, and the cleaning in progress."""
-        self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush)
-        self.truncation: TruncationTicket | None = None
-        """The truncation in progress."""
+        self._truncator = LogTruncator(
+            self, segments, self._epochs, self._flush, self._reader, self.front, directory.claims
+        )
         self.first_unfetched: Callable[[], Offset] | None = None
         """Of the leader: what a follower that is fetching has not fetched yet begins there. Compaction keeps tombstones
         and markers from there on. None: nobody fetches from this log."""
@@ -131,42 +147,13 @@ class Log:
     # --- state ----------------------------------------------------------------------------------------------------
 
     @property
-    def files(self) -> Files:
-        return self.directory.files
-
-    @property
     def closed(self) -> bool:
         """True if the log was closed, deleted or set aside."""
         return self._closed
 
     @property
-    def damage(self) -> Damage | None:
-        """The records that the log has lost; None if it has lost none."""
-        return self.lost.damage
-
-    @property
-    def durable_offset(self) -> Offset:
-        """Every offset below it is as durable as the topic promises."""
-        return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
-
-    @property
-    def recovery_point(self) -> Offset:
-        """Everything below it is on the disk. Recovery after a crash reads from here."""
-        return self._flush.recovery_point
-
-    @property
-    def last_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last record; -1 if there is none."""
-        return epoch_before(self._epochs.entries, self.log_end_offset)
-
-    @property
     def size(self) -> int:
         return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """By base offset, the active segment last. For tools and tests."""
-        return tuple(self._segments)
 
     @property
     def segment_count(self) -> int:
@@ -230,22 +217,32 @@ class Log:
         self._ensure_usable()
         assert self.truncation is None, "no appends during a truncation"
         self.lost.ensure_takes_appends(self.topic_partition)
-        now = self.directory.clock.wall_ms()
-        try:
-            prepared = self._writer.prepare(
-                records,
-                assign_offsets=assign_offsets,
-                leader_epoch=leader_epoch,
-                origin=origin,
-                now=now,
-                inspected=inspected,
-            )
-        except RecordTooLarge:
-            self.bytes_rejected += len(records)
-            raise
+        now = self.clock.wall_ms()
+        start, end = self.log_start_offset, self.log_end_offset
+        if assign_offsets:
+            self._ensure_may_write(leader_epoch, origin)
+            try:
+                prepared = prepare_leader(
+                    records,
+                    self.rules,
+                    log_start=start,
+                    log_end=end,
+                    leader_epoch=leader_epoch,
+                    now=now,
+                    origin=origin,
+                    inspected=inspected,
+                )
+            except RecordTooLarge:
+                self.bytes_rejected += len(records)
+                raise
+        else:
+            prepared = prepare_follower(records, log_start=start, log_end=end, last_epoch=self.last_epoch)
         if prepared is None:
-            return LogAppendInfo(log_start_offset=self.log_start_offset)
+            return LogAppendInfo(log_start_offset=start)
         info = prepared.info
+        if info.stats.converted_records:
+            info = info._replace(stats=info.stats._replace(conversion_ms=max(0, self.clock.wall_ms() - now)))
+            prepared = prepared._replace(info=info)
         if assign_offsets and info.valid_bytes > self.config.segment_bytes:
             self.bytes_rejected += len(records)
             raise RecordListTooLarge(
@@ -272,14 +269,24 @@ class Log:
             return info._replace(last_leader_epoch=self.last_epoch)
         return info
 
+    def _ensure_may_write(self, leader_epoch: LeaderEpoch, origin: Origin) -> None:
+        if leader_epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(
+                f"append to {self.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
+                f"{self._epochs.latest}"
+            )
+        if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
+            raise InvalidTopic(
+                f"{self.topic_partition.topic} is an internal topic that only nodes may write to: use another topic"
+            )
+
     # --- roll -----------------------------------------------------------------------------------------------------
 
     def roll(self, now: Millis, why: str = "requested") -> LogSegment:
         """Start a new segment at the log end. why: for the log line. Raises OSError."""
         return self._writer.roll(self.log_end_offset, now, why)
 
-    def rolled(self, notes: Sequence[str]) -> None:
-        """Called by `LogWriter` after it started a new segment."""
+    def _rolled(self, notes: Sequence[str]) -> None:
         self.notes += tuple(notes)
         self._flush.require(self.log_end_offset)
         self.directory.request_flush(self)
@@ -491,7 +498,7 @@ class Log:
         self._ensure_usable()
         assert self.truncation is None, "no flush during a truncation"
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
-        segments, now = self._segments.from_offset(self.recovery_point), self.directory.clock.wall_ms()
+        segments, now = self._segments.from_offset(self.recovery_point), self.clock.wall_ms()
         try:
             return self._flush.begin(segments, up_to, self._epochs, now)
         except OSError as error:
@@ -499,10 +506,10 @@ class Log:
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """Mark what the ticket covers, up to any truncation since, as durable. The ticket has run."""
-        self.last_flush_ms = self.directory.clock.wall_ms()
+        self.last_flush_ms = self.clock.wall_ms()
         moved = self._flush.finish(ticket, self.last_flush_ms)
         if self.truncation is None:
-            self._flush.count(self.log_end_offset, self.config.flush_messages)
+            self.end_at(self.log_end_offset)
         if not self._closed:
             self._segments.keep_open(ticket.closed)
         if moved and self._fsync and not self._closed:
@@ -539,7 +546,7 @@ class Log:
         is removed whole, and the remaining bytes do not record a hole before `offset`. Raises KafkaStorageError,
         CorruptLog, and DiskFull if nothing was removed yet; a disk that gets full later takes the directory offline.
         """
-        run_here(self, self.begin_truncation(offset))
+        self._truncate_here(self.begin_truncation(offset))
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and set its start to `offset`, durably, before returning. Raises KafkaStorageError, and
@@ -548,7 +555,17 @@ class Log:
         Removed segments cannot be restored. If the disk gets full after the first removal, the directory goes offline
         as after any disk failure, and the next start finds an empty log.
         """
-        run_here(self, self.begin_truncation(offset, fully=True))
+        self._truncate_here(self.begin_truncation(offset, fully=True))
+
+    def _truncate_here(self, ticket: TruncationTicket | None) -> None:
+        ended = ticket is None
+        while ticket is not None and not ended:
+            try:
+                ticket.run()
+            except OSError as error:
+                ended = self.truncation_ran(ticket, error)
+            else:
+                ended = self.truncation_ran(ticket, None)
 
     def begin_truncation(self, offset: Offset, *, fully: bool = False) -> TruncationTicket | None:
         """Begin `truncate_to`, or `truncate_fully_and_start_at` if `fully`. Run the ticket on any thread, then call
@@ -561,6 +578,7 @@ class Log:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.directory.fail(f"truncating {self.path} at offset {offset}", error) from error
+        self.directory.note_changed(self)
         return self.truncation
 
     def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool:
@@ -589,19 +607,6 @@ class Log:
         if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
             self.directory.note_durable(self)
         return ended
-
-    def lowered(self, offset: Offset) -> None:
-        """Called by `LogTruncator`: nothing at or above `offset` is durable or cached for reads any more."""
-        self.directory.note_changed(self)
-        self._flush.lower(offset)
-        self._reader.forget()
-        self.front.stop_cleaning()
-
-    # --- log start ------------------------------------------------------------------------------------------------
-
-    def segments_removed(self) -> None:
-        """Called by `LogStart`: segments left the log, so cached read positions are invalid."""
-        self._reader.forget()
 
     # --- closing --------------------------------------------------------------------------------------------------
 

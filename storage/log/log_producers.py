@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.file_system import Files
@@ -35,9 +35,6 @@ from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, Millis, Offset, TimestampType
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
 
 _ROLLS_SHARE: Final = 8
 """The file of agreed transaction indexes lists every segment. It is written when an eighth of the segments are new, so
@@ -220,16 +217,29 @@ class ProducersAfterTruncation:
     """Producer state at a truncation offset, rebuilt from snapshots and batches. The owner's thread creates it and uses
     the indexes. `read` runs on any thread, through own handles. Then the log takes `state` and `replayed`."""
 
-    def __init__(self, log: Log, segments: Sequence[LogSegment], log_end: Offset, last_size: int) -> None:
-        """segments: the remaining ones, the last one truncated to `last_size` bytes. Raises BrokenChain, OSError."""
-        self._files, self._directory = log.files, log.path
-        self._expiration_ms, self._now = log.config.producer_id_expiration_ms, log.directory.clock.wall_ms()
-        self._log_start = log.log_start_offset
-        self._high_watermark = max(min(log.high_watermark, log_end), log.log_start_offset)
-        self._segments = [SegmentBytes(log.files, each) for each in segments]
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        snapshots: Sequence[Offset],
+        segments: Sequence[LogSegment],
+        last_size: int,
+        *,
+        log_start: Offset,
+        log_end: Offset,
+        high_watermark: Offset,
+        now: Millis,
+    ) -> None:
+        """segments: the remaining ones, the last one truncated to `last_size` bytes. snapshots: their offsets. Raises
+        BrokenChain, OSError."""
+        self._files, self._directory = files, path
+        self._expiration_ms, self._now = config.producer_id_expiration_ms, now
+        self._log_start, self._high_watermark = log_start, high_watermark
+        self._segments = [SegmentBytes(files, each) for each in segments]
         self._segments[-1].size = last_size
         bases = [segment.base_offset for segment in segments]
-        for start in (log.log_start_offset, *log.producers.state.snapshots):  # where the replay may begin
+        for start in (log_start, *snapshots):  # where the replay may begin
             holder = bisect_right(bases, start) - 1
             if holder >= 0 and bases[holder] < start <= log_end:
                 self._segments[holder].note(start, segments[holder].start_for(start))

@@ -18,40 +18,41 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from storage.compaction.cleaning import Cleaning
 from storage.files.deleted_files import DeletedFiles, Leaving
-from storage.log.directory_claims import in_order
+from storage.log.directory_claims import DirectoryClaims, in_order
 from storage.log.flush import FlushState
+from storage.log.log_positions import LogPositions
+from storage.log.log_reader import LogReader
+from storage.log.log_writer import LogWriter
 from storage.log.retention import count_deletable
-from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from storage.segment.segments import DELETED_SUFFIX, LogSegments
 from tidelog.types import Millis, Offset
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
 
 
 class LogStart:
     """The start of one log. Its methods raise OSError. `cleaning`: the cleaning in progress."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_segments", "cleaning", "deleted", "leaving")
+    __slots__ = ("_claims", "_flush", "_log", "_reader", "_segments", "_writer", "cleaning", "deleted", "leaving")
 
-    def __init__(self, log: Log, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
-        self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
+    def __init__(
+        self,
+        log: LogPositions,
+        segments: LogSegments,
+        flush: FlushState,
+        reader: LogReader,
+        writer: LogWriter,
+        claims: DirectoryClaims,
+    ) -> None:
+        self._log, self._segments, self._flush = log, segments, flush
+        self._reader, self._writer, self._claims = reader, writer, claims
         self.deleted = DeletedFiles()
         """Files of removed segments, until `file.delete.delay.ms` has passed."""
         self.cleaning: Cleaning | None = None
         self.leaving: Leaving | None = None
         """Segments that left the log and whose files are being renamed."""
-
-    def started_at(self, offset: Offset) -> None:
-        """Set the log start to `offset`, which is durable already."""
-        if offset > self._log.log_start_offset:
-            self._log.log_start_offset = offset
-            self._epochs.truncate_from_start(offset)
 
     def expired(self, now: Millis) -> tuple[Offset, Callable[[], None]] | None:
         """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
@@ -75,7 +76,7 @@ class LogStart:
             return None
         rolled = count == len(segments)
         if rolled:
-            log.roll(now, "all segments have expired")
+            self._writer.roll(log.log_end_offset, now, "all segments have expired")
         base = segments.all[count].base_offset
         keep = log.producers.state.keeping(base)
         return base, (in_order(partial(log.files.sync_directory, log.path), keep) if rolled else keep)
@@ -96,15 +97,15 @@ class LogStart:
         count = sum(segment.base_offset <= start for segment in segments.all[1:])
         if count == 0:
             return None
-        log.segments_removed()
+        self._reader.forget()  # cached positions may lie in these segments
         taken = segments.take_first(count)
         self._flush.forget(taken)
         paths = [
             segment_path(log.path, segment.base_offset, kind) for segment in taken for kind in reversed(ALL_SUFFIXES)
         ]
-        snapshots = self._log.producers.segments_removed(log.log_start_offset)
+        snapshots = log.producers.segments_removed(log.log_start_offset)
         self.leaving = Leaving(
-            log.files, self._log.producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
+            log.files, log.producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
         )
         return self.leaving
 
@@ -127,14 +128,13 @@ class LogStart:
         assert self.cleaning is not None, "no cleaning is in progress"
         end = self.cleaning.plan.sources[-1].end
         assert end <= log.recovery_point, "only durable segments may be cleaned"
-        log.directory.note_changed(log)
-        log.directory.claims.allow_holes(log, end)
+        self._claims.allow_holes(log, end)
         try:
             dropped = self._segments.replace(old, cleaned)
         except OSError as error:  # the next start finishes it; segments added before that would be replaced too
             raise OSError(errno.EIO, f"replacing segments failed halfway: {error}") from error
-        log.segments_removed()
-        self._log.producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
+        self._reader.forget()  # cached positions may lie in these segments
+        log.producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
         self.deleted.put(dropped, now + log.config.file_delete_delay_ms)
 
@@ -143,7 +143,7 @@ class LogStart:
         cannot be truncated."""
         log = self._log
         point = log.recovery_point
-        return point if point >= log.high_watermark else min(point, self._log.producers.state.decided_below(point))
+        return point if point >= log.high_watermark else min(point, log.producers.state.decided_below(point))
 
     def stop_cleaning(self) -> None:
         """Cancel the cleaning, because the segments of the log change."""

@@ -21,124 +21,47 @@ Source: design section 3; Kafka's UnifiedLog.truncateTo and truncateFullyAndStar
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from storage.files.file_system import File, Files, remove_files, sync_all
+from storage.log.directory_claims import DirectoryClaims
 from storage.log.flush import FlushState
+from storage.log.log_positions import LogPositions
 from storage.log.log_producers import ProducersAfterTruncation
+from storage.log.log_reader import LogReader
+from storage.log.log_start import LogStart
+from storage.log.truncation_ticket import Emptying, Shortening, TruncationTicket
 from storage.producers.producer_snapshot import snapshot_path
-from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.batch_walk import BrokenChain, Hole
-from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
-from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
+from storage.segment.epoch_cache import LeaderEpochCache
+from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from storage.segment.segments import LogSegments
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochStart, Offset
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from tidelog.types import Offset
 
 _log: Final = logging.getLogger("storage.log")
 _REMOVAL_ORDER: Final = tuple(reversed(ALL_SUFFIXES))
 """Order in which a segment's files are removed. The .log file is last: after a crash, the rest is still a segment."""
 
 
-@dataclass(slots=True, eq=False)
-class TruncationTicket:
-    """A truncation in progress. `end`: the new log end."""
-
-    end: Offset
-    files: Files
-    directory: str
-    lower_claims: Callable[[], None]
-    to_remove: list[str]
-    """Files to remove, in this order, if they exist."""
-    keep_only: frozenset[str] | None
-    """Segment files with other names are removed too: loading left them behind damage. None: there are none."""
-    epoch_file: EpochFile
-    epoch_version: int
-    epochs: tuple[EpochStart, ...] | None
-    """The remaining epoch entries. None: the file has them already."""
-    free_names: Callable[[], None]
-    """Renames the files of old segments that left the log, unless that was done."""
-    begun: bool = False
-    """True once something may have been removed."""
-
-    def run(self) -> None:
-        """Run the next step. Any thread. Raises OSError."""
-        self.free_names()
-        self.lower_claims()
-        self.begun = True
-        gone = remove_agreements(self.files, self.directory)
-        gone |= remove_files(self.files, (*self.to_remove, *self._leftovers()))
-        if gone:
-            self.files.sync_directory(self.directory)
-        self._truncate()
-
-    def _leftovers(self) -> list[str]:
-        if self.keep_only is None:
-            return []
-        paths = (f"{self.directory}/{name}" for name in self.files.list(self.directory) if name.endswith(ALL_SUFFIXES))
-        return [path for path in paths if path not in self.keep_only]
-
-    def _truncate(self) -> None:
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Close the handles."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Shortening(TruncationTicket):
-    """A truncation after which `last` is the last segment, truncated at byte `position`. `handle`: its file, shared."""
-
-    last: LogSegment
-    position: int
-    handle: File
-    producers: ProducersAfterTruncation
-
-    def _truncate(self) -> None:
-        self.handle.truncate(self.position)
-        sync_all([self.handle])
-        if self.epochs is not None:
-            self.epoch_file.write(self.epoch_version, self.epochs)
-        self.producers.read()
-
-    def release(self) -> None:
-        self.handle.close()
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Emptying(TruncationTicket):
-    """A truncation that empties the log: it then starts and ends at `end`. move_start: makes the new start durable
-    after everything is removed."""
-
-    move_start: Callable[[], None] | None = None
-
-    def run(self) -> None:
-        if self.move_start is None:
-            TruncationTicket.run(self)
-            return
-        self.move_start()
-        self.files.open(segment_path(self.directory, self.end, LOG_SUFFIX), create=True).close()
-        self.files.sync_directory(self.directory)
-
-    def _truncate(self) -> None:
-        self.epoch_file.write(self.epoch_version, ())
-
-
 class LogTruncator:
     """Truncations of one log. For the owner's thread. Methods raise OSError and BrokenChain."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_segments")
+    __slots__ = ("_claims", "_epochs", "_flush", "_front", "_log", "_reader", "_segments")
 
-    def __init__(self, log: Log, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
-        self._log, self._segments, self._epochs = log, segments, epochs
-        self._flush = flush
+    def __init__(
+        self,
+        log: LogPositions,
+        segments: LogSegments,
+        epochs: LeaderEpochCache,
+        flush: FlushState,
+        reader: LogReader,
+        front: LogStart,
+        claims: DirectoryClaims,
+    ) -> None:
+        self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
+        self._reader, self._front, self._claims = reader, front, claims
 
     def begin(self, offset: Offset) -> TruncationTicket | None:
         """Begin to remove everything at and above `offset`; None if there is nothing to remove. Raises CorruptLog."""
@@ -161,7 +84,18 @@ class LogTruncator:
             return self.begin_fully(log.log_start_offset)
         figures = offset, log.log_end_offset, last.base_offset, position
         _log.debug("%s: truncating at offset %d, log end %d: keeps segment %d up to byte %d", log.path, *figures)
-        producers = ProducersAfterTruncation(log, self._up_to(last), end, position)  # may raise: before `_lower`
+        producers = ProducersAfterTruncation(  # before `_lower`: it may raise, and must have changed nothing then
+            log.files,
+            log.path,
+            log.config,
+            log.producers.state.snapshots,
+            self._up_to(last),
+            position,
+            log_start=log.log_start_offset,
+            log_end=end,
+            high_watermark=max(min(log.high_watermark, end), log.log_start_offset),
+            now=log.clock.wall_ms(),
+        )
         return Shortening(
             end,
             log.files,
@@ -172,7 +106,7 @@ class LogTruncator:
             self._flush.epoch_file,
             self._epochs.version + 1,
             None if len(kept) == len(self._epochs.entries) else kept,
-            log.front.free_names,
+            self._front.free_names,
             last=last,
             position=position,
             handle=last.file.share(),
@@ -207,14 +141,16 @@ class LogTruncator:
             self._flush.epoch_file,
             self._epochs.version + 1,
             (),
-            log.front.free_names,
+            self._front.free_names,
         )
 
     def _lower(self, claimed: Offset, durable_offset: Offset) -> Callable[[], None]:
         """Nothing at or above `durable_offset` is durable any more, also in tickets in progress. Returns a function
         that lowers the offsets recorded in the directory's files to at most `claimed`."""
-        self._log.lowered(durable_offset)
-        return self._log.directory.claims.lowering(self._log, claimed)
+        self._flush.lower(durable_offset)
+        self._reader.forget()
+        self._front.stop_cleaning()
+        return self._claims.lowering(self._log, claimed)
 
     def _files_after(self, last: LogSegment | None) -> list[str]:
         """The files of the segments after `last`, newest segment first; of all segments for None."""
@@ -244,7 +180,7 @@ class LogTruncator:
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
             log = self._log
-            ticket.move_start = log.directory.claims.starting(log.topic_partition, ticket.end)
+            ticket.move_start = self._claims.starting(log.topic_partition, ticket.end)
             return False
         else:
             self._empty(ticket.end)
@@ -260,8 +196,8 @@ class LogTruncator:
         last.was_truncated(end, ticket.position)
         if ticket.epochs is not None:
             self._epochs.truncate_from_end(end)
-        log.lost.reset(self._log.producers.truncated(ticket.producers))
-        self._set_end(end)
+        log.lost.reset(log.producers.truncated(ticket.producers))
+        log.truncated_to(end)
 
     def _empty(self, offset: Offset) -> None:
         log = self._log
@@ -269,34 +205,8 @@ class LogTruncator:
         _log.info("%s: emptied: had log start %d and log end %d, both are %d now", log.path, *figures)
         self._segments.drop_behind(None)
         self._epochs.restore(())
-        log.log_start_offset = offset
-        self._segments.begin(offset, log.config, log.directory.clock.wall_ms())
+        self._segments.begin(offset, log.config, log.clock.wall_ms())
         log.lost.reset(None)
-        self._set_end(offset)
-        self._log.producers.emptied()
+        log.restarted_at(offset)
+        log.producers.emptied()
         self._flush.start_at(offset)
-
-    def _set_end(self, offset: Offset) -> None:
-        log = self._log
-        log.log_end_offset = offset
-        self._flush.count(offset, log.config.flush_messages)
-        log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
-
-
-def run_here(log: Log, ticket: TruncationTicket | None) -> None:
-    """Run a truncation to its end on the owner's thread. Raises like `Log.truncate_to`."""
-    ended = ticket is None
-    while ticket is not None and not ended:
-        try:
-            ticket.run()
-        except OSError as error:
-            ended = log.truncation_ran(ticket, error)
-        else:
-            ended = log.truncation_ran(ticket, None)
-
-
-def reported_error(ticket: TruncationTicket, error: OSError) -> OSError:
-    """The error to report for one of `run` or `proceed`: a full disk counts as failed once a file may be gone."""
-    if not ticket.begun:
-        return error
-    return OSError(errno.EIO, f"{'emptying' if isinstance(ticket, Emptying) else 'truncating'} failed halfway: {error}")

@@ -14,91 +14,43 @@ Source: Kafka's LocalLog.append and UnifiedLog.maybeRoll; design section 3 for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from storage.append_info import LogAppendInfo, Origin
+from storage.append_info import LogAppendInfo
 from storage.log.flush import FlushState
-from storage.log.log_producers import LogProducers
+from storage.log.log_positions import LogPositions
 from storage.log.log_reader import LogReader
-from storage.log.validation import Prepared, prepare_follower, prepare_leader
+from storage.log.validation import Prepared
 from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
 from tidelog.epochs import epoch_before
-from tidelog.errors import FencedLeaderEpoch, InvalidTopic
-from tidelog.records.assignment import Inspected
-from tidelog.types import INT32_MAX, Buffer, EpochStart, LeaderEpoch, Millis, Offset
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from tidelog.types import INT32_MAX, EpochStart, LeaderEpoch, Millis, Offset
 
 _log: Final = logging.getLogger("storage.log")
-_INTERNAL: Final = "__"
-"""Prefix of the names of internal topics, as in Kafka."""
 
 
 class LogWriter:
     """The end of one log. Its methods raise OSError, and BrokenChain if the active segment's index had to be rebuilt
     and its chain of batches is broken."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_reader", "_segments")
+    __slots__ = ("_epochs", "_flush", "_log", "_reader", "_rolled", "_segments")
 
     def __init__(
         self,
-        log: Log,
+        log: LogPositions,
         segments: LogSegments,
         epochs: LeaderEpochCache,
         flush: FlushState,
-        producers: LogProducers,
         reader: LogReader,
+        rolled: Callable[[Sequence[str]], None],
     ) -> None:
-        """reader: receives the position of each append, where all replicas and most consumers read next."""
-        self._reader = reader
-        self._log, self._segments, self._epochs = log, segments, epochs
-        self._flush, self._producers = flush, producers
-
-    def prepare(
-        self,
-        records: Buffer,
-        *,
-        assign_offsets: bool,
-        leader_epoch: LeaderEpoch,
-        origin: Origin,
-        now: Millis,
-        inspected: Inspected | None,
-    ) -> Prepared | None:
-        """Validate the arguments of `Log.append`, and convert them into what is stored. None: there is no whole
-        batch. Raises like `Log.append`."""
-        log = self._log
-        if not assign_offsets:
-            return prepare_follower(
-                records, log_start=log.log_start_offset, log_end=log.log_end_offset, last_epoch=log.last_epoch
-            )
-        if leader_epoch < self._epochs.latest:
-            raise FencedLeaderEpoch(
-                f"append to {log.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
-                f"{self._epochs.latest}"
-            )
-        if origin is Origin.CLIENT and log.topic_partition.topic.startswith(_INTERNAL):
-            raise InvalidTopic(
-                f"{log.topic_partition.topic} is an internal topic that only nodes may write to: use another topic"
-            )
-        prepared = prepare_leader(
-            records,
-            log.rules,
-            log_start=log.log_start_offset,
-            log_end=log.log_end_offset,
-            leader_epoch=leader_epoch,
-            now=now,
-            origin=origin,
-            inspected=inspected,
-        )
-        if prepared is not None and prepared.info.stats.converted_records:
-            stats = prepared.info.stats._replace(conversion_ms=max(0, log.directory.clock.wall_ms() - now))
-            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
-        return prepared
+        """reader: receives the position of each append, where all replicas and most consumers read next. rolled: called
+        after a new segment was started, with notes about files in its way."""
+        self._reader, self._rolled = reader, rolled
+        self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
 
     def write(
         self,
@@ -143,10 +95,9 @@ class LogWriter:
         if self._reader.keeps_recent and leader_epoch is not None and len(headers) == 1:
             end = Offset(info.last_offset + 1)
             self._reader.remember(log.log_end_offset, prepared.buffers, end, info.valid_bytes)
-        log.log_end_offset = Offset(info.last_offset + 1)
-        self._flush.count(log.log_end_offset, log.config.flush_messages)
+        log.end_at(Offset(info.last_offset + 1))
         if batches:
-            self._producers.appended(batches, now)
+            log.producers.appended(batches, now)
         if debug:
             self._report(info, segment, position, entries)
 
@@ -169,7 +120,7 @@ class LogWriter:
         """Remove a segment that was started after a hole and could not be written to. The log continues at its end;
         otherwise the next segment would begin below this one. Raises OSError."""
         log, before = self._log, self._segments.last_below(segment.base_offset)
-        self._producers.truncating(log.log_end_offset)
+        log.producers.truncating(log.log_end_offset)
         self._segments.remove_behind(before)
         self._flush.note_truncation(before)
         log.files.sync_directory(log.path)
@@ -199,14 +150,14 @@ class LogWriter:
 
         Raises OSError; the old segment then stays active.
         """
-        closed, clock = self._segments.active, self._log.directory.clock
+        closed, clock = self._segments.active, self._log.clock
         if closed.base_offset == base_offset:
             return closed
         began, entries = clock.wall_ms(), closed.index_entries
-        self._producers.state.take_snapshot(base_offset)
+        self._log.producers.state.take_snapshot(base_offset)
         segment, notes = self._segments.add(base_offset, self._log.config, now)
         self._flush.note_roll(closed)
-        self._producers.rolled(closed.base_offset, base_offset)
+        self._log.producers.rolled(closed.base_offset, base_offset)
         if _log.isEnabledFor(logging.INFO):
             took, path = max(0, clock.wall_ms() - began), self._log.path
             _log.info(
@@ -215,7 +166,7 @@ class LogWriter:
             )
             figures = closed.size, self._log.config.segment_bytes, entries, max(0, began - closed.created_ms)
             _log.debug("%s: closed segment has %d of %d bytes, %s index entries, opened %d ms ago", path, *figures)
-        self._log.rolled(notes)
+        self._rolled(notes)
         return segment
 
 

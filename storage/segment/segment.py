@@ -24,7 +24,6 @@ from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.lazy_index import LazyIndex
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.open_segments import OpenSegments
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 from storage.segment.verifier import first_fault
@@ -75,6 +74,39 @@ def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> B
             return BatchPlace(header.position, least)
         least = Offset(header.last_offset + 1)
     return None
+
+
+OPEN_SEGMENTS_MAX: Final = 1_000
+"""Per log directory: one descriptor and two mappings each, well below the Linux limit per process (65,530 mappings)."""
+
+
+class OpenSegments:
+    """The closed segments of a log directory that have open files, least recently used first. For the owner's thread.
+
+    A segment without readers needs no descriptor and no mapping. Opening it again takes about 50 µs. Segments with
+    bytes that are not durable yet are not among them: after reopening, an fsync through a new descriptor might not
+    report an error that the old one would have reported. Handles shared with flushes stay open until released.
+    """
+
+    __slots__ = ("_most", "_open")
+
+    def __init__(self, most: int = OPEN_SEGMENTS_MAX) -> None:
+        self._most = most
+        self._open: dict[LogSegment, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def used(self, segment: LogSegment) -> None:
+        """Mark a closed segment as open and just used. May close others."""
+        self._open.pop(segment, None)
+        self._open[segment] = None
+        while len(self._open) > self._most:
+            next(iter(self._open)).close()  # close() calls forget()
+
+    def forget(self, segment: LogSegment) -> None:
+        """Remove a segment that was closed or accepts appends again."""
+        self._open.pop(segment, None)
 
 
 class LogSegment:

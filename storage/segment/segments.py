@@ -14,8 +14,7 @@ from typing import Final
 
 from storage.files.file_system import Files, remove_files
 from storage.log_config import LogConfig
-from storage.segment.open_segments import OpenSegments
-from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
+from storage.segment.segment import ALL_SUFFIXES, LogSegment, OpenSegments, segment_path
 from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"

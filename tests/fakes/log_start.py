@@ -46,4 +46,4 @@ def _move_start(log: Log, offset: Offset) -> None:
     if offset > log.log_start_offset:
         log.directory.note_changed(log)
         log.directory.claims.starting(log.topic_partition, offset)()
-        log.front.started_at(offset)
+        log.started_at(offset)

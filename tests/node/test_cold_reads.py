@@ -208,7 +208,7 @@ def test_a_disk_that_fails_for_one_of_several_reads_answers_each_fetch_once(clus
         session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
     assert session.collect(1 << 20) == []
     release(cluster)
-    cluster.log(1, 0).segments_removed()  # what was read from partition 0 is outdated
+    cluster.log(1, 0)._reader.forget()  # what was read from partition 0 is outdated
     cluster.machines[1].disk.is_cold = None
     cluster.machines[1].disk.fail("read", "t-0", times=-1)
     answers = session.collect_read(1 << 20) + session.collect(1 << 20)

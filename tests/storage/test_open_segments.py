@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.files.os_files import OsFiles
-from storage.segment.open_segments import OpenSegments
-from storage.segment.segment import LogSegment
+from storage.segment.segment import LogSegment, OpenSegments
 from tests.storage.workbench import NOW, SMALL, Bench, contents
 from tidelog.types import Durability, LeaderEpoch, Offset
 

@@ -10,7 +10,7 @@ from node.replicas import replica as node_replica
 from node.replicas.replica_damage import ReplicaDamage
 from storage.directory import cleanable, log_cleaner, log_directory
 from storage.files.file_system import sync_all
-from storage.log import directory_claims, flush, log_start, log_truncation, log_writer, retention
+from storage.log import directory_claims, flush, log_start, log_writer, retention, truncation_ticket
 from storage.log import log as storage_log
 from storage.recovery import epoch_recovery, loading_site, recovery
 from tests.fakes import fake_disk
@@ -86,7 +86,7 @@ def records_are_deleted_too_early(patch: Patch) -> None:
 
 def a_truncation_is_not_synced(patch: Patch) -> None:
     """A truncation is not fsynced."""
-    patch.setattr(log_truncation, "sync_all", lambda _: None)
+    patch.setattr(truncation_ticket, "sync_all", lambda _: None)
 
 
 def a_damaged_leader_does_not_resign(patch: Patch) -> None:

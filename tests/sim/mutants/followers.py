@@ -19,7 +19,8 @@ from replication.partition import follower
 from replication.partition import leader as partition_leader
 from replication.partition.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
 from replication.partition.follower_states import FollowerCause, FollowerState
-from storage.log import log_writer, validation
+from storage.log import log as storage_log
+from storage.log import validation
 from tests.sim.mutants.mutant import Patch
 from tidelog import epochs
 from tidelog.types import Offset
@@ -72,7 +73,7 @@ def an_answer_is_matched_by_partition_alone(patch: Patch) -> None:
         return prepare(records, **{**state, "last_epoch": -1})
 
     original, prepare = follower.PartitionFollower._answered, validation.prepare_follower
-    patch.setattr(log_writer, "prepare_follower", prepare_follower)
+    patch.setattr(storage_log, "prepare_follower", prepare_follower)
     patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
     patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)
     patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self, ticks: None)

@@ -1,0 +1,113 @@
+"""The positions of one log, and what its parts share with them: settings, segments, epochs, flushes, producers.
+
+Not here: what a log does (log.py, log_writer.py, log_start.py, log_truncation.py).
+"""
+
+from __future__ import annotations
+
+from storage.files.file_system import Files
+from storage.log.flush import FlushState
+from storage.log.log_damage import LogDamage
+from storage.log.log_producers import LogProducers
+from storage.log.truncation_ticket import TruncationTicket
+from storage.log.validation import append_rules
+from storage.log_config import LogConfig
+from storage.recovery.loaded import Damage, LoadedLog
+from storage.segment.segment import LogSegment
+from storage.segment.segments import LogSegments
+from tidelog.epochs import epoch_before
+from tidelog.types import Durability, LeaderEpoch, Offset, TopicId, TopicPartition, WallClock
+
+
+class LogPositions:
+    """Log start <= high watermark <= log end, always. Only the methods of this class move them."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: WallClock,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        loaded: LoadedLog,
+        high_watermark: Offset,
+        segments: LogSegments,
+    ) -> None:
+        """Loads the producer state, which may wait for the disk. Raises OSError."""
+        self.files, self.clock = files, clock
+        self.path = path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.rules = append_rules(config)
+        """The topic's requirements for records."""
+        self.log_start_offset = loaded.log_start
+        self.log_end_offset = loaded.log_end
+        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
+        self._segments = segments
+        self._epochs = loaded.epochs
+        self._flush = FlushState(files, path, loaded)
+        self._fsync = config.durability is Durability.FSYNC
+        now = clock.wall_ms()
+        self.producers = LogProducers(
+            files, path, segments, loaded, config, high_watermark=self.high_watermark, now=now
+        )
+        self.lost = LogDamage(loaded.damage, self.producers.damage)
+        """The damage of the log, and which operations it forbids."""
+        self.truncation: TruncationTicket | None = None
+        """The truncation in progress."""
+
+    @property
+    def damage(self) -> Damage | None:
+        """The records that the log has lost; None if it has lost none."""
+        return self.lost.damage
+
+    @property
+    def durable_offset(self) -> Offset:
+        """Every offset below it is as durable as the topic promises."""
+        return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below it is on the disk. Recovery after a crash reads from here."""
+        return self._flush.recovery_point
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Leader epoch of the last record; -1 if there is none."""
+        return epoch_before(self._epochs.entries, self.log_end_offset)
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """By base offset, the active segment last."""
+        return tuple(self._segments)
+
+    # --- moves of the positions -----------------------------------------------------------------------------------
+
+    def end_at(self, offset: Offset) -> None:
+        """The log end is `offset`, after an append or a truncation, or the recovery point has risen."""
+        self.log_end_offset, flush = offset, self._flush
+        if offset - flush.recovery_point < self.config.flush_messages:
+            flush.counted = offset
+        else:  # the append that reaches `flush.messages`, and those after it, count once their flush has run
+            flush.counted = max(flush.counted, flush.recovery_point)
+            flush.target = offset
+
+    def truncated_to(self, offset: Offset) -> None:
+        """The log end fell to `offset`."""
+        self.end_at(offset)
+        # What was above the end is gone: the records fetched in its place are committed anew.
+        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
+
+    def restarted_at(self, offset: Offset) -> None:
+        """The log is empty, and starts and ends at `offset`."""
+        self.log_start_offset = offset
+        self.truncated_to(offset)
+
+    def started_at(self, offset: Offset) -> None:
+        """Set the log start to `offset`, which is recorded durably already: a crash must not bring back what a reader
+        was told is gone."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
