@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.types import DirectoryId, Endpoint, Incarnation, Millis, NodeEpoch, NodeId, Offset, ProducerId
+from tidelog.errors import TidelogError
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    DirectoryId,
+    Endpoint,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    ProducerId,
+    TopicPartition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +103,42 @@ class KnownProducer:
     """Of its last marker; -1 none."""
     transaction_start: Offset
     """First offset of its open transaction; -1 if none is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """Result of a request for one partition."""
+
+    partition: TopicPartition
+    error: TidelogError | None = None
+    """Why it was rejected."""
+    leader: NodeId = NO_NODE
+    """The leader afterwards, -1 if there is none."""
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    loss: str = ""
+    """Records that may be lost by it, as text; empty if none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDescription:
+    """A reassignment in progress: `adding` replicas catch up, then `removing` replicas are removed."""
+
+    partition: TopicPartition
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """What works for a partition, or `error`: there is no such partition."""
+
+    partition: TopicPartition
+    error: TidelogError | None = None
+    readable: bool = False
+    writable: bool = False
+    """With acks=all."""
+    causes: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """What resolves the problem."""

@@ -7,30 +7,25 @@ from dataclasses import dataclass
 from replication.controller.events import (
     ElectionType,
 )
-from tidelog.errors import TidelogError
+from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
-    NO_LEADER_EPOCH,
-    NO_NODE,
     DirectoryId,
-    LeaderEpoch,
     NodeId,
-    PartitionIndex,
     PartitionKey,
     QuotaEntity,
     QuotaValue,
     ScramMechanism,
     TopicId,
+    TopicPartition,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartitionId:
+class TopicPartitionId(TopicPartition):
     """A partition by topic name. topic_id: the incarnation of the topic; None: the current one."""
 
-    topic: str
-    topic_id: TopicId | None
-    partition: PartitionIndex
+    topic_id: TopicId | None = None
 
 
 # --- state of the cluster ---------------------------------------------------------------------------------------------
@@ -83,22 +78,10 @@ class ExplainPartitionsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainedPartition:
-    """Why a partition cannot be read or written (`acks=all`), or `error`: there is no such partition."""
-
-    partition: TopicPartitionId
-    error: TidelogError | None = None
-    readable: bool = False
-    writable: bool = False
-    causes: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ExplainPartitionsAnswer:
     """In the order of the request."""
 
-    partitions: tuple[ExplainedPartition, ...]
+    partitions: tuple[PartitionExplanation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +129,11 @@ class AlterReassignmentsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedPartition:
-    """The leader of a partition after a change, or why it was rejected. loss: records that may be lost by it, as text;
-    empty: none. partition: the controller answers without the name of the topic."""
-
-    partition: TopicPartitionId
-    error: TidelogError | None = None
-    leader: NodeId = NO_NODE
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    loss: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ChangedPartitions:
-    """In the order of the request; for an election of all partitions, those that needed one."""
+    """In the order of the request; for an election of all partitions, those that needed one. The controller answers
+    without the names of topics."""
 
-    partitions: tuple[ChangedPartition, ...]
+    partitions: tuple[PartitionResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +142,10 @@ class ListReassignmentsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class OngoingReassignment:
-    """adding, removing: the replicas that the reassignment adds, and removes once the added ones are in sync."""
-
-    partition: TopicPartitionId
-    replicas: tuple[NodeId, ...]
-    adding: tuple[NodeId, ...]
-    removing: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ListReassignmentsAnswer:
     """Every partition under reassignment."""
 
-    partitions: tuple[OngoingReassignment, ...]
+    partitions: tuple[ReassignmentDescription, ...]
 
 
 # --- users ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 
 from node.api.admin_requests import (
     AlterReassignmentsRequest,
-    ChangedPartition,
     ChangedPartitions,
     ElectLeadersRequest,
     TopicPartitionId,
@@ -42,6 +41,7 @@ from replication.controller.events import (
     Request,
     UpdateFeatures,
 )
+from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import Millis, PartitionKey
 
@@ -118,8 +118,8 @@ def _changed(outcomes: PartitionOutcomes) -> ChangedPartitions:
     return ChangedPartitions(tuple(map(_changed_partition, outcomes.partitions)))
 
 
-def _changed_partition(result: PartitionOutcome) -> ChangedPartition:
-    place = TopicPartitionId("", result.key.topic_id, result.key.partition)
+def _changed_partition(result: PartitionOutcome) -> PartitionResult:
+    place = TopicPartitionId("", result.key.partition, result.key.topic_id)
     if isinstance(result.outcome, TidelogError):
-        return ChangedPartition(place, result.outcome, loss=result.loss)
-    return ChangedPartition(place, None, result.outcome.leader, result.outcome.leader_epoch, result.loss)
+        return PartitionResult(place, result.outcome, loss=result.loss)
+    return PartitionResult(place, None, result.outcome.leader, result.outcome.leader_epoch, result.loss)

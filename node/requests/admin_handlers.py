@@ -16,7 +16,6 @@ from uuid import UUID
 from node.api.admin_requests import (
     AclQuestion,
     AlterReassignmentsRequest,
-    ChangedPartition,
     ChangedPartitions,
     ClientQuota,
     DescribeAclsAnswer,
@@ -29,14 +28,12 @@ from node.api.admin_requests import (
     DescribeScramCredentialsAnswer,
     DescribeScramCredentialsRequest,
     ElectLeadersRequest,
-    ExplainedPartition,
     ExplainPartitionsAnswer,
     ExplainPartitionsRequest,
     ExplainRestartAnswer,
     ExplainRestartRequest,
     ListReassignmentsAnswer,
     ListReassignmentsRequest,
-    OngoingReassignment,
     ScramCredentialInfo,
     TopicPartitionId,
 )
@@ -92,7 +89,14 @@ from replication.controller.events import (
 )
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
-from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, VoterDescription
+from tidelog.cluster_descriptions import (
+    ClusterDescription,
+    NodeDescription,
+    PartitionExplanation,
+    PartitionResult,
+    ReassignmentDescription,
+    VoterDescription,
+)
 from tidelog.errors import InvalidTopic, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
@@ -292,7 +296,7 @@ class AdminHandlers:
         image = self._metadata.image
         return ListReassignmentsAnswer(
             tuple(
-                OngoingReassignment(_place(image, state), state.replicas, state.adding, state.removing, state.isr)
+                ReassignmentDescription(_place(image, state), state.replicas, state.adding, state.removing, state.isr)
                 for state in image.partitions()
                 if state.adding or state.removing
             )
@@ -423,7 +427,7 @@ class AdminHandlers:
 
     def _find(
         self, image: ClusterImage, asked: TopicPartitionId, context: RequestContext
-    ) -> PartitionState | ExplainedPartition:
+    ) -> PartitionState | PartitionExplanation:
         """The state of the partition, or the answer that there is none or that the caller may not describe it."""
         by_id = asked.topic_id is not None
         topic = image.topic(asked.topic) if asked.topic_id is None else image.topics.get(asked.topic_id)
@@ -431,13 +435,13 @@ class AdminHandlers:
         refuses = context.authorizer.topic_refusal
         refusal = None if by_id and topic is None else refuses(context, ADMIN_EXPLAIN_PARTITIONS, name, by_id=by_id)
         if refusal is not None:
-            return ExplainedPartition(asked, refusal)
+            return PartitionExplanation(asked, refusal)
         try:
             key = self._key_of(asked)
             asked = replace(asked, topic_id=key.topic_id)
             return state_of(image, key)
         except TidelogError as error:
-            return ExplainedPartition(asked, error)
+            return PartitionExplanation(asked, error)
 
     async def describe_log_dirs(
         self, _request: DescribeLogDirsRequest, _context: RequestContext
@@ -468,8 +472,9 @@ class AdminHandlers:
     def _named(self, changed: ChangedPartitions) -> ChangedPartitions:
         return ChangedPartitions(tuple(self._with_name(each) for each in changed.partitions))
 
-    def _with_name(self, changed: ChangedPartition) -> ChangedPartition:
+    def _with_name(self, changed: PartitionResult) -> PartitionResult:
         place = changed.partition
+        assert isinstance(place, TopicPartitionId), "the controller answers with ids"
         topic = None if place.topic_id is None else self._metadata.image.topics.get(place.topic_id)
         return replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
 
@@ -498,12 +503,12 @@ def _described(image: ClusterImage, context: RequestContext) -> list[PartitionSt
 
 
 def _place(image: ClusterImage, state: PartitionState) -> TopicPartitionId:
-    return TopicPartitionId(image.topics[state.topic_id].name, state.topic_id, state.partition)
+    return TopicPartitionId(image.topics[state.topic_id].name, state.partition, state.topic_id)
 
 
-def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> ExplainedPartition:
+def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> PartitionExplanation:
     found = explain(image, state, disks)
-    return ExplainedPartition(_place(image, state), None, found.readable, found.writable, found.causes, found.steps)
+    return PartitionExplanation(_place(image, state), None, found.readable, found.writable, found.causes, found.steps)
 
 
 def _offline(image: ClusterImage, state: PartitionState) -> list[NodeId]:

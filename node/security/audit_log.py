@@ -24,7 +24,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from node.api.admin_requests import ChangedPartition, ChangedPartitions
+from node.api.admin_requests import ChangedPartitions
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope, EnvelopeAnswer
@@ -37,6 +37,7 @@ from replication.coordination.group_requests import (
     OffsetDeleteAnswer,
 )
 from tidelog.clock import Clock
+from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import TidelogError
 from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType
 
@@ -202,7 +203,7 @@ def _origin(caller: Caller) -> dict[str, str]:
 def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
-    parts: Iterable[ChangedPartition | CommittedPartition | DeletedGroup] | None = None
+    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup] | None = None
     if isinstance(outcome, ChangedPartitions | OffsetDeleteAnswer):
         parts = outcome.partitions
     elif isinstance(outcome, DeleteGroupsAnswer):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.api.admin_requests import DescribeLogDirsRequest
+from node.api.admin_requests import DescribeLogDirsRequest, TopicPartitionId
 from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_GET_METADATA, APIS
@@ -53,6 +53,7 @@ from tidelog.types import (
     PartitionKey,
     ProducerId,
     TopicId,
+    TopicPartition,
 )
 
 CODECS: Final = (*codecs_of("Admin"), *codecs_of("Controller"))
@@ -83,6 +84,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     """Every value of a type that requests are made of."""
     if hint in LEAVES:
         return LEAVES[hint]
+    if hint is TopicPartition:  # nodes also tell the id
+        return values(TopicPartitionId)
     if isinstance(hint, NewType):
         return values(hint.__supertype__)
     origin, parts = get_origin(hint), get_args(hint)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.api import marker_requests as markers
-from node.api.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
+from node.api.admin_requests import ChangedPartitions, TopicPartitionId
 from node.api.api import Api
 from node.api.table import ADMIN_CREATE_TOPIC, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
 from node.boundary.boundary import Boundary
@@ -33,6 +33,7 @@ from storage.files.disk_executor import InlineExecutor
 from tests.certificates import Authority
 from tests.fakes.fake_disk import FakeDisk
 from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     ElectionNotNeeded,
@@ -124,8 +125,8 @@ def test_the_outcome_is_ok_or_the_error_or_the_count_of_each() -> None:
     asked = CreateTopic("orders", 3, 1, {})
     assert world.change(asked, TopicExists("it exists"))["outcome"] == "TOPIC_ALREADY_EXISTS"
     assert world.change(CreateAcls((acl("orders"),)), AclsCreated(1, Offset(7)))["outcome"] == "ok"
-    place = TopicPartitionId("orders", None, PartitionIndex(0))
-    parts = ChangedPartitions((ChangedPartition(place), ChangedPartition(place, ElectionNotNeeded("it leads"))))
+    place = TopicPartitionId("orders", PartitionIndex(0))
+    parts = ChangedPartitions((PartitionResult(place), PartitionResult(place, ElectionNotNeeded("it leads"))))
     assert world.change(asked, parts)["outcome"] == {"ok": 1, "ELECTION_NOT_NEEDED": 1}
 
 

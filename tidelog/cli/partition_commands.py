@@ -10,7 +10,8 @@ from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall, cluster_command
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.transaction_commands import who_holds_lso
-from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
+from tidelog.client.admin import Admin
+from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)

@@ -29,7 +29,12 @@ from tidelog.client.read_committed import isolation_of
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
-from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.cluster_descriptions import (
+    ClusterDescription,
+    PartitionExplanation,
+    PartitionResult,
+    ReassignmentDescription,
+)
 from tidelog.errors import InvalidRequest, ResourceNotFound, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
@@ -99,41 +104,6 @@ class TopicDescription:
     topic_id: TopicId
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
-    """Result of a request for one partition. error: why it was rejected. leader: the leader afterwards, -1 if there is
-    none. loss: description of the possible data loss, empty if there is none."""
-
-    partition: TopicPartition
-    error: TidelogError | None
-    leader: NodeId
-    leader_epoch: LeaderEpoch
-    loss: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignmentDescription:
-    """A reassignment in progress: `adding` replicas catch up, then `removing` replicas are removed."""
-
-    partition: TopicPartition
-    replicas: tuple[NodeId, ...]
-    adding: tuple[NodeId, ...]
-    removing: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionExplanation:
-    """What works for a partition (`writable`: with acks=all), the causes of a problem, and the steps to resolve it."""
-
-    partition: TopicPartition
-    error: TidelogError | None
-    readable: bool
-    writable: bool
-    causes: tuple[str, ...]
-    steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

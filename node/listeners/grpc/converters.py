@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from node.api.admin_requests import TopicPartitionId
 from node.api.fetch import isolation_of
 from node.api.metadata import PartitionMetadata, SharedPartitions
 from replication.controller.events import AcceptedIsr, AlteredPartition, ElectionType
@@ -13,7 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog.protocol.message_mapping import Converter, MessageMapping
 from tidelog.protocol.status import from_proto, to_proto
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
-from tidelog.types import Isolation, PartitionKey
+from tidelog.types import Isolation, PartitionKey, TopicPartition
 
 _PARTITION: Final = MessageMapping(
     PartitionState, admin_pb2.PartitionMetadata.DESCRIPTOR, given=("topic_id", "directories")
@@ -54,7 +55,10 @@ def _read_outcome(message: controller_pb2.AlteredPartition) -> AlteredPartition:
     return AlteredPartition(_ALTERED_KEY.from_message(message), outcome)
 
 
+_PLACE: Final = MessageMapping(TopicPartitionId, admin_pb2.TopicPartitionId.DESCRIPTOR)
+
 CONVERTERS: Final[Mapping[object, Converter]] = {
+    TopicPartition: Converter(_PLACE.to_fields, _PLACE.from_message),  # nodes also tell each other the id
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
     SharedPartitions: Converter(write=_write_partitions),
