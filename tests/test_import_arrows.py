@@ -302,3 +302,11 @@ def test_each_floor_of_a_node_imports_only_those_below_it() -> None:
         if (here := floor_of(module)) is not None and (there := floor_of(target)) is not None and there < here
     ]
     assert upward == []
+
+
+def test_a_test_module_imports_no_other() -> None:
+    """What two of them share is a helper module beside them, named by its idea."""
+    strays = [
+        str(found) for found in imports_of("tests") if any(part.startswith("test_") for part in found.module.split("."))
+    ]
+    assert strays == []

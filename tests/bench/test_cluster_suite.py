@@ -27,24 +27,7 @@ from bench.loads.job import STRIDE, Count, Gate, Job, Pace
 from bench.systems import PEERS
 from bench.systems.kafka import LIBS, Kafka, consumed, produced
 from bench.systems.system import Children, PeerMissing, System, SystemFailed
-
-
-class FakeSystem:
-    """A system without processes."""
-
-    durability = "page cache"
-    partitions_max = 1_000
-
-    def __init__(self, name: str, client: str = "client") -> None:
-        self.name, self.clients, self.version = name, (client,), "1"
-
-    def label(self, client: str = "") -> str:
-        return f"{self.name}, {client or self.clients[0]}, {self.durability}"
-
-
-class FakeClients:
-    def end(self) -> None:
-        pass
+from tests.bench.fake_system import FakeClients, FakeSystem
 
 
 def contest_of(*systems: FakeSystem, said: list[str] | None = None) -> Contest:

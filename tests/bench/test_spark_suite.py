@@ -19,7 +19,7 @@ from bench.spark_parts import PARTS
 from bench.spark_rounds import Rounds, Taken, rates, rounds
 from bench.systems.kafka_connector import KafkaWithConnector
 from bench.systems.system import PeerMissing, SystemFailed
-from tests.bench.test_cluster_suite import FakeClients, FakeSystem
+from tests.bench.fake_system import FakeClients, FakeSystem
 
 
 def contest_of(*names: str) -> Contest:

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.client.coordinator_nodes import NODES, Nodes
+from tests.client.fetch_core_world import RequestSession
 from tests.client.group_story import fill, group_of, place, reading, settled, stored
 from tests.client.memory_cluster import MemoryCluster, MemoryPartition, memory_cluster, start, until
-from tests.client.test_consumer import read
-from tests.client.test_coordinators import NODES, Nodes
-from tests.client.test_fetch_core import RequestSession
+from tests.client.numbered_records import read
 from tidelog.client import initial_partitions
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord

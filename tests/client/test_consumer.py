@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import CLOCK, SILENCE, MemoryCluster, memory_cluster, start, until
+from tests.client.memory_cluster import CLOCK, SILENCE, memory_cluster, start, until
+from tests.client.numbered_records import P0, fill, numbered, read
 from tidelog.client import fetch_core
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import (
@@ -23,31 +24,7 @@ from tidelog.errors import (
 )
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
-from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
-
-P0 = TopicPartition("orders", PartitionIndex(0))
-
-
-def fill(cluster: MemoryCluster, values: list[bytes], *, per_batch: int = 3, codec: Codec = Codec.NONE) -> None:
-    """Append values to orders-0; the timestamp of each is its number times 1000."""
-    partition = cluster.topics["orders"].partitions[0]
-    for first in range(0, len(values), per_batch):
-        records = [
-            Record(Offset(index), Millis((partition.end + index) * 1000), None, value)
-            for index, value in enumerate(values[first : first + per_batch])
-        ]
-        partition.append(build_batch(records, codec, base_offset=0))
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(number).encode() for number in range(count)]
-
-
-async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    while len(found) < count:
-        found += await consumer.poll(count - len(found))
-    return found
+from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex
 
 
 @pytest.mark.parametrize("codec", list(Codec))

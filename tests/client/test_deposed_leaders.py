@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.client.fetch_core_world import RequestSession, batch, hinted, key, opened
 from tests.client.memory_cluster import memory_cluster
-from tests.client.test_consumer import P0, fill, numbered, read
-from tests.client.test_fetch_core import RequestSession, batch, hinted, key, opened
+from tests.client.numbered_records import P0, fill, numbered, read
 from tidelog.client import fetch_core
 from tidelog.client.cluster import PartitionView
 from tidelog.client.consumer import Consumer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.client.memory_cluster import memory_cluster
-from tests.client.test_transaction_core import Application
-from tests.client.test_transactions import committed, transactional
+from tests.client.transactional import committed, transactional
+from tests.client.transactional_application import Application
 from tidelog.client import transaction_core
 from tidelog.client.transaction_core import IDLE_MS, AskProducerId, TransactionalState
 from tidelog.errors import ProducerFenced

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.client.fetch_core_world import RequestSession, batch, opened
 from tests.client.memory_cluster import memory_cluster
-from tests.client.test_consumer import P0, fill, numbered, read
-from tests.client.test_fetch_core import RequestSession, batch, opened
+from tests.client.numbered_records import P0, fill, numbered, read
 from tidelog.client.consumer import Consumer
 from tidelog.client.cursor import CursorState
 from tidelog.client.fetch_core import REFUSED_MS

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.client.test_transactions import committed, ends, transactional
+from tests.client.transactional import committed, ends, transactional
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.transaction_core import PreparedTransaction, PrepareTransaction, TransactionCore, TransactionPolicy

@@ -6,7 +6,6 @@ out, and that other producers use.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,33 +14,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.client.transactional_application import POLICY, Application
 from tests.replication.pictures import DOCS, is_drawn
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.transaction_core import (
     TRANSITIONS,
     UNKNOWN_TOPIC_MS,
-    AbortTransaction,
     AddOffsets,
-    Ask,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    BeginTransaction,
-    CallFailed,
-    CommitTransaction,
-    Done,
-    Identified,
     OffsetsAdded,
-    Opened,
     RecordsFailed,
-    RecordsRefused,
     TransactionalCause,
     TransactionalState,
     TransactionCore,
-    TransactionEffect,
-    TransactionEvent,
-    TransactionPolicy,
 )
 from tidelog.errors import (
     CommitFailed,
@@ -66,75 +54,12 @@ from tidelog.errors import (
     TransactionOutcomeUnknown,
     UnknownTopicOrPartition,
 )
-from tidelog.types import Millis, Offset, PartitionIndex, ProducerId, TopicPartition
+from tidelog.types import Offset, PartitionIndex, ProducerId, TopicPartition
 
-POLICY = TransactionPolicy(
-    transactional_id="t",
-    transaction_timeout_ms=60_000,
-    max_block_ms=10_000,
-    retry_backoff_ms=100,
-    retry_backoff_ms_max=1_000,
-)
 GROUP = GroupMetadata("g", "member", 3)
 OFFSETS: Mapping[TopicPartition, OffsetCommitted] = {
     TopicPartition("in", PartitionIndex(0)): OffsetCommitted(CommittedOffset(Offset(7)))
 }
-
-
-class Application:
-    """A core, driven by hand: its clock and what its calls came to."""
-
-    def __init__(self, seed: int = 1) -> None:
-        self.core = TransactionCore(POLICY, random.Random(seed))
-        self.now = 1_000
-        self.asked: list[Ask] = []
-        self.opened: list[tuple[int, int]] = []
-        self.refused: list[TidelogError] = []
-        self.done: list[TidelogError | None] = []
-
-    @property
-    def at(self) -> Millis:
-        return Millis(self.now)
-
-    def note(self, event: TransactionEvent) -> None:
-        for effect in self.core.handle(event):
-            self._note(effect)
-
-    def _note(self, effect: TransactionEffect) -> None:
-        match effect:
-            case Ask():
-                self.asked.append(effect)
-                self.now += effect.pause_ms
-            case Opened(producer_id, epoch):
-                self.opened.append((producer_id, epoch))
-            case RecordsRefused(reason):
-                self.refused.append(reason)
-            case Done(error):
-                self.done.append(error)
-
-    def begin(self) -> None:
-        self.note(BeginTransaction(self.at))
-
-    def commit(self, *, has_written: bool = True) -> None:
-        self.note(CommitTransaction(has_written, self.at))
-
-    def abort(self, *, has_written: bool = True) -> None:
-        self.note(AbortTransaction(has_written, self.at))
-
-    def identify(self, producer_id: int = 7, epoch: int = 0) -> None:
-        self.note(Identified(ProducerId(producer_id), epoch, self.at))
-
-    def refuse(self, error: TidelogError, *, is_applied: bool | None = False) -> None:
-        self.note(CallFailed(error, is_applied, self.at))
-
-    def lose(self) -> None:
-        """The answer to the last call got lost."""
-        self.refuse(ConnectionLost("the connection broke"), is_applied=None)
-
-    def in_transaction(self) -> Application:
-        self.begin()
-        self.identify()
-        return self
 
 
 def error_of(application: Application) -> TidelogError:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import CLOCK, MemoryCluster, cluster_in_a_thread, memory_cluster, start, until
+from tests.client.transactional import committed, ends, transactional
 from tidelog import sync
 from tidelog.client.consumer import Consumer
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
@@ -38,29 +39,6 @@ from tidelog.records import RecordBatch
 from tidelog.types import Acks, Offset, PartitionIndex, TopicPartition
 
 P0 = TopicPartition("out", PartitionIndex(0))
-
-
-def transactional(cluster: MemoryCluster, name: str = "t", **options: Any) -> Producer:
-    return Producer(cluster.bootstrap, transactional_id=name, linger_ms=0, retry_backoff_ms=10, **options)
-
-
-async def committed(cluster: MemoryCluster, topic: str = "out") -> list[bytes | None]:
-    """What a read_committed consumer gets, up to the last stable offset."""
-    async with Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
-        places = await consumer.partitions(topic)
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        found = []
-        for place in places:
-            while await consumer.position(place) < ends[place]:
-                found += [record.value for record in await consumer.poll(timeout=0.05)]
-        return sorted(found, key=lambda value: value or b"")
-
-
-def ends(cluster: MemoryCluster) -> list[bool]:
-    """The EndTxn requests: whether they commit."""
-    asked = cluster.transactions.asked
-    return [each.committed for each in asked if isinstance(each, transactions_pb2.EndTxnRequest)]
 
 
 async def test_leaving_the_block_commits_and_an_exception_aborts() -> None:

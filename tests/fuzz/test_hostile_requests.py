@@ -10,7 +10,7 @@ import pytest
 
 from tests.fuzz.callers import WAYS
 from tests.fuzz.requests import Maker, assault, assault_as, assault_on_refusal
-from tests.node.test_hostile_quorum import EPOCHS
+from tests.node.hostile_epochs import EPOCHS
 from tidelog.protocol import methods
 
 

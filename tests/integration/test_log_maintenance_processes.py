@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster, LocalNode
-from tests.integration.test_bad_input import Client
+from tests.integration.grpc_client import Client
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset

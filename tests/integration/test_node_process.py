@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from node.process.local_cluster import ClusterFailed, LocalCluster
+from tests.integration.node_process import environment
 from tidelog.errors import TooFewNodes, TopicExists
 
 pytestmark = pytest.mark.integration
@@ -45,10 +46,6 @@ def serving(shared: LocalCluster) -> LocalCluster:
     shared.start()
     shared.wait_healthy()
     return shared
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:

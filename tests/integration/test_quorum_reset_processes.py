@@ -16,7 +16,7 @@ from node.process.local_cluster import LocalCluster
 from node.quorum.state import QUORUM_STATE
 from replication.raft.epoch_limits import EPOCH_MAX
 from tests.integration.load import Load
-from tests.integration.test_node_process import environment
+from tests.integration.node_process import environment
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider
-from tests.integration.test_sasl_process import SaslNode
+from tests.integration.node_process import SaslNode
 
 pytestmark = pytest.mark.integration
 

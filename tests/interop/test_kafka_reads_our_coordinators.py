@@ -15,28 +15,18 @@ from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import GROUP_RECORDS
 from replication.coordination.transaction_records import TRANSACTION_RECORDS, TransactionLogKey
 from storage.append_info import Origin
-from tests.interop.coordinator_records import Printed, as_kafka_prints, dumped
-from tests.interop.kafka_tools import dump_log_segments
+from tests.interop.coordinator_records import as_kafka_prints
+from tests.interop.kafka_dump import kafka_dump
 from tests.interop.our_logs import open_world
-from tests.replication.test_coordinator_formats import GOLDEN, pairs
+from tests.replication.golden_records import GOLDEN, pairs
 from tests.storage.workbench import NOW
 from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Millis
 
 pytestmark = pytest.mark.interop
 
-DECODERS = {OFFSETS_TOPIC: "--offsets-decoder", TRANSACTIONS_TOPIC: "--transaction-log-decoder"}
-"""The options of Kafka's dump tool."""
 
 Written = list[tuple[CoordinatorRecord[Any, Any], bytes, bytes | None]]
 records = st.one_of([st.builds(CoordinatorRecord, key, st.one_of(st.none(), value)) for key, value in pairs])
-
-
-def kafka_dump(directory: Path, topic: str) -> list[Printed]:
-    """The records of the topic's first partition, as Kafka's tool decodes them."""
-    path = f"{topic}-0/00000000000000000000.log"
-    found = dump_log_segments(directory, [path], "--deep-iteration", DECODERS[topic])
-    assert found.complaints == []
-    return [record for line in found.files[path] if (record := dumped(line)) is not None]
 
 
 def compare(written: Written) -> None:

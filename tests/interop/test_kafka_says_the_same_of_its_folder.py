@@ -26,8 +26,8 @@ from tests.interop.kafka_coordination import (
     group_states,
     listed_transactions,
 )
-from tests.replication.test_group_kafka_records import loaded as loaded_groups
-from tests.replication.test_transaction_kafka_records import records_of
+from tests.replication.kafka_records import loaded as loaded_groups
+from tests.replication.kafka_records import records_of
 from tests.storage.kafka_vectors import unpack
 from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Millis, Offset, TopicPartition
 

@@ -36,8 +36,8 @@ from tests.interop.kafka_coordination import (
     internal_records,
     listed_transactions,
 )
+from tests.interop.kafka_dump import DECODERS, kafka_dump
 from tests.interop.kafka_tools import dump_log_segments
-from tests.interop.test_kafka_reads_our_coordinators import DECODERS, kafka_dump
 from tests.node.real_coordinators import until_done
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.client.admin import Admin

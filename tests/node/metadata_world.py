@@ -237,3 +237,9 @@ class MetadataWorld:
             name=name, partitions=partitions, replication_factor=replicas, configs=settings
         )
         return self.call(at, methods.ADMIN_CREATE_TOPIC, request).topic_id
+
+
+def only_error(group: BaseException | None) -> BaseException:
+    assert isinstance(group, BaseExceptionGroup), group
+    (error,) = group.exceptions
+    return only_error(error) if isinstance(error, BaseExceptionGroup) else error

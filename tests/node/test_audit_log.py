@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from node.api import marker_requests as markers
 from node.api.admin_requests import ChangedPartitions, TopicPartitionId
-from node.api.api import Api
 from node.api.table import ADMIN_CREATE_TOPIC, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
 from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
-from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.security import audit_file
 from node.security.audit_file import AuditFile
@@ -32,6 +30,7 @@ from replication.coordination import group_requests as groups
 from storage.files.disk_executor import InlineExecutor
 from tests.certificates import Authority
 from tests.fakes.fake_disk import FakeDisk
+from tests.node.audit_world import ALICE, DENIED, HandClock, World
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import (
@@ -47,49 +46,12 @@ from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.acls import (
     AclBinding,
-    AclDecision,
     AclOperation,
     AclPermission,
     PatternType,
     ResourceType,
 )
-from tidelog.types import Endpoint, Millis, Offset, PartitionIndex, ProducerId
-
-ALICE = RequestContext("client", "ipv4:10.0.0.1:40000", "User:alice", client_id="loader", host="10.0.0.1")
-DENIED = AclDecision(allowed=False, rule=None, reason="no ACL refers to the resource: denied by default")
-
-
-class HandClock:
-    """Moved by the test."""
-
-    now = 0
-
-    def wall_ms(self) -> Millis:
-        return Millis(1_700_000_000_000 + self.now)
-
-    def monotonic_ms(self) -> Millis:
-        return Millis(self.now)
-
-    async def sleep_ms(self, ms: int) -> None:
-        raise AssertionError("the test moves the clock")
-
-
-class World:
-    def __init__(self) -> None:
-        self.clock, self.lines = HandClock(), list[str]()
-        self.log = AuditLog(self.lines.append, clock=self.clock, node_id=3)
-
-    def deny(self, topic: str = "orders", context: RequestContext = ALICE) -> None:
-        self.log.denied(context, ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
-
-    def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = ADMIN_CREATE_TOPIC) -> dict[str, Any]:
-        self.log.changed(ALICE, api, asked, outcome)
-        event: dict[str, Any] = json.loads(self.lines[-1])
-        return event
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.lines]
+from tidelog.types import Endpoint, Offset, PartitionIndex, ProducerId
 
 
 def acl(name: str) -> AclBinding:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from node.security.certificate_expiry import DAY_MS, CertificateExpiry
-from tests.node.test_sasl_authenticator import SetTime
+from tests.node.sasl_world import SetTime
 from tidelog.security.certificates import create_authority
 from tidelog.types import Millis
 

@@ -19,7 +19,7 @@ from node.security.file_rights import read_by_all
 from node.security.sasl_settings import SaslConfig
 from replication.controller.scram_users import CLUSTER_USER
 from tests.node.real_nodes import CALL_MS, RealNodes, repeated
-from tests.node.test_sasl_listener import transport_of
+from tests.node.sasl_nodes import transport_of
 from tidelog import Admin, Consumer, Producer, Sasl
 from tidelog.errors import (
     ClusterAuthorizationFailed,

@@ -24,9 +24,8 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.partitioning import partition_of
 from replication.coordination.transaction_requests import InitTransactionalProducer, TransactionToVerify
+from tests.node.coordinator_requests import GROUP, TRANSACTION, ask, commit, create, fetch, init, runtime_of, story
 from tests.node.real_nodes import RealNodes
-from tests.node.test_group_coordinators import GROUP, TRANSACTION, ask, commit, create, fetch, story
-from tests.node.test_hostile_coordinators import init, runtime_of
 from tests.node.turn_times import measured_turns
 from tidelog.clock import MachineClock
 from tidelog.protocol import methods

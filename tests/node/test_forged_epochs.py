@@ -19,8 +19,8 @@ from node.security.sasl_settings import SaslConfig
 from replication.controller.scram_users import CLUSTER_USER
 from replication.raft.epoch_limits import EPOCH_MAX
 from tests.certificates import Authority
+from tests.node.hostile_epochs import create_topic
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
-from tests.node.test_hostile_quorum import create_topic
 from tidelog.client.admin import Admin
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError

@@ -30,9 +30,9 @@ from node.quotas.open_calls import OpenCalls
 from node.requests.context import RequestContext
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.client.memory_cluster import start, until
+from tests.node.echo_server import PATIENCE_MS, EchoData, Fixture, serving
 from tests.node.incomplete import PREFACE, frame, headers_of
 from tests.node.message_services import gates_of, messages_of
-from tests.node.test_grpc import PATIENCE_MS, EchoData, Fixture, serving
 from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
 from tidelog.protocol import methods, wire
 from tidelog.protocol.status import from_rpc_error

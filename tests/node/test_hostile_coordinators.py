@@ -15,11 +15,9 @@ import pytest
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.partition_coordinator import PartitionCoordinator
-from node.coordinators.runtime import CoordinatorRuntime
 from replication.coordination.partitioning import partition_of
 from storage.append_info import Origin
-from tests.node.real_nodes import RealNodes
-from tests.node.test_group_coordinators import (
+from tests.node.coordinator_requests import (
     GROUP,
     TRANSACTION,
     ask,
@@ -28,10 +26,13 @@ from tests.node.test_group_coordinators import (
     create,
     fetch,
     find,
+    init,
     join,
     offsets,
+    runtime_of,
     story,
 )
+from tests.node.real_nodes import RealNodes
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -110,16 +111,6 @@ async def witness(nodes: RealNodes) -> Callable[[], Any]:
     return unharmed
 
 
-def init(transactional_id: str, timeout_ms: int = 60_000) -> transactions_pb2.InitTransactionalProducerRequest:
-    return transactions_pb2.InitTransactionalProducerRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=-1,
-        producer_epoch=-1,
-        transaction_version=2,
-    )
-
-
 def end(transactional_id: str, producer: Any, *, committed: bool = True) -> transactions_pb2.EndTxnRequest:
     return transactions_pb2.EndTxnRequest(
         transactional_id=transactional_id,
@@ -128,12 +119,6 @@ def end(transactional_id: str, producer: Any, *, committed: bool = True) -> tran
         committed=committed,
         transaction_version=2,
     )
-
-
-def runtime_of(nodes: RealNodes, kind: Any) -> CoordinatorRuntime:
-    coordinators = nodes.nodes[0].node._coordinators
-    assert coordinators is not None
-    return coordinators.groups if kind == GROUP else coordinators.transactions.runtime
 
 
 def coordinator_of(nodes: RealNodes, key: str, kind: Any) -> PartitionCoordinator:

@@ -16,6 +16,7 @@ from node.quorum.state import QuorumView, read_state
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum_events import BeginEpochRequested
+from tests.node.hostile_epochs import EPOCHS, create_topic
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import (
@@ -27,10 +28,8 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2, quorum_pb2
+from tidelog.protocol.v1 import quorum_pb2
 from tidelog.types import NodeId
-
-EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)
 
 
 def hostile(cluster: str, key: quorum_pb2.ReplicaKey) -> list[tuple[Any, Any]]:
@@ -51,11 +50,6 @@ def view_of(nodes: RealNodes, number: int) -> QuorumView:
     metadata = nodes.nodes[number].node._metadata
     assert metadata is not None
     return metadata.view
-
-
-async def create_topic(nodes: RealNodes, name: str) -> None:
-    request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1)
-    await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
 
 
 @pytest.mark.parametrize("method", [methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH], ids=str)

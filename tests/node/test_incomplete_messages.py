@@ -14,9 +14,9 @@ from node.listeners.grpc.connections import Address, Traffic, traffic_of
 from node.listeners.grpc.incomplete_messages import IncompleteMessages
 from node.listeners.grpc.server import GrpcServer
 from tests.client.memory_cluster import start, until
+from tests.node.echo_server import PATIENCE_MS, EchoData, produce, serving
 from tests.node.incomplete import EndlessSender
 from tests.node.message_services import gates_of, messages_of
-from tests.node.test_grpc import PATIENCE_MS, EchoData, produce, serving
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.rpc import Method

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 
@@ -19,6 +17,7 @@ from replication.raft.roles import QuorumState
 from storage.directory.log_directory import LogDirectory
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
+from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
@@ -27,29 +26,6 @@ from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records import LeaderChange
 from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
-
-T = TypeVar("T")
-
-
-class Later:
-    """An executor that works when the test lets it."""
-
-    def __init__(self) -> None:
-        self.work: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        def run() -> None:
-            try:
-                result: T | BaseException = work()
-            except Exception as error:  # noqa: BLE001 - as a thread pool does
-                result = error
-            done(result)
-
-        self.work.append(run)
-
-    def run(self) -> None:
-        while self.work:
-            self.work.pop(0)()
 
 
 class Replica:
@@ -70,7 +46,6 @@ class Replica:
         return Replica(self.disk)
 
 
-EPOCH = LeaderEpoch(1)
 OPENING = LeaderChange(NodeId(0), (), ())
 
 

@@ -7,18 +7,12 @@ from functools import partial
 import pytest
 
 from node.quorum.state import read_state
-from tests.node.metadata_world import MetadataWorld, endpoint_of
+from tests.node.metadata_world import MetadataWorld, endpoint_of, only_error
 from tidelog.errors import InconsistentClusterId, InvalidReplicationFactor, NotController, TopicExists
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
 from tidelog.records import LeaderChange, decode_control, iter_batches
 from tidelog.types import NO_NODE, NodeId, Offset
-
-
-def only_error(group: BaseException | None) -> BaseException:
-    assert isinstance(group, BaseExceptionGroup), group
-    (error,) = group.exceptions
-    return only_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def test_three_nodes_form_one_cluster_and_agree_on_it() -> None:

@@ -16,8 +16,8 @@ from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.log_view import SnapshotId
 from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
+from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
-from tests.node.test_metadata_log import EPOCH, Later
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, TidelogError

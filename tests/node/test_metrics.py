@@ -44,8 +44,9 @@ from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import FindingKind
-from tests.node.test_audit_log import World as AuditWorld
-from tests.node.test_sasl_authenticator import World as SaslWorld
+from tests.node.audit_world import World as AuditWorld
+from tests.node.nanoseconds import Nanoseconds
+from tests.node.sasl_world import World as SaslWorld
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.security.certificates import create_authority
 from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue, TopicPartition
@@ -120,19 +121,6 @@ SOURCES = MetricSources(
     transactions=TransactionFigures(5, 2, 4_500, 1),
     groups=GROUPS,
 )
-
-
-class Nanoseconds:
-    """Monotonic time that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
-    def pass_ms(self, ms: int) -> None:
-        self.now += ms * 1_000_000
 
 
 def answer(meters: RequestMeters, clock: Nanoseconds, api: str, ms: int, error: TidelogError | None = None) -> None:

@@ -20,7 +20,7 @@ from node.security.key_source import HttpReading
 from node.security.provider_keys import FILE_CHECK_MS, LOG_AGAIN_MS, UNKNOWN_KEY_MS
 from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider, accepting, http_server
-from tests.node.test_sasl_authenticator import SetTime
+from tests.node.sasl_world import SetTime
 from tests.node.wires import HeldExecutor
 from tidelog.errors import InvalidConfig, NodeNotAvailable, SaslAuthenticationFailed
 from tidelog.security.oauth_bearer import first_message

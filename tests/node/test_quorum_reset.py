@@ -17,8 +17,7 @@ from replication.raft.log_view import MetadataLogView
 from replication.raft.roles import QuorumState
 from storage.files.file_system import Files, read_file, write_file
 from storage.files.os_files import OsFiles
-from tests.node.metadata_world import MetadataWorld
-from tests.node.test_metadata_quorum import only_error
+from tests.node.metadata_world import MetadataWorld, only_error
 from tidelog import cli
 from tidelog.errors import CorruptLog, InvalidConfig, InvalidRequest, KafkaStorageError
 from tidelog.records import iter_batches

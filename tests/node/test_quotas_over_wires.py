@@ -22,11 +22,11 @@ from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
 from node.requests.gate import Gate
 from tests.client.memory_cluster import start, until
+from tests.node.boundary_world import Data, batch, create_topic, entry, fetch, listener, produce
+from tests.node.coordinator_requests import ask, beat, commit, join
 from tests.node.message_services import messages_of
+from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
-from tests.node.test_boundary import Data, batch, create_topic, entry, fetch, listener, produce
-from tests.node.test_group_coordinators import ask, beat, commit, join
-from tests.node.test_metrics import Nanoseconds
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer

@@ -18,6 +18,7 @@ from node.security.principals import parse_rules
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes, repeated
+from tests.node.sasl_nodes import ALICE, inside, knows_alice, outside, transport_of
 from tidelog import Admin, Consumer, Producer, Sasl, Tls, sync
 from tidelog.errors import (
     ConnectionFailed,
@@ -39,7 +40,6 @@ from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import admin_pb2, data_pb2, sasl_pb2
 from tidelog.types import Endpoint, Millis, ScramMechanism
 
-ALICE = Sasl("alice", "tulip")
 FETCH = data_pb2.FetchRequest(max_wait_ms=CALL_MS, min_bytes=1)
 
 
@@ -60,28 +60,6 @@ async def sasl_nodes(home: Path, count: int = 1, sasl: SaslConfig | None = None)
             await repeated(lambda: admin.create_topic("orders", replication_factor=count))
         await nodes.wait_until(lambda: all(knows_alice(nodes, number) for number in nodes.nodes))
         yield nodes
-
-
-def knows_alice(nodes: RealNodes, number: int) -> bool:
-    image = nodes.nodes[number].node.image
-    return image is not None and len(image.scram) == 2
-
-
-def inside(nodes: RealNodes) -> str:
-    return ",".join(map(str, nodes.addresses))
-
-
-def outside(nodes: RealNodes) -> str:
-    return ",".join(map(str, nodes.outside))
-
-
-@asynccontextmanager
-async def transport_of(sasl: Sasl | None) -> AsyncIterator[GrpcTransport]:
-    transport = GrpcTransport(sasl=None if sasl is None else SaslClient(sasl, random.Random(5)))
-    try:
-        yield transport
-    finally:
-        await transport.close()
 
 
 async def test_all_clients_log_in_at_every_node_and_records_go_through(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider, accepting
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes, repeated
-from tests.node.test_sasl_listener import ALICE, inside, knows_alice, outside, transport_of
+from tests.node.sasl_nodes import ALICE, inside, knows_alice, outside, transport_of
 from tidelog import Admin, Consumer, Producer, Sasl, Tls, sync
 from tidelog.errors import (
     ClusterAuthorizationFailed,

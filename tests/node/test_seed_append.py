@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from tests.node.led_partitions import led, of
 from tests.node.wires import Cluster, batch
 from tests.records.reference import iter_records
 from tidelog.errors import (
@@ -22,26 +22,8 @@ from tidelog.errors import (
     UnknownTopicId,
     UnsupportedForMessageFormat,
 )
-from tidelog.records import Record, build_batch, build_message_set, iter_batches
-from tidelog.types import Codec, Millis, NodeId, Offset, TopicId
-
-NOW = 1_700_000_000_000
-
-
-def of(*values: bytes, key: bytes | None = b"k", timestamp: int = NOW) -> list[Record]:
-    return [Record(Offset(i), Millis(timestamp), key, value) for i, value in enumerate(values)]
-
-
-@contextmanager
-def led(**configs: str) -> Iterator[Cluster]:
-    """Three nodes, the first one leads. configs: the topic's settings."""
-    cluster = Cluster(**configs)  # type: ignore[arg-type]  # they are all text
-    cluster.set(leader=1)
-    try:
-        yield cluster
-        cluster.loop.raise_defects()
-    finally:
-        cluster.close()
+from tidelog.records import build_batch, build_message_set, iter_batches
+from tidelog.types import Codec, NodeId, TopicId
 
 
 @pytest.fixture

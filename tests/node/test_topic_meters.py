@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.runtime.topic_meter import TopicMeters
-from tests.node.test_seed_append import led, of
+from tests.node.led_partitions import led, of
 from tests.node.wires import Cluster, batch
 from tidelog.errors import NotLeaderOrFollower, OffsetOutOfRange, RecordTooLarge, UnsupportedForMessageFormat
 from tidelog.records import build_batch

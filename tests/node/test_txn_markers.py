@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from storage.isolation import FetchIsolation
+from tests.node.marker_requests import PRODUCER, batch, request_of, sent
 from tests.node.wires import CALLER, TOPIC, Cluster
 from tidelog.errors import (
     ClusterAuthorizationFailed,
@@ -25,9 +26,7 @@ from tidelog.errors import (
     UnknownTopicId,
 )
 from tidelog.protocol.v1 import data_pb2
-from tidelog.records import EndTxnMarker, RecordBatchBuilder, decode_control, iter_batches
-
-PRODUCER = 9
+from tidelog.records import EndTxnMarker, decode_control, iter_batches
 
 
 @pytest.fixture
@@ -38,36 +37,6 @@ def cluster() -> Iterator[Cluster]:
     yield cluster
     cluster.loop.raise_defects()
     cluster.close()
-
-
-def batch(sequence: int, *, epoch: int = 0, txn: bool = True) -> bytes:
-    builder = RecordBatchBuilder(
-        producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, is_transactional=txn
-    )
-    builder.append(key=None, value=b"%d" % sequence, timestamp=1_000)
-    return builder.build()
-
-
-def request_of(
-    *partitions: int, epoch: int = 1, coordinator: int = 0, commit: bool = True, version: int = 2, topic: bytes = b""
-) -> data_pb2.WriteTxnMarkersRequest:
-    request = data_pb2.WriteTxnMarkersRequest()
-    marker = request.markers.add(
-        producer_id=PRODUCER,
-        producer_epoch=epoch,
-        coordinator_epoch=coordinator,
-        committed=commit,
-        transaction_version=version,
-    )
-    for partition in partitions or (0,):
-        marker.partitions.add(topic_id=topic or TOPIC.bytes, partition=partition)
-    return request
-
-
-def sent(cluster: Cluster, request: data_pb2.WriteTxnMarkersRequest, node: int = 1) -> list[int]:
-    """The error codes of the partitions; 0: the marker is committed."""
-    answer = cluster.wait(cluster.service(node).write_txn_markers(request, CALLER))
-    return [partition.error.code for marker in answer.markers for partition in marker.partitions]
 
 
 def markers(cluster: Cluster, index: int = 0) -> list[tuple[int, EndTxnMarker]]:

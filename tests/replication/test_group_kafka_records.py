@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pytest
 
-from replication.coordination.coordinator_machine import Instant, TransactionalProducer
-from replication.coordination.group_records import GROUP_RECORDS, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from replication.coordination.coordinator_machine import Instant
+from replication.coordination.group_records import OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import ListGroups, NamedPartition, OffsetFetch, OffsetFetchAnswer
-from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.group_machine import GroupMachine
-from tests.conformance.kafka_directories import PARTITIONS, segments
-from tidelog.records import EndTxnMarker, decode_control
+from tests.conformance.kafka_directories import PARTITIONS
+from tests.replication.kafka_records import Entry, Marker, entries, loaded
 from tidelog.types import Millis, Offset, ProducerId
 
 LOGS = [each for each in PARTITIONS if each[1].startswith("__consumer_offsets")]
 NOW = Instant(Millis(0), Millis(1_795_264_500_000))
-
-
-class Marker(NamedTuple):
-    """The end of a transaction."""
-
-    committed: bool
-
-
-Entry: TypeAlias = tuple[Offset, TransactionalProducer | None, GroupRecord | Marker]
-
-
-def entries(directory: str, partition: str) -> Iterator[Entry]:
-    """Records and markers in the order of the log; with the producer in whose transaction they are."""
-    for segment in segments(directory, partition):
-        for batch, _ in segment.pairs():
-            producer = (
-                TransactionalProducer(batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
-            )
-            for record in batch.records():
-                if not batch.is_control:
-                    yield record.offset, producer, GROUP_RECORDS.decode(record.key, record.value)
-                elif isinstance(marker := decode_control(record), EndTxnMarker):
-                    yield record.offset, producer, Marker(marker.committed)
-
-
-def loaded(directory: str, partition: str) -> GroupMachine:
-    """A machine after the replay of the log."""
-    machine = GroupMachine(GroupConfig(), re.compile)  # type: ignore[arg-type]
-    for offset, producer, entry in entries(directory, partition):
-        if isinstance(entry, Marker):
-            assert producer is not None
-            machine.apply_marker(producer, committed=entry.committed)
-        else:
-            machine.apply(entry, offset, producer)
-    return machine
 
 
 class Committed(NamedTuple):

@@ -6,9 +6,7 @@ import pytest
 
 from replication.coordination.coordinator_machine import Instant
 from replication.coordination.transaction_records import (
-    TRANSACTION_RECORDS,
     TransactionLogValue,
-    TransactionRecord,
     TransactionState,
 )
 from replication.coordination.transaction_requests import (
@@ -22,21 +20,12 @@ from replication.coordination.transaction_requests import (
 from replication.coordination.transactions.partitions import missing_from, partitions_of
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
-from tests.conformance.kafka_directories import PARTITIONS, segments
+from tests.conformance.kafka_directories import PARTITIONS
+from tests.replication.kafka_records import records_of
 from tests.replication.transaction_world import image
 from tidelog.types import Millis, Offset, ProducerId
 
 LOGS = [each for each in PARTITIONS if each[1].startswith("__transaction_state")]
-
-
-def records_of(directory: str, partition: str) -> list[TransactionRecord]:
-    return [
-        TRANSACTION_RECORDS.decode(record.key, record.value)
-        for segment in segments(directory, partition)
-        for batch, _ in segment.pairs()
-        if not batch.is_control
-        for record in batch.records()
-    ]
 
 
 def request_for(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.coordinated_transactions import CoordinatedTransaction, CoordinatedTransactions, Instance
 from tests.sim.ledger import Ledger, Violation
-from tests.sim.test_ledger import Book
+from tests.sim.ledger_book import Book
 from tests.sim.workload import Fate, Sent
 
 

@@ -18,7 +18,7 @@ from replication.coordination.transaction_records import (
 from tests.sim.coordination import SCRIPTED_FROM, Coordination, place_of
 from tests.sim.exactly_once import ExactlyOnce, result_of
 from tests.sim.ledger import Ledger, Violation
-from tests.sim.test_ledger import Book
+from tests.sim.ledger_book import Book
 from tidelog.types import Millis, Offset, PartitionIndex, ProducerId
 
 PRODUCER = 7

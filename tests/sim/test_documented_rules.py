@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.replication import quorum_core_stories
+from tests.sim.all_stories import STORIES
 from tests.sim.checkers import Checkers
 from tests.sim.durability import Safety
 from tests.sim.mutants import MUTANTS
-from tests.sim.test_mutants import IN_CORES
-from tests.sim.test_scenarios import STORIES
+from tests.sim.mutants_in_cores import IN_CORES
 
 ROOT = Path(__file__).resolve().parents[2]
 STORY_NAMES = {story.__name__ for story in STORIES} | {"leader_that_removed_itself", "voter_that_lost_its_log"}
@@ -85,7 +85,11 @@ def test_the_documented_checker_of_a_rule_is_the_one_that_fails() -> None:
 
 
 def test_every_rule_names_existing_files_and_checkers() -> None:
-    files = {path.name for directory in ("node", "replication", "storage") for path in (ROOT / directory).rglob("*.py")}
+    files = {
+        path.name
+        for directory in ("node", "replication", "storage", "tidelog")
+        for path in (ROOT / directory).rglob("*.py")
+    }
     for row in rows("replication.md", "rule", "kept by", "checker"):
         assert row["kept by"]
         assert set(row["kept by"]) <= files, row

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import NamedTuple
 
 import pytest
 
-from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim import mutants
-from tests.sim.mutants import MUTANTS, Mutant, quorum
+from tests.sim.mutants import MUTANTS, Mutant
 from tests.sim.mutants.mutant import Plant, is_caught, violation_of
+from tests.sim.mutants_in_cores import IN_CORES, InCores
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -48,28 +46,6 @@ def plants() -> set[Plant]:
 def test_no_planted_bug_is_left_without_a_story() -> None:
     used = {mutant.plant for mutant in MUTANTS} | {planted.plant for planted in IN_CORES}
     assert sorted(plant.__name__ for plant in plants() - used) == []
-
-
-class InCores(NamedTuple):
-    """Like a Mutant, for a story that needs an exact state of the disk: it runs on cores of the quorum alone, some
-    of them voters."""
-
-    plant: Plant
-    story: Callable[[QuorumCluster], None]
-    nodes: int
-    voting: int
-    says: str
-
-
-IN_CORES = [
-    InCores(
-        quorum.older_epochs_are_committed_by_count, core_stories.figure_8, 5, 5, "the leader lacks something|committed"
-    ),
-    InCores(
-        quorum.a_removed_voter_is_no_candidate, core_stories.leader_that_removed_itself, 3, 2, "not within 20000 ms"
-    ),
-    InCores(quorum.a_lost_log_votes, core_stories.voter_that_lost_its_log, 3, 3, "a committed record is missing"),
-]
 
 
 @pytest.mark.parametrize("planted", IN_CORES, ids=lambda planted: planted.plant.__name__)

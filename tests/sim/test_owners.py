@@ -7,9 +7,9 @@ import pytest
 from tests.sim.commit_attempts import Place
 from tests.sim.exactly_once import ExactlyOnce, result_of, source_of
 from tests.sim.ledger import Ledger, Violation
+from tests.sim.ledger_book import Book
 from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
-from tests.sim.test_ledger import Book
 from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
 

@@ -8,62 +8,21 @@ from typing import Any
 import pytest
 
 from tests.sim import (
-    acl_stories,
     controller_stories,
-    coordinator_stories,
     damage_stories,
-    deposed_reader_stories,
-    directory_stories,
     disk_stories,
-    failover_stories,
     group_stories,
-    hostile_stories,
-    late_stories,
-    lease_stories,
     log_stories,
-    page_stories,
-    pipeline_stories,
     producer_stories,
-    quorum_stories,
     reader_stories,
     recreation_stories,
     replication_stories,
-    slow_stories,
     slow_truncation_stories,
     stories,
-    transaction_stories,
     unclean_reader_stories,
 )
+from tests.sim.all_stories import STORIES
 from tests.sim.world import Simulation
-
-STORIES = [
-    *stories.ALL,
-    *replication_stories.ALL,
-    *late_stories.ALL,
-    *log_stories.ALL,
-    *reader_stories.ALL,
-    *quorum_stories.ALL,
-    *producer_stories.ALL,
-    *controller_stories.ALL,
-    *slow_truncation_stories.ALL,
-    *damage_stories.ALL,
-    *disk_stories.ALL,
-    *recreation_stories.ALL,
-    *directory_stories.ALL,
-    *slow_stories.ALL,
-    *transaction_stories.ALL,
-    *unclean_reader_stories.ALL,
-    *deposed_reader_stories.ALL,
-    *hostile_stories.ALL,
-    *page_stories.ALL,
-    *failover_stories.ALL,
-    *acl_stories.ALL,
-    *group_stories.ALL,
-    *lease_stories.ALL,
-    *coordinator_stories.ALL,
-    *pipeline_stories.ALL,
-]
-
 
 NEED_ONE_VOTER = {
     controller_stories.draining_node_is_not_admitted,

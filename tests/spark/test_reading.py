@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.spark.reading_tasks import fill, offset_range, task_offsets
 from tidelog.client import fetch_core
 from tidelog.errors import CorruptRecord, OffsetOutOfRange, RequestTimedOut
 from tidelog.protocol import wire
@@ -22,39 +23,15 @@ from tidelog.records.v2.record import Record
 from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.ranges import range_batches
 from tidelog.spark.ranges.batch_reader import TidelogReader
-from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
+from tidelog.spark.ranges.planning import TaskRanges
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve
 from tidelog.types import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
-    LeaderEpoch,
     Millis,
     Offset,
-    PartitionIndex,
-    TopicId,
-    TopicPartition,
 )
-
-
-def fill(cluster: MemoryCluster, batches: int, records: int = 3, size: int = 1) -> None:
-    """`batches` batches with `records` records each, in partition 0 of topic `orders`."""
-    for _ in range(batches):
-        made = [Record(Offset(index), Millis(1), None, b"x" * size) for index in range(records)]
-        cluster.topics["orders"].partitions[0].append(build_batch(made))
-
-
-def offset_range(cluster: MemoryCluster, topic: str, partition: int, start: int, end: int) -> OffsetRange:
-    key, topic_id = TopicPartition(topic, PartitionIndex(partition)), TopicId(cluster.topics[topic].topic_id)
-    return OffsetRange(key, topic_id, LeaderEpoch(0), Offset(start), Offset(end))
-
-
-def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -> list[int]:
-    """Return the offsets that a Spark task reads of the range."""
-    asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
-    wanted = offset_range(cluster, "orders", 0, start, end)
-    found = TidelogReader(parse_batch_options(asked), ("offset", "value")).read(TaskRanges((wanted,)))
-    return [offset for batch in found for offset in batch.column("offset").to_pylist() if offset is not None]
 
 
 def value_flipped(records: bytes) -> bytes:

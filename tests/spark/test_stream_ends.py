@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.spark.test_truncated_range import fill
+from tests.spark.filled_partitions import fill
 from tidelog.errors import OffsetOutOfRange
 from tidelog.protocol.v1.admin_pb2 import GetMetadataRequest
 from tidelog.spark.options.query_options import parse_stream_options

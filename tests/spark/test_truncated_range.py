@@ -11,6 +11,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.spark.filled_partitions import fill
 from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
@@ -22,12 +23,6 @@ from tidelog.types import Millis, Offset
 
 FAR_MS = 166_185_338_390_360
 """In the year 7236."""
-
-
-def fill(cluster: MemoryCluster, *values: str) -> None:
-    for value in values:
-        records = [Record(Offset(0), Millis(1), None, value.encode())]
-        cluster.topics["orders"].partitions[0].append(build_batch(records))
 
 
 async def planned(cluster: MemoryCluster) -> list[OffsetRange]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import cluster_in_a_thread
-from tests.spark.test_reading import fill, task_offsets
+from tests.spark.reading_tasks import fill, task_offsets
 from tidelog.errors import RequestTimedOut
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.spark.ranges import range_batches, worker_transport

@@ -22,7 +22,7 @@ from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import TransactionIndex
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.cleaning_bench import CleaningBench, clean
-from tests.storage.test_log_producers import eventful
+from tests.storage.producer_batches import eventful
 from tests.storage.workbench import NOW, SMALL, Bench, stamped
 from tidelog.errors import OffsetOutOfRange
 from tidelog.types import Millis, Offset

@@ -7,9 +7,8 @@ from __future__ import annotations
 import errno
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -19,34 +18,16 @@ from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
-from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
+from tests.storage.watched_executor import Elsewhere
+from tests.storage.workbench import SMALL, TOPIC_ID, SetClock, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
 
-T = TypeVar("T")
 WAITS = ("sync", "sync_directory", "rename", "remove", "remove_directory", "make_directory")
 """Calls that may wait for a disk or its journal."""
 DAY = 24 * 3_600_000
 AGAIN = TopicId(UUID(int=71))
-
-
-class Elsewhere(Deferred):
-    """A Deferred that records whether its work is running."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at_work = False
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        def run() -> T:
-            self.at_work = True
-            try:
-                return work()
-            finally:
-                self.at_work = False
-
-        super().submit(run, done)
 
 
 class Office:

@@ -41,7 +41,7 @@ from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.dumped import command, damage, events, of
 from tests.storage.kafka_vectors import unpack
-from tests.storage.test_log_producers import eventful
+from tests.storage.producer_batches import eventful
 from tests.storage.workbench import SMALL, TOPIC_ID, Bench, stamped
 from tidelog.types import NodeId
 

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from storage.append_info import LogAppendInfo, Origin
 from storage.files.file_system import read_file, write_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
@@ -16,6 +15,7 @@ from storage.producers.producer_snapshot import ProducerSnapshot, decode_snapsho
 from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.segment.segment import segment_path
 from tests.fakes.log_start import delete_old_segments, delete_records
+from tests.storage.producer_batches import Sender, append, commit_all, end, eventful, from_producer
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import (
     CorruptLog,
@@ -26,8 +26,8 @@ from tidelog.errors import (
     TransactionCoordinatorFenced,
     UnsupportedForMessageFormat,
 )
-from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
-from tidelog.types import LeaderEpoch, Millis, Offset, ProducerId, TimestampType
+from tidelog.records import EndTxnMarker, control_batch, iter_batches
+from tidelog.types import Millis, Offset, ProducerId, TimestampType
 
 COMMITTED, REPLICATED, ALL = (
     FetchIsolation.LAST_STABLE_OFFSET,
@@ -35,52 +35,6 @@ COMMITTED, REPLICATED, ALL = (
     FetchIsolation.LOG_END,
 )
 NEVER_ROLLS = LogConfig(index_interval_bytes=200)
-
-
-def from_producer(
-    producer: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False, at: int = NOW, size: int = 5
-) -> bytes:
-    """A batch as an idempotent producer sends it."""
-    builder = RecordBatchBuilder(
-        producer_id=producer, producer_epoch=epoch, base_sequence=sequence, is_transactional=txn
-    )
-    for _ in range(count):
-        builder.append(key=b"k", value=b"v" * size, timestamp=at)
-    return builder.build()
-
-
-class Sender:
-    """Producers that number their batches, on one log."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.next: dict[int, int] = {}
-
-    def send(self, producer: int, count: int = 1, *, txn: bool = False, size: int = 5) -> LogAppendInfo:
-        sequence = self.next.get(producer, 0)
-        self.next[producer] = sequence + count
-        return append(self.bench, from_producer(producer, sequence, count, txn=txn, size=size))
-
-    def end(self, producer: int, *, commit: bool, coordinator: int = 0) -> int:
-        return end(self.bench, producer, commit=commit, coordinator=coordinator)
-
-
-def append(bench: Bench, data: bytes, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
-    return bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
-
-
-def end(bench: Bench, producer: int, *, commit: bool, epoch: int = 0, coordinator: int = 0) -> int:
-    marker = control_batch(
-        EndTxnMarker(committed=commit, coordinator_epoch=coordinator),
-        timestamp=NOW,
-        producer_id=producer,
-        producer_epoch=epoch,
-    )
-    return append(bench, marker, Origin.COORDINATOR).last_offset
-
-
-def commit_all(bench: Bench) -> None:
-    bench.log.advance_high_watermark(bench.log.log_end_offset)
 
 
 def visible(log: Log, isolation: FetchIsolation) -> list[int]:
@@ -311,22 +265,6 @@ def test_a_snapshot_is_not_used_if_the_deleted_batches_after_it_cannot_be_read()
     bench.log.truncate_to(Offset(20))
     assert bench.log.damage is None
     assert [state.producer_id for state in bench.log.active_producers()] == [2]
-
-
-def eventful(bench: Bench, seed: int = 3, steps: int = 120) -> Sender:
-    """Transactions of four producers, some open, some aborted, over several segments."""
-    rng, sender, opened = random.Random(seed), Sender(bench), set[int]()
-    for _ in range(steps):
-        producer = rng.randrange(1, 5)
-        if producer in opened and rng.random() < 0.3:
-            sender.end(producer, commit=rng.random() < 0.4)
-            opened.discard(producer)
-        else:
-            txn = producer in opened or rng.random() < 0.7
-            opened |= {producer} if txn else set()
-            sender.send(producer, rng.randrange(1, 4), txn=txn, size=rng.randrange(60))
-    commit_all(bench)
-    return sender
 
 
 def state_of(log: Log) -> list[object]:

@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from tests.storage.test_truncate import filled, values
+from tests.storage.filled_logs import filled, values
 from tests.storage.workbench import Bench, Deferred, stamped
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import Offset

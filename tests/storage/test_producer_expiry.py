@@ -8,7 +8,7 @@ import pytest
 
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.storage.test_log_producers import append, from_producer
+from tests.storage.producer_batches import append, from_producer
 from tests.storage.workbench import NOW, Bench
 from tidelog.types import Offset
 

@@ -11,7 +11,7 @@ import pytest
 from storage.directory.maintenance import SENT_AGAIN_MS
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.storage.test_maintenance import CONFIG, World
+from tests.storage.maintenance_world import CONFIG, World
 from tests.storage.workbench import NOW
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import LeaderEpoch, Millis, PartitionIndex, ProducerId, TopicId, TopicPartition

@@ -15,7 +15,7 @@ from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.fakes.log_start import delete_records
-from tests.storage.test_directory_changes import Elsewhere
+from tests.storage.watched_executor import Elsewhere
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.records import iter_batches

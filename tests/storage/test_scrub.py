@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,82 +11,13 @@ import pytest
 from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding, FindingKind
-from storage.files.file_system import read_file
-from storage.log.log import Log
 from storage.recovery.loaded import Damage
-from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from tests.fakes.fake_disk import FakeDisk
+from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tests.storage.kafka_vectors import open_directory, unpack
-from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred
-from tidelog.errors import TidelogError
+from tests.storage.scrub_world import SEGMENTS, WEEK, World
+from tests.storage.workbench import NOW, TP, Deferred
 from tidelog.records.v2.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
 from tidelog.types import Millis, Offset
-
-WEEK = 604_800_000
-SEGMENTS = 5
-
-
-class World:
-    """A log of several segments and epochs, its scrub, and a clock."""
-
-    def __init__(self, *, rate: int = 1 << 20, executor: Deferred | None = None, interval_ms: int = WEEK) -> None:
-        self.interval_ms = interval_ms
-        self.bench = Bench(replace(SMALL, segment_bytes=1_000))
-        self.bench.directory.recent_appends.bytes_max = 0  # reads go to the files
-        record = 0
-        while len(self.log.segments) < SEGMENTS or self.log.active.size < 500:
-            epoch = 2 if record < 20 else 5
-            self.bench.lead(b"x" * 50, epoch=epoch, timestamp=NOW + record)
-            record += 1
-        self.bench.commit()
-        self.now = 1_000
-        self.findings: list[Finding] = []
-        self.troubles: list[TidelogError] = []
-        self.scrub = self.new_scrub(rate, executor)
-
-    def new_scrub(self, rate: int, executor: Deferred | None = None) -> Scrub:
-        return Scrub(
-            self.bench.directory,
-            executor or self.bench.directory.executor,
-            rate_max=rate,
-            interval_ms=self.interval_ms,
-            monotonic_ms=lambda: Millis(self.now),
-            on_finding=lambda _directory, _log, finding: self.findings.append(finding),
-            on_failure=self.troubles.append,
-        )
-
-    @property
-    def log(self) -> Log:
-        return self.bench.log
-
-    @property
-    def disk(self) -> FakeDisk:
-        return self.bench.disk
-
-    def tick(self, ms: int = 1_000) -> None:
-        self.now += ms
-        self.scrub.tick(Millis(self.now))
-
-    def path(self, number: int, kind: str = LOG_SUFFIX) -> str:
-        segment = self.log.segments[number]
-        return segment_path(segment.directory, segment.base_offset, kind)
-
-    def data(self, number: int, kind: str = LOG_SUFFIX) -> bytes:
-        data = read_file(self.disk, self.path(number, kind))
-        assert data is not None
-        return data
-
-    def rot(self, number: int, position: int, *, kind: str = LOG_SUFFIX, bit: int = 0) -> None:
-        self.log.segments[number].close()
-        self.disk.flip_bit(self.path(number, kind), position, bit)
-
-    def one_round(self) -> list[Finding]:
-        self.findings.clear()
-        for _ in range(10):
-            self.tick()
-        assert self.scrub.waiting == 0
-        assert self.troubles == []
-        return self.findings
 
 
 def test_a_sound_log_is_read_once_and_nothing_is_found() -> None:

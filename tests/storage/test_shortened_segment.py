@@ -13,7 +13,7 @@ from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.recovery.loaded import Damage
 from storage.segment.batch_walk import BrokenChain
-from tests.storage.test_scrub import World
+from tests.storage.scrub_world import World
 from tests.storage.workbench import Bench, Deferred
 from tidelog.errors import CorruptLog
 from tidelog.records import iter_batches

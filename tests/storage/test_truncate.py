@@ -10,22 +10,10 @@ import pytest
 
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import SimulatedCrash
+from tests.storage.filled_logs import filled, values
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset
-
-
-def filled(upto: int = 100, epoch: int = 1, bench: Bench | None = None) -> Bench:
-    """One record per batch, offsets up to `upto`, over several segments, all of it flushed."""
-    bench = bench or Bench()
-    bench.follow(*(stamped(i, b"old %03d" % i, epoch=epoch, timestamp=NOW + i) for i in range(upto)))
-    bench.commit()
-    assert bench.log.durable_offset == upto
-    return bench
-
-
-def values(bench: Bench) -> list[bytes]:
-    return [data[-8:-1] for data in bench.contents()]
 
 
 def test_truncated_records_are_deleted_and_others_stay() -> None:

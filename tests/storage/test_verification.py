@@ -20,7 +20,7 @@ from storage.producers.verification import (
     VerificationGuard,
     Verifications,
 )
-from tests.storage.test_log_producers import from_producer
+from tests.storage.producer_batches import from_producer
 from tests.storage.workbench import NOW, Bench
 from tidelog.errors import (
     InvalidProducerEpoch,
