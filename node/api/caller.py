@@ -33,5 +33,9 @@ class Caller:
     mutes: bool = False
     """True if the listener reads nothing of a throttled caller for the time in the answer (KIP-219). Requests of others
     wait before they are handled."""
+    request_copies: int = 1
+    """How often the records of a request are in memory while it is handled, with those of the transport."""
+    answer_copies: int = 1
+    """The same for the records of an answer until it is sent."""
     unauthenticated: TidelogError | None = None
     """Why the caller is not known; None if it is, or need not be."""

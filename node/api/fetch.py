@@ -29,7 +29,8 @@ class FetchingReplica(NamedTuple):
 class PartitionFetch(NamedTuple):
     """A fetch of one partition.
 
-    fetch_id: chosen by the sender, unique on its stream, returned in the answer. topic_id: the bytes as sent.
+    fetch_id: returned in the answer; the codec of a protocol that has none may use any number. topic_id: the bytes
+    as sent.
     current_leader_epoch: of the node as known to the sender; -1 skips the check (consumers only). fetch_offset: the
     first offset to read; a follower's log end offset. last_fetched_epoch: epoch of the record before it; -1 unknown.
     durable_offset, log_start_offset: of a follower's log, else -1. max_bytes: at least one whole batch is returned; 0

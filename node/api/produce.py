@@ -13,7 +13,8 @@ from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
 class ProduceBatch(NamedTuple):
     """One batch of a request.
 
-    batch_id: chosen by the sender, unique on its stream, returned in the answer. topic_id: the bytes as sent.
+    batch_id: returned in the answer; the codec of a protocol that has none numbers the batches. topic_id: the bytes
+    as sent.
     leader_epoch: of the node as known to the sender; -1 skips the check. records: one record batch.
     """
 

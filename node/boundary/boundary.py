@@ -221,6 +221,8 @@ class Boundary:
             caller.deadline_ms,
             caller.host,
             caller.mutes,
+            caller.request_copies,
+            caller.answer_copies,
             caller.unauthenticated,
             meter,
             self.authorizer,

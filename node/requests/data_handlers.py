@@ -45,7 +45,7 @@ from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
-from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
+from node.runtime.memory_budget import AnswerCharge, Kind, Share
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
@@ -110,23 +110,17 @@ class DataHandlers(MarkerHandlers):
         request = await stream.receive()
         if request is None:
             return False
-        with self._charge(request):
+        with session.charge(request):
             with session.begin(request):
                 await session.take(request)
             if session.awaits_verification:
                 await session.admit()
         return True
 
-    def _charge(self, request: ProduceRequest) -> Share:
-        size = 0
-        for entry in request.partitions:
-            size += len(entry.records)
-        return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
-
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
         """Append the entries; answer when all outcomes are known."""
         session = self._produce_session(context)
-        with self._charge(request):
+        with session.charge(request):
             await session.take(request)
             await session.admit()
         answers: list[ProducedBatch] = []
@@ -172,7 +166,7 @@ class DataHandlers(MarkerHandlers):
         wanted, least = session.next_bytes(enough)
         if session.kind is Kind.CONSUMER_FETCH:
             wanted = min(wanted, enough + max(bytes_max, least))
-        charge = AnswerCharge(self._manager.memory, session.kind)
+        charge = AnswerCharge(self._manager.memory, session.kind, session.copies)
         answer = FetchAnswer([], charge)
         try:
             await self._add_next(answer, charge, session, wanted, enough, least)
@@ -203,20 +197,20 @@ class DataHandlers(MarkerHandlers):
         """Add answers that are due: with `wanted` bytes of records if the memory budget allows, but at least `least`;
         stop at `enough` bytes. room: as for `FetchSession.collect`. While this answer or a disk read of the session
         occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
-        memory, kind = self._manager.memory, session.kind
+        memory, kind, copies = self._manager.memory, session.kind, session.copies
         if session.outbox.read or not least:
             _add(answer, charge, session.collect_read(enough, room), memory.charge(kind, 0))
             return
         if room is not None and room <= 0:
             share = memory.charge(kind, 0)
         elif charge.size or session.outbox.reads:
-            share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
+            share = memory.take_now(kind, copies * wanted, copies * least)
             if not share.size and session.outbox.reads:
                 await session.wait_cold()
                 return
         else:
-            share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
-        granted = share.size // ANSWER_COPIES
+            share = await memory.take(kind, copies * wanted, copies * least)
+        granted = share.size // copies
         _add(answer, charge, session.collect(min(enough, granted - least) if granted else enough, granted), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
@@ -229,7 +223,7 @@ class DataHandlers(MarkerHandlers):
             partitions=[item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
         )
         session = self._sessions.open(context)
-        charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH)
+        charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH, session.copies)
         answer = FetchAnswer([], charge)
         try:
             session.take(request)
@@ -237,7 +231,7 @@ class DataHandlers(MarkerHandlers):
             while not session.idle:
                 await session.wait_ready()
                 _, least = session.next_bytes(0)
-                rest = wanted - charge.size // ANSWER_COPIES
+                rest = wanted - charge.size // session.copies
                 await self._add_next(answer, charge, session, rest, wanted, least, room=rest)
         except BaseException:
             charge.release()  # a traceback may keep this frame alive for long

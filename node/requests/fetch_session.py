@@ -29,7 +29,7 @@ from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFe
 from node.requests.context import RequestContext
 from node.requests.permitted import ensure_permitted, locate_permitted
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
-from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
+from node.runtime.memory_budget import Kind, Share
 from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
@@ -66,6 +66,7 @@ class FetchSession:
         self._manager = manager
         self._streams = streams
         self._context = context
+        self.copies: Final = context.answer_copies
         self.number: Final[Session] = streams.next_number()
         self._clock = clock
         self._config = config
@@ -102,7 +103,7 @@ class FetchSession:
         return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
 
     def _charge(self, size: int) -> Share:
-        return self._manager.memory.charge(self.kind, ANSWER_COPIES * size)
+        return self._manager.memory.charge(self.kind, self.copies * size)
 
     # --- requests ---
 

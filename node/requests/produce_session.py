@@ -27,6 +27,7 @@ from node.requests.context import RequestContext
 from node.requests.permitted import locate_permitted
 from node.requests.transactional_entries import EntryToAppend, TransactionalEntries
 from node.runtime.limits import ensure_few
+from node.runtime.memory_budget import Kind, Share
 from node.runtime.request_meter import MeteredRequest
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
@@ -110,6 +111,13 @@ class ProduceSession:
         """Measure a message of a stream, as a context around `take`."""
         self.request = self._context.begin(entries=len(request.partitions))
         return self.request
+
+    def charge(self, request: ProduceRequest) -> Share:
+        """The memory of a request while it is worked on."""
+        size = 0
+        for entry in request.partitions:
+            size += len(entry.records)
+        return self._manager.memory.charge(Kind.PRODUCE, self._context.request_copies * size)
 
     async def take(self, request: ProduceRequest) -> None:
         """Append the entries of a request, but those that must be verified: `admit` must follow. Raises the error of an

@@ -52,12 +52,6 @@ STATE_EIGHTHS: Final = 2
 PRODUCER_BYTES: Final = 1 << 10
 """Estimated size of one producer in one partition, with its last five batches."""
 
-ANSWER_COPIES: Final = 3
-"""Copies of an answer's records while it is sent: as read, as serialized, and gRPC's own."""
-
-REQUEST_COPIES: Final = 2
-"""Copies of a request's records: gRPC's own, and the message that contains them."""
-
 
 class MemoryFigures(NamedTuple):
     """State of the budget (bytes). waiting: number of waiting requests."""
@@ -200,12 +194,13 @@ class MemoryBudget:
 
 class AnswerCharge:
     """The share of the budget that the records of an answer occupy, until it is released or deleted. The listener keeps
-    the charge with the message: gRPC keeps the message of a call until it is sent."""
+    the charge with the message until it is sent."""
 
-    __slots__ = ("_budget", "_share")
+    __slots__ = ("_budget", "_copies", "_share")
 
-    def __init__(self, budget: MemoryBudget, kind: Kind) -> None:
-        self._budget, self._share = budget, budget.charge(kind, 0)
+    def __init__(self, budget: MemoryBudget, kind: Kind, copies: int) -> None:
+        """copies: how often the records are in memory while the answer is sent."""
+        self._budget, self._share, self._copies = budget, budget.charge(kind, 0), copies
 
     @property
     def size(self) -> int:
@@ -219,7 +214,7 @@ class AnswerCharge:
 
     def add(self, records_size: int, share: Share) -> None:
         """Charge further records (bytes). share: the memory they were read with; its unused part is returned."""
-        self._share.resize(self._share.size + ANSWER_COPIES * records_size)
+        self._share.resize(self._share.size + self._copies * records_size)
         share.release()
 
     def release(self) -> None:

@@ -334,7 +334,7 @@ def test_the_records_of_an_answer_are_copied_once_into_the_encoded_message() -> 
 
 def test_the_memory_of_an_answer_is_charged_until_its_message_is_gone() -> None:
     budget = MemoryBudget(10_000)
-    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH, 3)
     charge.add(100, budget.charge(Kind.CONSUMER_FETCH, 0))
     message = codec_of(DATA_FETCH).write_answer(fetch.FetchAnswer([], charge))
     del charge

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from node.api.fetch import FetchedPartition, FetchRequest
+from node.listeners.grpc.server import ANSWER_COPIES
 from node.replicas.fetch_state import MOVES, READING, FetchCause, FetchState
 from node.replicas.waiting_fetch import AT_ONCE, FetchOutbox, WaitingFetch
 from node.requests.fetch_session import FetchSession
-from node.runtime.memory_budget import ANSWER_COPIES, Kind, MemoryBudget
+from node.runtime.memory_budget import Kind, MemoryBudget
 from storage.append_info import Origin
 from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation

@@ -296,7 +296,7 @@ async def test_an_unread_answer_gives_back_memory_that_others_wait_for(monkeypat
 
     class Answers(EchoData):
         async def fetch(self, request: Any, context: RequestContext) -> Any:
-            charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+            charge = AnswerCharge(budget, Kind.CONSUMER_FETCH, 3)
             if request.max_wait_ms:
                 return FetchAnswer([])
             charge.add(250_000, budget.charge(Kind.CONSUMER_FETCH, 0))

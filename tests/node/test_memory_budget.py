@@ -75,7 +75,7 @@ def test_the_fuller_the_budget_the_smaller_the_answers(loop: asyncio.AbstractEve
 def test_an_answer_keeps_its_share_as_long_as_it_exists(loop: asyncio.AbstractEventLoop) -> None:
     budget = MemoryBudget(LIMIT)
     share = loop.run_until_complete(budget.take(Kind.CONSUMER_FETCH, 600))
-    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH, 3)
     charge.add(100, share)
     assert charge.size == 300
     assert budget.figures.used[Kind.CONSUMER_FETCH] == 300

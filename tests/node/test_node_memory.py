@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.listeners.grpc.server import ANSWER_COPIES
 from node.replicas.replica_config import ReplicaConfig
-from node.runtime.memory_budget import ANSWER_COPIES, Kind
+from node.runtime.memory_budget import Kind
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
 from tidelog.protocol.v1 import data_pb2
 

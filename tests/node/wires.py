@@ -16,6 +16,7 @@ from node.api.fetch import FetchRequest
 from node.api.table import DATA_FETCH
 from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
+from node.listeners.grpc.server import ANSWER_COPIES, REQUEST_COPIES
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -62,7 +63,7 @@ from tidelog.types import (
 T = TypeVar("T")
 TOPIC = TopicId(UUID(int=70))
 ANYWHERE = DirectoryId(UUID(int=0))
-CALLER = RequestContext("client", "test")
+CALLER = RequestContext("client", "test", request_copies=REQUEST_COPIES, answer_copies=ANSWER_COPIES)
 
 
 def endpoint_of(node: int) -> Endpoint:

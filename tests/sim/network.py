@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from node.api.caller import Caller
 from node.api.table import APIS
 from node.boundary.boundary import Boundary, ProtocolCodec
 from node.boundary.boundary import Request as ServedRequest
 from node.listeners.grpc.codecs import codec_of
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
-from tests.sim.streams import Connection
+from tests.sim.streams import Connection, caller_of
 from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
 from tidelog.protocol import status
 from tidelog.protocol.network import MessageStream
@@ -498,7 +497,7 @@ class Exchange:
             return UnknownServerError(f"{listening.machine} serves no {self._method.service}")
         request = ServedRequest(self._data, listening.codec_of(api.name))
         try:
-            answer = await listening.boundary.serve(api, request, Caller(listening.listener, self._source))
+            answer = await listening.boundary.serve(api, request, caller_of(listening.listener, self._source))
         except TidelogError as refused:
             self._network.report_defect(refused, f"{self._method} failed on {listening.machine} by a defect")
             return self._network.over_the_wire(refused)

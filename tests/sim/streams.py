@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from node.api.caller import Caller
 from node.api.table import APIS
 from node.boundary.boundary import EncodedAnswer
+from node.listeners.grpc.server import ANSWER_COPIES, REQUEST_COPIES
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
@@ -30,6 +31,11 @@ SILENCE_US = (
 )  # time until the peer of a machine without power, or behind a disconnected link, detects it
 
 END = object()  # the other side ended the stream after everything that it had sent
+
+
+def caller_of(listener: str, source: str) -> Caller:
+    """A caller that is served as over gRPC."""
+    return Caller(listener, source, request_copies=REQUEST_COPIES, answer_copies=ANSWER_COPIES)
 
 
 class Pipe:
@@ -293,7 +299,7 @@ class Connection:
         try:
             if api.service not in listening.boundary.gates:
                 raise UnknownServerError(f"{self._target} serves no {self.method.service}")
-            caller = Caller(listening.listener, self._source)
+            caller = caller_of(listening.listener, self._source)
             await listening.boundary.serve_stream(api, _Served(self.server), listening.codec_of(api.name), caller)
         except TidelogError as refused:
             self.network.report_defect(refused, f"{self} failed by a defect")

@@ -71,6 +71,12 @@ _ACCEPTED: Final = ((SESSION_KEY, "accepted"),)
 NAME_BYTES_MAX: Final = 4_096
 """Limit of the bytes of a request of the health and reflection services, which contains one name."""
 
+REQUEST_COPIES: Final = 2
+"""Copies of a request's records: gRPC's own, and the message that contains them."""
+
+ANSWER_COPIES: Final = 3
+"""Copies of an answer's records while it is sent: as read, as serialized, and gRPC's own."""
+
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
 
@@ -240,6 +246,8 @@ class GrpcServer:
             client_id=(_value_of(CLIENT_ID_KEY, metadata) or "")[:CLIENT_ID_MAX],
             deadline_ms=None if left_s is None else int(left_s * 1000),
             host=host_of(peer),
+            request_copies=REQUEST_COPIES,
+            answer_copies=ANSWER_COPIES,
             unauthenticated=unauthenticated,
         )
         return caller, session
