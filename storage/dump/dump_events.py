@@ -22,6 +22,13 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What is in a file."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class DumpFinding:
     """A problem: the file, the byte in it (None: the whole file), the offsets (None: none or unknown; the last one is
     inclusive), the cause, and what to do."""
@@ -36,17 +43,16 @@ class DumpFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFound:
+class FileFound(Found):
     """The start of a file. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`,
     `properties`, `marks`, `agreements`, or `other` for a file that is not read. size: in bytes."""
 
-    path: str
     kind: str
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFound:
+class BatchFound(Found):
     """One record batch; of v0 and v1 one outer message, plain or wrapper.
 
     position, size: bytes. crc_ok: True if the stored checksum is correct. Fields that a format lacks are None, as are
@@ -54,7 +60,6 @@ class BatchFound:
     names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...).
     """
 
-    path: str
     position: int
     size: int
     magic: int
@@ -78,10 +83,9 @@ class BatchFound:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFound:
+class RecordFound(Found):
     """A record of the preceding batch. sequence: -1 for none. control, coordinator_epoch: None for data."""
 
-    path: str
     offset: int
     timestamp: int
     sequence: int
@@ -93,28 +97,25 @@ class RecordFound:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetEntryFound:
+class OffsetEntryFound(Found):
     """An entry of an .index: last offset of a batch (absolute), and the byte where the batch begins."""
 
-    path: str
     offset: int
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class TimeEntryFound:
+class TimeEntryFound(Found):
     """An entry of a .timeindex: the largest timestamp so far, and the last offset (absolute) of its batch."""
 
-    path: str
     timestamp: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedFound:
+class AbortedFound(Found):
     """An entry of a .txnindex: an aborted transaction, from its first record to its marker."""
 
-    path: str
     version: int
     producer_id: int
     first_offset: int
@@ -123,11 +124,10 @@ class AbortedFound:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerFound:
+class ProducerFound(Found):
     """A producer of a .snapshot. All fields of its last batch are None if it has appended none since its last epoch;
     current_txn_first_offset is None if no transaction is open."""
 
-    path: str
     producer_id: int
     producer_epoch: int
     first_sequence: int | None
@@ -140,36 +140,32 @@ class ProducerFound:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFound:
-    path: str
+class EpochFound(Found):
     epoch: int
     start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFound:
-    path: str
+class OffsetFound(Found):
     topic: str
     partition: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class MarkFound:
+class MarkFound(Found):
     """A durable-offset mark: the log had reported everything below this offset as durable."""
 
-    path: str
     topic_id: str
     partition: int
     durable_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementFound:
+class AgreementFound(Found):
     """The sizes of a segment and its transaction index when they agreed. open_since: first offset of the oldest
     transaction that was open at its end, -1 if there was none."""
 
-    path: str
     base_offset: int
     log_bytes: int
     index_entries: int
@@ -178,20 +174,18 @@ class AgreementFound:
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyFound:
+class PropertyFound(Found):
     """A named value of a small text file."""
 
-    path: str
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class LogSummed:
+class LogSummed(Found):
     """The end of a log, or of a single .log file. log_start_offset: None if unknown; log_end_offset: one past the last
     offset found. records: None if damage hides the number."""
 
-    path: str
     segments: int
     log_start_offset: int | None
     log_end_offset: int
@@ -202,22 +196,7 @@ class LogSummed:
     notes: int
 
 
-Event: TypeAlias = (
-    DumpFinding
-    | FileFound
-    | BatchFound
-    | RecordFound
-    | OffsetEntryFound
-    | TimeEntryFound
-    | AbortedFound
-    | ProducerFound
-    | EpochFound
-    | OffsetFound
-    | MarkFound
-    | AgreementFound
-    | PropertyFound
-    | LogSummed
-)
+Event: TypeAlias = DumpFinding | Found
 Events: TypeAlias = Iterator[Event]
 
 

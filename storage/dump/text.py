@@ -39,17 +39,8 @@ _LAST_YEAR_MS: Final = 253_402_300_799_999
 
 _HEADINGS: Final[dict[type[Event], tuple[str, ...]]] = {
     BatchFound: (
-        "byte",
-        "size",
-        "offsets",
-        "records",
-        "epoch",
-        "format",
-        "codec",
-        "largest timestamp",
-        "producer",
-        "CRC",
-        "what",
+        *("byte", "size", "offsets", "records", "epoch", "format"),
+        *("codec", "largest timestamp", "producer", "CRC", "what"),
     ),
     OffsetEntryFound: ("offset", "byte of the batch"),
     TimeEntryFound: ("timestamp", "", "offset"),
