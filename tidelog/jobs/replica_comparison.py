@@ -8,8 +8,7 @@ compared, by offset: what two replicas have at one offset must be equal, and a r
 that compaction may remove (`CompactedComparison`).
 
 Invariants:
-  1. A replica is only said to lack an offset if it has shown what is around it: offsets below its start (`begin_at`)
-     and from its end (`close`) on are unknown, not missing.
+  1. A replica lacks an offset only if it has shown what is around it.
   2. Memory: what was fed and not yet compared. For a compacted topic also one entry for each key of which a replica
      lacks the last record so far, at most `KEYS_MAX`, and the records of open transactions.
 
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -86,37 +85,43 @@ class Difference:
         return f"{self.kind} at offset {self.offset}: {parts}"
 
 
-class Lockstep(Generic[Item]):
-    """Items of several replicas, taken by offset."""
+class ReplicaComparison(ABC, Generic[Item]):
+    """Compares what the replicas of a partition show, each read in its own time, up to the first difference."""
 
-    def __init__(self, nodes: Iterable[NodeId]) -> None:
+    def __init__(self, nodes: Sequence[NodeId]) -> None:
         self._queues: dict[NodeId, deque[Item]] = {node: deque() for node in nodes}
         self._starts: dict[NodeId, Offset] = {}
         self._ends: dict[NodeId, Offset] = {}
+        self.difference: Difference | None = None
+        """The first difference; nothing is compared behind it."""
+        self.compared = 0
+        """Batches or records that were compared on at least two replicas."""
 
     def begin_at(self, node: NodeId, start: Offset) -> None:
         """The replica shows nothing below `start`: retention has removed it."""
         self._starts[node] = start
 
-    def feed(self, node: NodeId, items: Iterable[Item]) -> None:
-        """Add items of a replica, by offset."""
-        self._queues[node].extend(items)
+    def feed(self, node: NodeId, items: Sequence[Item]) -> None:
+        """Add what the replica shows next, by offset."""
+        # After a difference the replicas are only checked, each by itself: what nothing takes would fill the memory.
+        if self.difference is None:
+            self._queues[node].extend(items)
+            self._compare()
 
     def close(self, node: NodeId, end: Offset) -> None:
         """The replica has shown everything below `end`; the rest is unknown."""
-        self._ends[node] = end
-
-    def end_of(self, node: NodeId) -> Offset | None:
-        """The end of a replica that is closed."""
-        return self._ends.get(node)
+        if self.difference is None:
+            self._ends[node] = end
+            self._compare()
 
     def hungry(self) -> list[NodeId]:
-        """The replicas that must show more before the comparison can go on."""
+        """The replicas that must show more before the comparison can go on; none after a difference."""
+        if self.difference is not None:
+            return []
         return [node for node, queue in self._queues.items() if not queue and node not in self._ends]
 
-    def take(self) -> Iterator[tuple[Offset, dict[NodeId, Item | None]]]:
-        """Yield what the replicas have at the next offset, None where they lack it, while that is known. Replicas that
-        do not show this offset are left out."""
+    def _take(self) -> Iterator[tuple[Offset, dict[NodeId, Item | None]]]:
+        """Yield what the replicas have at the next offset, None where they lack it, while that is known."""
         while not self.hungry():
             fronts = [queue[0].offset for queue in self._queues.values() if queue]
             if not fronts:
@@ -126,40 +131,10 @@ class Lockstep(Generic[Item]):
             for node, queue in self._queues.items():
                 if queue and queue[0].offset == offset:
                     found[node] = queue.popleft()
+                # Retention may have removed it below the start, and from the end on it was not read: not missing.
                 elif self._starts.get(node, 0) <= offset < self._ends.get(node, offset + 1):
                     found[node] = None
             yield offset, found
-
-
-class ReplicaComparison(ABC, Generic[Item]):
-    """Compares what the replicas of a partition show, each read in its own time, up to the first difference."""
-
-    def __init__(self, nodes: Sequence[NodeId]) -> None:
-        self._lockstep: Lockstep[Item] = Lockstep(nodes)
-        self.difference: Difference | None = None
-        """The first difference; nothing is compared behind it."""
-        self.compared = 0
-        """Batches or records that were compared on at least two replicas."""
-
-    def begin_at(self, node: NodeId, start: Offset) -> None:
-        """The replica shows nothing below `start`."""
-        self._lockstep.begin_at(node, start)
-
-    def feed(self, node: NodeId, items: Sequence[Item]) -> None:
-        """Add what the replica shows next."""
-        if self.difference is None:
-            self._lockstep.feed(node, items)
-            self._compare()
-
-    def close(self, node: NodeId, end: Offset) -> None:
-        """The replica shows nothing from `end` on."""
-        if self.difference is None:
-            self._lockstep.close(node, end)
-            self._compare()
-
-    def hungry(self) -> list[NodeId]:
-        """The replicas that must be read next; after a difference none is awaited."""
-        return [] if self.difference is not None else self._lockstep.hungry()
 
     @abstractmethod
     def finish(self) -> None:
@@ -177,11 +152,10 @@ class BatchComparison(ReplicaComparison[AuditedBatch]):
         """All replicas are closed."""
 
     def _compare(self) -> None:
-        for offset, found in self._lockstep.take():
+        for offset, found in self._take():
             kind = _batch_difference(list(found.values()))
             if kind:
-                shown = {node: None if each is None else str(each) for node, each in found.items()}
-                self.difference = Difference(offset, kind, shown)
+                self.difference = _difference(kind, offset, found)
                 return
             self.compared += len(found) > 1
 
@@ -225,7 +199,6 @@ class CompactedComparison(ReplicaComparison[AuditedRecord]):
 
     def __init__(self, nodes: Sequence[NodeId], *, keys_max: int = KEYS_MAX) -> None:
         super().__init__(nodes)
-        self._nodes = tuple(nodes)
         self._keys_max = keys_max
         self._missing: dict[tuple[NodeId, bytes], _Missing] = {}
         self._open: dict[ProducerId, list[_Round]] = {}
@@ -243,20 +216,20 @@ class CompactedComparison(ReplicaComparison[AuditedRecord]):
         for rounds in self._open.values():
             for each in rounds:
                 self._apply(each, is_decided=False)
-        ends = {node: self._lockstep.end_of(node) or Offset(0) for node in self._nodes}
-        whole = {node for node in self._nodes if ends[node] == max(ends.values())}
+        ends = {node: self._ends.get(node, Offset(0)) for node in self._queues}
+        whole = {node for node, end in ends.items() if end == max(ends.values())}
         lost = [each for (node, _), each in self._missing.items() if node in whole]
         if lost:
             first = min(lost, key=lambda each: each.offset)
-            self.difference = _record_difference("missing", first.offset, first.found)
+            self.difference = _difference("missing", first.offset, first.found)
 
     def _compare(self) -> None:
-        for offset, found in self._lockstep.take():
+        for offset, found in self._take():
             present = [each for each in found.values() if each is not None]
             first = present[0]
             if any((each.digest, each.leader_epoch) != (first.digest, first.leader_epoch) for each in present[1:]):
                 kind = "epoch" if all(each.digest == first.digest for each in present) else "bytes"
-                self.difference = _record_difference(kind, offset, found)
+                self.difference = _difference(kind, offset, found)
                 return
             self.compared += len(present) > 1
             if first.is_committed is not None:
@@ -284,14 +257,14 @@ class CompactedComparison(ReplicaComparison[AuditedRecord]):
             place = node, each.key
             known = self._missing.get(place)
             if known is not None and known.offset > offset:
-                continue
+                continue  # a transaction ends after later records of its keys were compared
             if record is not None or (each.is_tombstone and is_decided):
                 if is_decided:
                     self._missing.pop(place, None)
                     if self._open:
                         self._replaced_at[place] = Offset(max(offset, self._replaced_at.get(place, offset)))
             elif is_decided and self._replaced_at.get(place, offset) > offset:
-                continue
+                continue  # the replica has a later record of the key: compaction may have removed this one
             elif known is None and len(self._missing) >= self._keys_max:
                 self.uncompared_keys += 1
             else:
@@ -302,5 +275,5 @@ def _offset_of(each: _Round) -> Offset:
     return next(record.offset for record in each.found.values() if record is not None)
 
 
-def _record_difference(kind: str, offset: Offset, found: Mapping[NodeId, AuditedRecord | None]) -> Difference:
+def _difference(kind: str, offset: Offset, found: Mapping[NodeId, Item | None]) -> Difference:
     return Difference(offset, kind, {node: None if each is None else str(each) for node, each in found.items()})
