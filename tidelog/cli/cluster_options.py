@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -26,47 +26,34 @@ from tidelog.types import TokenMechanism
 
 BOOTSTRAP_HELP: Final = "Addresses of some nodes: host:port,host:port."
 
-TlsCa = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-ca", envvar=ClientVariable.TLS_CA, help="Connect with TLS; PEM file of the trusted authorities."
-    ),
-]
-TlsCert = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-cert", envvar=ClientVariable.TLS_CERT, help="Connect with TLS; PEM file of the own certificate."
-    ),
-]
-TlsKey = Annotated[
-    str | None, typer.Option("--tls-key", envvar=ClientVariable.TLS_KEY, help="PEM file of the key of --tls-cert.")
-]
-SaslUsername = Annotated[
-    str | None, typer.Option("--sasl-username", envvar=ClientVariable.SASL_USERNAME, help="Authenticate as this user.")
-]
+
+def _option(variable: ClientVariable, text: str, **more: Any) -> Any:
+    """An option with the name and the meaning of an environment variable: TIDELOG_TLS_CA is --tls-ca."""
+    name = "--" + variable.removeprefix("TIDELOG_").lower().replace("_", "-")
+    return typer.Option(name, envvar=variable, help=text, **more)
+
+
+TlsCa = Annotated[str | None, _option(ClientVariable.TLS_CA, "Connect with TLS; PEM file of the trusted authorities.")]
+TlsCert = Annotated[str | None, _option(ClientVariable.TLS_CERT, "Connect with TLS; PEM file of the own certificate.")]
+TlsKey = Annotated[str | None, _option(ClientVariable.TLS_KEY, "PEM file of the key of --tls-cert.")]
+SaslUsername = Annotated[str | None, _option(ClientVariable.SASL_USERNAME, "Authenticate as this user.")]
 SaslPasswordFile = Annotated[
     str | None,
-    typer.Option(
-        "--sasl-password-file",
-        envvar=ClientVariable.SASL_PASSWORD_FILE,
-        help="File with its password; without it, the password is prompted for.",
-    ),
+    _option(ClientVariable.SASL_PASSWORD_FILE, "File with its password; without it, the password is prompted for."),
 ]
 SaslMechanism = Annotated[
     str,
-    typer.Option(
-        "--sasl-mechanism",
-        envvar=ClientVariable.SASL_MECHANISM,
-        help="SCRAM-SHA-512 or SCRAM-SHA-256, or OAUTHBEARER with a token.",
+    _option(
+        ClientVariable.SASL_MECHANISM,
+        "SCRAM-SHA-512 or SCRAM-SHA-256, or OAUTHBEARER with a token.",
         show_default=f"{Sasl.DEFAULT_MECHANISM}, or OAUTHBEARER with a token",
     ),
 ]
 SaslTokenFile = Annotated[
     str | None,
-    typer.Option(
-        "--sasl-token-file",
-        envvar=ClientVariable.SASL_TOKEN_FILE,
-        help="File with a token of an identity provider (OAUTHBEARER), instead of a user and a password.",
+    _option(
+        ClientVariable.SASL_TOKEN_FILE,
+        "File with a token of an identity provider (OAUTHBEARER), instead of a user and a password.",
     ),
 ]
 
