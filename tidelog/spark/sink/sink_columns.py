@@ -13,16 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns
@@ -30,12 +21,11 @@ from tidelog.errors import InvalidConfig, InvalidRecord, TidelogError
 from tidelog.records.arrow_columns import TIMESTAMP_MS
 from tidelog.spark.sink.sink_options import TOPIC
 
-_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _IGNORED: Final = ("offset", "timestampType")
 _TYPES: Final[dict[str, tuple[str, ...]]] = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
-    "headers": (_HEADERS,),
+    "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp",),
     TIMESTAMP_MS: ("bigint",),
     TOPIC: ("string",),
@@ -104,23 +94,9 @@ def _ensure_valid(name: str, kind: DataType, names: list[str]) -> None:
         near = get_close_matches(name.lower(), _TYPES, n=1, cutoff=0.7)
         hint = f"did you mean {near[0]!r}?" if near else f"valid columns: {', '.join(_TYPES)}; drop the others"
         raise InvalidConfig(f"unknown column {name!r} for the tidelog sink; {hint}")
-    if not _is_of(name, kind):
+    # A string may have a collation: `string collate UTF8_LCASE`.
+    if kind.simpleString().partition(" ")[0] not in _TYPES[name]:
         raise InvalidConfig(
             f"column {name!r} has type {kind.simpleString()}; the tidelog sink writes {' or '.join(_TYPES[name])}: "
             "cast it in the query"
         )
-
-
-def _is_of(name: str, kind: DataType) -> bool:
-    match name:
-        case "key" | "value":
-            return isinstance(kind, BinaryType | StringType)
-        case "headers":
-            return isinstance(kind, ArrayType) and kind.simpleString() == _HEADERS
-        case "timestamp":
-            return isinstance(kind, TimestampType)
-        case "timestampMs":
-            return isinstance(kind, LongType)
-        case "partition":
-            return isinstance(kind, IntegerType)
-    return isinstance(kind, StringType)

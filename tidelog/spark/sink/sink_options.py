@@ -6,7 +6,7 @@ are refused: they would have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,12 +95,12 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
     defaults = SinkOptions(connection_options(given))
     return SinkOptions(
         connection=defaults.connection,
-        topic=_topic(given),
+        topic=_checked(TOPIC, stripped(given, TOPIC), topic_name) if TOPIC in given else None,
         exactly_once=exactly_once,
         sink_id=_sink_id(given),
         sink_batch=_sink_batch(given),
         transaction_timeout_ms=duration_ms(given, TRANSACTION_TIMEOUT, default=MAX_TIMEOUT_MS),
-        compression=_compression(given),
+        compression=_checked(COMPRESSION, stripped(given, COMPRESSION).lower() or "none", codec_of),
         linger_ms=_linger(given, defaults.linger_ms),
         batch_bytes=positive(given, BATCH_SIZE, most=INT32_MAX) or defaults.batch_bytes,
         buffer_bytes=positive(given, BUFFER_MEMORY) or defaults.buffer_bytes,
@@ -109,13 +109,13 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _topic(given: Mapping[str, str]) -> str | None:
-    if TOPIC not in given:
-        return None
+def _checked(name: str, text: str, check: Callable[[str], object]) -> str:
+    """The text of an option, if the client accepts it. Raises InvalidConfig, which names the option."""
     try:
-        return topic_name(given[TOPIC].strip())
+        check(text)
     except TidelogError as error:
-        raise InvalidConfig(f"option {TOPIC!r}: {error.message}") from error
+        raise InvalidConfig(f"option {name!r}: {error.message}") from error
+    return text
 
 
 def _sink_id(given: Mapping[str, str]) -> str | None:
@@ -142,15 +142,6 @@ def _sink_batch(given: Mapping[str, str]) -> int | None:
     if SINK_ID not in given:
         raise InvalidConfig(f"option {SINK_BATCH!r} numbers the batches of one sink: name the sink with {SINK_ID!r}")
     return number
-
-
-def _compression(given: Mapping[str, str]) -> str:
-    name = stripped(given, COMPRESSION).lower() or "none"
-    try:
-        codec_of(name)
-    except TidelogError as error:
-        raise InvalidConfig(f"option {COMPRESSION!r}: {error.message}") from error
-    return name
 
 
 def _linger(given: Mapping[str, str], default: int) -> int:

@@ -7,7 +7,7 @@ and `abort` of a stream on another writer, in another process: a writer remember
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -29,7 +29,32 @@ from tidelog.spark.sink.sink_task import (
 from tidelog.spark.sink.task_writer import TaskWriter
 
 
-class TidelogStreamWriter(DataSourceStreamArrowWriter):
+class _Writer:
+    """What both writers have: the tasks' part, and how a batch fails. Pickled to the tasks."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._tasks = TaskWriter(options, SinkColumns(schema, options.topic))
+
+    def _write(self, task: Callable[[], SinkTask], rows: Iterator[pa.RecordBatch]) -> TaskReport:
+        """Write the rows of the task that this process runs. Raises as `TaskWriter`."""
+        if not self._options.exactly_once:
+            return self._tasks.send(SinkTask("", "", 0, 0), rows)
+        return self._tasks.write(task(), rows)
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._options.exactly_once and (reports := reports_of(messages)):
+            asyncio.run(BatchCommit(self._options.connection, reports).commit())
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        # Without a report nothing is known of the batch: what its tasks left open ends by its timeout, or with the
+        # next run.
+        if self._options.exactly_once and (reports := reports_of(messages)):
+            missing = [partition for partition, message in enumerate(messages) if message is None]
+            asyncio.run(BatchCommit(self._options.connection, reports).abort(missing))
+
+
+class TidelogStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -45,27 +70,22 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
                 f"option {SINK_BATCH!r} is for batch writes, also in foreachBatch: Spark numbers the batches of a "
                 f"streaming query; remove it ({SINK_ID!r} can stay)"
             )
-        self._options = options
-        self._writer = TaskWriter(options, SinkColumns(schema, options.topic))
+        super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:  # type: ignore[override]  # as the Arrow base
         """Write the rows of one task. Raises as `TaskWriter`."""
-        if not self._options.exactly_once:
-            return self._writer.send(SinkTask("", "", 0, 0), iterator)
-        return self._writer.write(streaming_task(self._options.sink_id), iterator)
+        return self._write(lambda: streaming_task(self._options.sink_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """All tasks of the batch have ended: record it, and end the transactions that they left open."""
-        if self._options.exactly_once and (reports := reports_of(messages)):
-            asyncio.run(BatchCommit(self._options.connection, reports).commit())
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """The batch has failed: abort what its tasks left open."""
-        if self._options.exactly_once:
-            _abort(self._options, messages)
+        self._abort(messages)
 
 
-class TidelogBatchWriter(DataSourceArrowWriter):
+class TidelogBatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a frame."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -75,35 +95,24 @@ class TidelogBatchWriter(DataSourceArrowWriter):
                 'the tidelog sink appends to a log and cannot replace what is in it: use mode("append"); to begin with '
                 "an empty topic, create a new one"
             )
-        self._options = options
-        self._writer = TaskWriter(options, SinkColumns(schema, options.topic))
+        super().__init__(options, schema)
         self._run_id = f"{secure_rng().getrandbits(128):032x}"
-        self._sink_id = options.sink_id or SINK_ID_PREFIX + self._run_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:  # type: ignore[override]  # as the Arrow base
         """Write the rows of one task. Raises as `TaskWriter`."""
-        if not self._options.exactly_once:
-            return self._writer.send(SinkTask("", "", 0, 0), iterator)
-        is_single_run = self._options.sink_id is None
-        task = batch_task(self._sink_id, self._run_id, self._options.sink_batch or 0, is_single_run=is_single_run)
-        return self._writer.write(task, iterator)
+        return self._write(self._task, iterator)
+
+    def _task(self) -> SinkTask:
+        options = self._options
+        sink_id = options.sink_id or SINK_ID_PREFIX + self._run_id
+        return batch_task(sink_id, self._run_id, options.sink_batch or 0, is_single_run=options.sink_id is None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have ended: with a sink id that another run may have used, compare, and end their transactions."""
-        reports = reports_of(messages)
-        if self._options.exactly_once and self._options.sink_id is not None and reports:
-            asyncio.run(BatchCommit(self._options.connection, reports).commit())
+        """All tasks have ended: compare, and end their transactions."""
+        # No other run can have written with the id of this one: its tasks have committed by themselves.
+        if self._options.sink_id is not None:
+            self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The write has failed: abort what its tasks left open. What tasks have committed stays."""
-        if self._options.exactly_once:
-            _abort(self._options, messages)
-
-
-def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Without a report nothing is known of the batch: what its tasks left open ends by its timeout, or with the next
-    run."""
-    reports = reports_of(messages)
-    if reports:
-        missing = [partition for partition, message in enumerate(messages) if message is None]
-        asyncio.run(BatchCommit(options.connection, reports).abort(missing))
+        self._abort(messages)
