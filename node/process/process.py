@@ -51,8 +51,7 @@ from node.security.acl_authorizer import AclAuthorizer
 from node.security.audit_file import AuditFile, write_to_log
 from node.security.audit_log import AuditLog
 from node.security.authorizer import Authorizer
-from node.security.cluster_secret import node_user
-from node.security.file_rights import read_by_all
+from node.security.cluster_secret import node_user, read_by_all
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError

@@ -20,10 +20,10 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
-from node.replicas.due_partitions import DuePartitions
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
@@ -128,7 +128,7 @@ class ReplicaManager:
         )
         self._postponed: dict[Replica, None] = {}
         """Replicas whose metadata changed during a truncation or repair of their log."""
-        self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
+        self._due = _DuePartitions(clock, config.applied_at_once, self._carry_out)
         self.fetchers = LeaderFetchers(self._new_fetcher)
         self._fetch_ids = itertools.count(1)
         self._throttle = MoveThrottle(config.replication.throttled_rate)
@@ -406,3 +406,41 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Replica]:
         """Every partition with a replica on this node."""
         return self.registry.by_key.values()
+
+
+class _DuePartitions:
+    """Partitions whose metadata changed, in the order of their changes; a further change does not move a partition.
+
+    An image may change thousands of them, for example when a node fails. Those that exceed the limit of a turn of the
+    loop are applied in later turns; meanwhile they are as if the image had not arrived yet. The newest image is always
+    the one applied."""
+
+    def __init__(self, clock: Clock, at_once: int, carry_out: Callable[[PartitionKey], None]) -> None:
+        """at_once: partitions per turn. carry_out: applies the newest image to a partition."""
+        self._clock, self._at_once, self._carry_out = clock, at_once, carry_out
+        self._due: dict[PartitionKey, None] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, keys: Iterable[PartitionKey]) -> None:
+        """Queue partitions that changed."""
+        self._due.update(dict.fromkeys(keys))
+
+    def carry_out_some(self) -> None:
+        """Apply the partitions of one turn."""
+        for key in list(islice(self._due, self._at_once)):
+            self._due.pop(key, None)
+            self._carry_out(key)
+        if self._due:
+            self._wake.set()
+
+    def clear(self) -> None:
+        """Remove all partitions from the queue."""
+        self._due.clear()
+
+    async def run(self) -> None:
+        """Apply the rest, turn by turn, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._clock.sleep_ms(0)
+            self.carry_out_some()

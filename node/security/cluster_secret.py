@@ -8,6 +8,9 @@ Nodes always use the same mechanism, whatever `sasl.enabled.mechanisms` is: duri
 from __future__ import annotations
 
 import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from replication.controller.scram_users import CLUSTER_USER
@@ -63,3 +66,16 @@ def _may_be_secret(value: str) -> bool:
 def cluster_credentials(secret: str) -> dict[ScramMechanism, ScramCredential]:
     """What a node checks the proofs of other nodes against. Raises UnacceptableCredential."""
     return {each: credential_of(each, secret, _SALT, ITERATIONS_MIN) for each in ScramMechanism}
+
+
+def read_by_all(files: Iterable[str]) -> list[str]:
+    """The files with secrets that every user of this machine may read, each once. A group may read them: Kubernetes
+    gives mounted secrets to the group of the process (fsGroup)."""
+    return [file for file in dict.fromkeys(files) if file and _is_open(file)]
+
+
+def _is_open(file: str) -> bool:
+    try:
+        return bool(Path(file).stat().st_mode & stat.S_IROTH)
+    except (OSError, ValueError):
+        return False  # whoever reads it says why

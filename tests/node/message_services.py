@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from node.api.table import APIS
-from node.listeners.grpc.codec import ApiCodec, ConvertedStream, parse, serialize, tells_throttle
+from node.listeners.grpc.codec import ApiCodec, parse, tells_throttle
 from node.listeners.grpc.codecs import codec_of
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
@@ -20,6 +20,25 @@ from tidelog.protocol.v1 import controller_pb2
 METHODS = {str(method): method for method in methods.ALL}
 
 
+class ConvertedStream:
+    """A stream of messages as a stream of values."""
+
+    __slots__ = ("_read", "_stream", "_write", "close")
+
+    def __init__(
+        self, stream: MessageStream[Any, Any], write: Callable[[Any], Any], read: Callable[[Any], Any]
+    ) -> None:
+        self._stream, self._write, self._read = stream, write, read
+        self.close = stream.close
+
+    def send(self, value: Any, /) -> Coroutine[Any, Any, None]:
+        return self._stream.send(self._write(value))
+
+    async def receive(self) -> Any:
+        message = await self._stream.receive()
+        return None if message is None else self._read(message)
+
+
 class MessageCodec:
     """A codec for handlers of messages: the message is the value."""
 
@@ -31,7 +50,10 @@ class MessageCodec:
         return parse(self._method, data)
 
     def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
-        return serialize(answer, throttle_time_ms)
+        if throttle_time_ms:
+            answer.throttle_time_ms = throttle_time_ms
+        data: bytes = answer.SerializeToString()
+        return data
 
 
 def messages_of(api: str) -> MessageCodec:

@@ -14,8 +14,7 @@ import pytest
 
 from node.api.api import Audience
 from node.api.table import APIS
-from node.security.cluster_secret import node_user
-from node.security.file_rights import read_by_all
+from node.security.cluster_secret import node_user, read_by_all
 from node.security.sasl_settings import SaslConfig
 from replication.controller.scram_users import CLUSTER_USER
 from tests.node.real_nodes import CALL_MS, RealNodes, repeated

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from node.listeners.grpc.codec import ConvertedStream
+from node.listeners.grpc.grpc_peers import PeerStream
 from tests.node.wires import Cluster, batch
 from tidelog.errors import (
     NotEnoughReplicas,
@@ -221,7 +221,7 @@ def test_a_report_that_was_not_sent_before_a_truncation_is_never_sent(cluster: C
     cluster.publish(1)
     waiting = cluster.append(1, batch(b"b"), batch(b"c"), batch(b"d"))
     converted = cluster.manager(3).fetchers.of(NodeId(1))._stream
-    assert isinstance(converted, ConvertedStream)
+    assert isinstance(converted, PeerStream)
     stream: Any = converted._stream
     send, takes_more = stream.send, asyncio.Event()
 

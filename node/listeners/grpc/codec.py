@@ -10,7 +10,7 @@ InvalidRequest. Record bytes are passed on, never copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic
@@ -22,7 +22,6 @@ from google.protobuf.message import DecodeError
 from node.api.api import Answered, Api, Asked
 from node.listeners.grpc.request_limits import ensure_few_fields
 from tidelog.errors import InvalidRequest
-from tidelog.protocol.network import MessageStream
 from tidelog.protocol.rpc import Method
 
 _COMPRESSED: Final = (b"\x1f", b"\x78")
@@ -57,8 +56,12 @@ class ApiCodec(Generic[Asked, Answered]):
             raise InvalidRequest(f"{self.method}: {error}") from None
 
     def encode(self, answer: Answered, throttle_time_ms: int) -> bytes:
-        """The message of an answer."""
-        return serialize(self.write_answer(answer), throttle_time_ms)
+        """The message of an answer. throttle_time_ms: above 0 only for a message that has a field for it."""
+        message = self.write_answer(answer)
+        if throttle_time_ms:
+            message.throttle_time_ms = throttle_time_ms
+        data: bytes = message.SerializeToString()
+        return data
 
 
 def parse(method: Method[Any, Any], data: bytes) -> Any:
@@ -72,14 +75,6 @@ def parse(method: Method[Any, Any], data: bytes) -> Any:
         raise InvalidRequest(f"the {size} bytes sent to {method} are no {method.request.__name__}: {reason}") from None
 
 
-def serialize(message: Any, throttle_time_ms: int) -> bytes:
-    """The bytes of an answer. throttle_time_ms: above 0 only for a message that has a field for it."""
-    if throttle_time_ms:
-        message.throttle_time_ms = throttle_time_ms
-    data: bytes = message.SerializeToString()
-    return data
-
-
 @cache
 def tells_throttle(method: Method[Any, Any]) -> bool:
     """Whether answers say for how long their caller is throttled."""
@@ -89,22 +84,3 @@ def tells_throttle(method: Method[Any, Any]) -> bool:
 @cache
 def _descriptor_of(name: str) -> Descriptor:
     return descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{name}")
-
-
-class ConvertedStream:
-    """A stream of messages as a stream of values."""
-
-    __slots__ = ("_read", "_stream", "_write", "close")
-
-    def __init__(
-        self, stream: MessageStream[Any, Any], write: Callable[[Any], Any], read: Callable[[Any], Any]
-    ) -> None:
-        self._stream, self._write, self._read = stream, write, read
-        self.close = stream.close
-
-    def send(self, value: Any, /) -> Coroutine[Any, Any, None]:
-        return self._stream.send(self._write(value))
-
-    async def receive(self) -> Any:
-        message = await self._stream.receive()
-        return None if message is None else self._read(message)

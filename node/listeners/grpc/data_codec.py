@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,7 +23,9 @@ from node.listeners.grpc.codec import ApiCodec
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import common_pb2, data_pb2
-from tidelog.types import BatchReceipt, Buffer, Durability, EpochEnd, EpochStart, Incarnation, Isolation, NodeId
+from tidelog.types import BatchReceipt, Durability, EpochEnd, EpochStart, Incarnation, Isolation, NodeId
+
+_RECORDS: Final = attrgetter("records")
 
 REPLICAS_CACHED: Final = 1_024
 """Every request of a follower contains its incarnation. A lookup takes 0.1 us, a new UUID 0.8 us."""
@@ -36,14 +39,16 @@ _LEVELS: Final = {
 
 
 def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
-    entries = [(entry.header, entry.records) for entry in message.partitions]
+    batches = []
+    for entry in message.partitions:
+        header = entry.header
+        batches.append(
+            ProduceBatch(header.batch_id, header.topic_id, header.partition, header.leader_epoch, entry.records)
+        )
     return ProduceRequest(
         message.acks,
         message.timeout_ms,
-        [
-            ProduceBatch(header.batch_id, header.topic_id, header.partition, header.leader_epoch, records)
-            for header, records in entries
-        ],
+        batches,
         message.transactional_id,
         message.transaction_version,
         bool(message.receipts),
@@ -96,7 +101,8 @@ class FetchedMessage:
 
     def SerializeToString(self) -> bytes:  # noqa: N802 (as protobuf's messages)
         """The encoded message; copies each `records` once."""
-        entries = ((_fetched_header(each), each.records) for each in self._answer.partitions)
+        partitions = self._answer.partitions
+        entries = zip(map(_fetched_header, partitions), map(_RECORDS, partitions), strict=True)
         return wire.encode_fetched(entries, self.throttle_time_ms)
 
 
@@ -213,28 +219,30 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
 
 
 def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
-    return FetchAnswer([_read_partition(entry.header, entry.records) for entry in message.partitions])
-
-
-def _read_partition(header: Any, records: Buffer) -> FetchedPartition:
-    diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
-    return FetchedPartition(
-        header.fetch_id,
-        header.topic_id,
-        header.partition,
-        header.leader_epoch,
-        header.high_watermark,
-        header.last_stable_offset,
-        header.log_start_offset,
-        status.from_proto(header.error) if header.HasField("error") else None,
-        EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
-        tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
-        tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
-        header.preferred_read_replica,
-        header.waits,
-        header.held_from,
-        records,
-    )
+    partitions = []
+    for entry in message.partitions:
+        header = entry.header
+        diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
+        partitions.append(
+            FetchedPartition(
+                header.fetch_id,
+                header.topic_id,
+                header.partition,
+                header.leader_epoch,
+                header.high_watermark,
+                header.last_stable_offset,
+                header.log_start_offset,
+                status.from_proto(header.error) if header.HasField("error") else None,
+                EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
+                tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
+                tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
+                header.preferred_read_replica,
+                header.waits,
+                header.held_from,
+                entry.records,
+            )
+        )
+    return FetchAnswer(partitions)
 
 
 DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from node.api.api import Answered, Api, Asked
 from node.api.peers import ValueStream
-from node.listeners.grpc.codec import ApiCodec, ConvertedStream
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.codecs import codec_of
 from tidelog.errors import ConnectionFailed, UnknownServerError
 from tidelog.protocol.network import MessageStream, NodeTransport
@@ -33,27 +33,29 @@ class GrpcPeers:
 
     async def open_stream(self, to: Endpoint, api: Api[Asked, Answered]) -> ValueStream[Asked, Answered]:
         codec = codec_of(api.name)
-        assert codec.write_request is not None, f"no node opens {api} to another"
         try:
             stream = await self._transport.open_stream(to, codec.method)
         except ConnectionFailed:
             self.on_failed(to)
             raise
-        return _PeerStream(stream, codec, lambda: self.on_failed(to))
+        return PeerStream(stream, codec, lambda: self.on_failed(to))
 
     async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
         return await self._transport.is_refused(to, timeout_ms=timeout_ms)
 
 
-class _PeerStream(ConvertedStream):
-    """A stream that reports when its connection breaks."""
+class PeerStream:
+    """A stream of messages as a stream of values. Reports when its connection breaks."""
 
-    __slots__ = ("_failed",)
+    __slots__ = ("_codec", "_failed", "_stream", "_write", "close")
 
     def __init__(self, stream: MessageStream[Any, Any], codec: ApiCodec[Any, Any], failed: Callable[[], None]) -> None:
-        assert codec.write_request is not None
-        super().__init__(stream, codec.write_request, lambda message: _answer(codec, message))
-        self._failed = failed
+        assert codec.write_request is not None, f"no node opens {codec.api} to another"
+        self._stream, self._codec, self._write, self._failed = stream, codec, codec.write_request, failed
+        self.close = stream.close
+
+    def send(self, value: Any, /) -> Coroutine[Any, Any, None]:
+        return self._stream.send(self._write(value))
 
     async def receive(self) -> Any:
         try:
@@ -61,7 +63,7 @@ class _PeerStream(ConvertedStream):
         except ConnectionFailed:
             self._failed()
             raise
-        return None if message is None else self._read(message)
+        return None if message is None else _answer(self._codec, message)
 
 
 def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
