@@ -26,8 +26,8 @@ from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.index_errors import CorruptIndex
 from tidelog.clock import Clock
 from tidelog.errors import (
     CorruptLog,

@@ -16,8 +16,8 @@ from node.replicas.waiting_fetch import DiskResult, WaitingFetch
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.index_errors import CorruptIndex
 from tidelog.errors import TidelogError
 
 TRIES_MAX: Final = 8

@@ -29,8 +29,8 @@ from storage.directory.cleanable import Cleanable, measure
 from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.log.retention import youngest_ms
+from storage.segment.abstract_index import IndexFailure
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.index_errors import IndexFailure
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import INT64_MAX, Millis, Offset, TopicPartition
 

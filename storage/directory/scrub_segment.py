@@ -22,10 +22,10 @@ from typing import Final
 
 from storage.files.file_system import File, Files, read_file
 from storage.log.log import Log
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain, Hole, Link, walk_file
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
 from storage.segment.verifier import Checked, Fault, FaultKind, SegmentRules, verify

@@ -37,8 +37,8 @@ from storage.dump.dump_events import (
 )
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.agreed_indexes import AGREEMENT_FILE, parse_agreements
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tidelog.errors import CorruptLog
 from tidelog.types import NO_SEQUENCE, Offset

@@ -216,7 +216,10 @@ class Log(LogPositions):
         """
         self._ensure_usable()
         assert self.truncation is None, "no appends during a truncation"
-        self.lost.ensure_takes_appends(self.topic_partition)
+        if not self.lost.takes_appends:  # the end itself may be missing: offsets would be assigned twice
+            raise CorruptLog(
+                f"{self.topic_partition} takes no appends: it lost {self.damage}; it must be refetched first"
+            )
         now = self.clock.wall_ms()
         start, end = self.log_start_offset, self.log_end_offset
         if assign_offsets:
@@ -255,8 +258,6 @@ class Log(LogPositions):
             return first._replace(last_leader_epoch=epoch_before(self._epochs.entries, batches.last_offset + 1))
         self.directory.reserve_space(self.topic_partition, info.valid_bytes)
         try:
-            if self.lost.take_break():
-                self._writer.roll(self.log_end_offset, now, "the batches of the active segment are damaged")
             self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
         except BrokenChain as broken:
             self.lost.takes_appends = False
@@ -265,9 +266,8 @@ class Log(LogPositions):
             raise self.directory.fail(f"appending to {self.path}", error) from error
         if self._flush.target == self.log_end_offset:
             self.directory.request_flush(self)
-        if info.last_leader_epoch == NO_LEADER_EPOCH:
-            return info._replace(last_leader_epoch=self.last_epoch)
-        return info
+        has_epoch = info.last_leader_epoch != NO_LEADER_EPOCH  # messages of v0 and v1 have none
+        return info if has_epoch else info._replace(last_leader_epoch=self.last_epoch)
 
     def _ensure_may_write(self, leader_epoch: LeaderEpoch, origin: Origin) -> None:
         if leader_epoch < self._epochs.latest:
@@ -335,43 +335,41 @@ class Log(LogPositions):
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
         """`read` up to the end that is visible at this isolation. With the last stable offset, the result lists the
         aborted transactions. Raises like `read`."""
-        return self._fetch(offset, max_bytes, isolation)
+        found = self.try_fetch(offset, max_bytes, isolation, wait=True)
+        assert isinstance(found, LogRead), "it has waited for the disk"
+        return found
 
     def try_fetch(
-        self, offset: Offset, max_bytes: int, isolation: FetchIsolation, ready: ReadTicket | None = None
-    ) -> LogRead | ReadTicket:
-        """`fetch` that never waits for the disk. If the disk is needed, returns a ticket: run it on any thread, call
-        again with it as `ready`, release it. Raises like `read`."""
-        if isinstance(ready, TransactionsRead) and self.is_current(ready):
-            self.finish_transactions_read(ready)
-        try:
-            return self._fetch(offset, max_bytes, isolation, wait=False, ready=ready)
-        except Unverified as unread:
-            return self.begin_transactions_read(unread.segment)
-        except WouldBlock:
-            return self._reader.begin(self.files, offset, max_bytes)
-
-    def _fetch(
         self,
         offset: Offset,
         max_bytes: int,
         isolation: FetchIsolation,
-        *,
-        wait: bool = True,
         ready: ReadTicket | None = None,
-    ) -> LogRead:
+        *,
+        wait: bool = False,
+    ) -> LogRead | ReadTicket:
+        """`fetch` that does not wait for the disk, unless with `wait`. If the disk is needed, returns a ticket: run it
+        on any thread, call again with it as `ready`, release it. Raises like `read`."""
+        if isinstance(ready, TransactionsRead) and self.is_current(ready):
+            self.finish_transactions_read(ready)
         up_to = self.end_for(isolation)
         if up_to < offset <= self.log_end_offset:
             return LogRead(b"", offset, ())
+        # Memory has the batches as they were appended: a follower of a damaged log must get the error of the file.
         if isolation is FetchIsolation.LOG_END and ready is None and self.damage is None:
             self._ensure_usable()
             recent = self._reader.from_memory(offset, max_bytes, up_to) if offset >= self.log_start_offset else None
             if recent is not None:
                 return recent
-        read = self.read(offset, max_bytes, up_to=up_to, wait=wait, ready=ready)
-        if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
-            return read
-        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
+        try:
+            read = self.read(offset, max_bytes, up_to=up_to, wait=wait, ready=ready)
+            if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
+                return read
+            return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
+        except Unverified as unread:
+            return self.begin_transactions_read(unread.segment)
+        except WouldBlock:
+            return self._reader.begin(self.files, offset, max_bytes)
 
     def _damaged(self, broken: BrokenChain, offset: Offset, *, unreadable: bool = False) -> CorruptLog:
         """Record a break in the chain of batches, and return its error. unreadable: `offset` itself cannot be read."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 from storage.recovery.loaded import Damage
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.segments import LogSegments
-from tidelog.errors import CorruptLog
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import Offset
 
 
 class LogDamage:
     """The lost records of one log. `takes_appends`: False if appends are rejected."""
 
-    __slots__ = ("_chain_is_broken", "damage", "takes_appends")
+    __slots__ = ("chain_is_broken", "damage", "takes_appends")
 
     def __init__(self, *found: Damage | None) -> None:
         """found: damage detected when the log was opened."""
@@ -31,7 +30,8 @@ class LogDamage:
         """The log was truncated or emptied: `damage` is what remains lost."""
         self.damage = damage
         self.takes_appends = damage is None
-        self._chain_is_broken = False
+        self.chain_is_broken = False
+        """True if the chain of batches of the active segment is broken: the next append starts a new segment."""
 
     def note(self, damage: Damage) -> None:
         """Record that records which had been durable are lost."""
@@ -55,16 +55,5 @@ class LogDamage:
         end = max(behind[0].base_offset if behind else log_end, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
         self.note(damage)
-        self._chain_is_broken |= not behind
+        self.chain_is_broken |= not behind
         return damage
-
-    def ensure_takes_appends(self, name: TopicPartition) -> None:
-        """Raises CorruptLog if the end of the log may be damaged."""
-        if not self.takes_appends:
-            raise CorruptLog(f"{name} takes no appends: it lost {self.damage}; it must be refetched first")
-
-    def take_break(self) -> bool:
-        """True, once, if the chain of batches of the active segment is broken. Later batches would be reachable only
-        through its indexes, so the caller starts a new segment."""
-        broken, self._chain_is_broken = self._chain_is_broken, False
-        return broken

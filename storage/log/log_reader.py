@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from storage.files.file_system import Files
 from storage.log.cold_read import BytesRead
-from storage.log.recent_appends import RecentAppends, RecentBatch, Tail, lasting
+from storage.log.recent_appends import JOINED_MAX, RecentAppends, RecentBatch, Tail, lasting
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
@@ -83,7 +83,8 @@ class LogReader:
 
     def remember(self, base_offset: Offset, buffers: Sequence[Buffer], next_offset: Offset, size: int) -> None:
         """Keep a batch that the leader has just appended, for `from_memory`."""
-        self._recent.note(self._tail, base_offset, RecentBatch(lasting(buffers), next_offset, size))
+        kept = (b"".join(buffers),) if size <= JOINED_MAX else lasting(buffers)
+        self._recent.note(self._tail, base_offset, RecentBatch(kept, next_offset, size))
 
     def from_memory(self, offset: Offset, max_bytes: int, up_to: Offset) -> LogRead | None:
         """Recent batches from `offset` on, at least one, all below `up_to`; None if the file must be read. Damage of

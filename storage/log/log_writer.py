@@ -72,7 +72,11 @@ class LogWriter:
             self._write_apart(prepared, now, epochs, batches)
             return
         segment = self._segments.active
-        why = segment.roll_reason(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config)
+        why = (  # batches behind a break in the chain would be reachable only through the indexes
+            "the batches of the active segment are damaged"
+            if log.lost.chain_is_broken
+            else segment.roll_reason(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config)
+        )
         if why is not None:
             segment = self.roll(self._next_base(info), now, why)
             if not segment.index.fits(info.last_offset):
@@ -151,6 +155,7 @@ class LogWriter:
         Raises OSError; the old segment then stays active.
         """
         closed, clock = self._segments.active, self._log.clock
+        self._log.lost.chain_is_broken = False
         if closed.base_offset == base_offset:
             return closed
         began, entries = clock.wall_ms(), closed.index_entries

@@ -77,8 +77,6 @@ class RecentAppends:
 def lasting(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
     """The buffers as bytes that cannot change any more: `bytes` and views of most of a `bytes` as they are, all others
     copied."""
-    if sum(map(len, buffers)) <= JOINED_MAX:
-        return (b"".join(buffers),)
     return tuple(part if isinstance(part, bytes) or _owns_most(part) else bytes(part) for part in buffers)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.log_config import LogConfig
-from storage.segment.index_errors import CorruptIndex
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.segment import LogSegment
 from tidelog.types import Millis, Offset
 

@@ -165,8 +165,10 @@ def _prepare_usual(
     topic that keeps it as it is. None for anything else, valid or not: the general path decides, and names the error.
     """
     size = len(records)
-    if size < HEADER_BYTES or records[MAGIC_AT] != 2 or not _keeps_plain(rules):
+    if size < HEADER_BYTES or records[MAGIC_AT] != 2:
         return None
+    if rules.magic != 2 or rules.codec or rules.timestamp_type is not TimestampType.CREATE_TIME:
+        return None  # the batch must be rebuilt or stamped
     fields = HEADER.unpack_from(records)
     base_offset, length, _, _, crc, attributes, delta, base_timestamp, max_timestamp = fields[:9]
     producer_id, epoch, sequence, count = fields[9:]
@@ -203,11 +205,6 @@ def _prepare_usual(
         checksum=crc,
     )
     return Prepared((HEADER.pack(*stamped), payload), (header,), info)
-
-
-def _keeps_plain(rules: AppendRules) -> bool:
-    """True if an uncompressed v2 batch with create time stays one."""
-    return rules.magic == 2 and not rules.codec and rules.timestamp_type is TimestampType.CREATE_TIME
 
 
 def _stats(assigned: Assigned, size: int) -> RecordValidationStats:

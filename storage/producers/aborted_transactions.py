@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeAlias
 from storage.files.file_system import Files, WouldBlock
 from storage.producers.producer_replay import Batches, replay, walk_producers
 from storage.producers.producer_state import ProducerStateManager
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.agreed_indexes import Agreement, read_agreements, remove_agreements, write_agreements
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import LogSegment, segment_path
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import (

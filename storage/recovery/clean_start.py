@@ -17,9 +17,9 @@ from storage.checkpoints.checkpoint_file import read_epochs
 from storage.producers.producer_snapshot import snapshot_offset
 from storage.recovery.loaded import LoadedLog
 from storage.recovery.loading_site import LoadingSite
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import LogSegment
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset

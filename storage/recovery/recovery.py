@@ -26,8 +26,8 @@ from storage.files.file_system import directory_of, read_file, sync_all, write_f
 from storage.recovery.epoch_recovery import EpochRecovery
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.recovery.loading_site import LoadingSite
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain, Link
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import LogSegment
 from storage.segment.verifier import FaultKind, SegmentRules, is_sound, verify
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader

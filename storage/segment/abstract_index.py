@@ -10,7 +10,7 @@ Invariants:
   4. Disk space is allocated before mapped memory is written, and that is accessed only through the mapping's methods: a
      full disk and an unreadable page raise OSError, not a signal.
 Not here: the meaning of an entry (offset_index.py, time_index.py), when an entry is added (segment.py), when an index
-is opened (lazy_index.py), the entries in memory (memory_entries.py).
+is opened (lazy_index.py).
 Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first. Kafka creates and maps
 both files with the segment; with many partitions, creating files is most of the cost of a partition's first batches.
 """
@@ -21,15 +21,84 @@ from contextlib import closing
 from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, Final
+from zlib import crc32
 
+from storage.files import guard
 from storage.files.file_system import Files, Mapping
-from storage.segment.index_errors import CorruptIndex, IndexFull, IndexOffsetOverflow
-from storage.segment.memory_entries import MemoryEntries, memory_entries_max
 from tidelog.errors import KafkaStorageError
 from tidelog.types import INT32_MAX, Offset
 
 _WARM_BYTES: Final = 8192
 """Most lookups are near the end of the file: searching the last two pages first keeps the other pages out of memory."""
+
+
+MEMORY_ENTRIES_MIN: Final = 512
+MEMORY_ENTRIES_MAX: Final = 1_024
+"""Entries of one index in memory: with the default `index.interval.bytes` for 2 to 4 MiB of the log, 20 KiB for both
+indexes of a segment."""
+
+
+def memory_entries_max(path: str) -> int:
+    """The entries of this index in memory. The value depends on the path: thousands of partitions that are written at
+    the same rate do not create their files in the same moment."""
+    return MEMORY_ENTRIES_MIN + crc32(path.encode()) % (MEMORY_ENTRIES_MAX - MEMORY_ENTRIES_MIN)
+
+
+class IndexFailure(Exception):
+    """Base of the index errors, none of which reaches a client: an invalid index is rebuilt from the log."""
+
+
+class IndexFull(IndexFailure):
+    """No slot is free: the segment must be rolled."""
+
+
+class IndexOffsetOverflow(IndexFailure):
+    """The offset does not fit into 31 bits relative to the base offset."""
+
+
+class InvalidIndexOffset(IndexFailure):
+    """The entry's offset is not larger than the last one."""
+
+
+class InvalidIndexTimestamp(IndexFailure):
+    """The entry's timestamp is smaller than the last one."""
+
+
+class CorruptIndex(IndexFailure):
+    """The file is not a valid index and must be rebuilt."""
+
+
+class MemoryEntries:
+    """The entries of an active segment that has few, with the methods of `Mapping` (storage/files/file_system.py). They
+    grow as they are written.
+
+    Creating a file costs the loop up to milliseconds on a busy disk, and mapping one costs two pages: with thousands of
+    partitions that write little this is most of what a partition costs.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = bytearray(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._data[position : position + size])
+
+    def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+        return guard.search(self._data, entries, warm, size, at, wide, target)
+
+    def reserve(self, end: int) -> None:
+        """Memory needs no reservation."""
+
+    def write(self, position: int, data: bytes) -> None:
+        assert position <= len(self._data), "entries are written one after the other"
+        self._data[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+
+    def close(self) -> None:
+        self._data.clear()
 
 
 class By(IntEnum):

@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import Generic, TypeVar
 
 from storage.files.file_system import Files
-from storage.segment.abstract_index import AbstractIndex
-from storage.segment.index_errors import CorruptIndex
+from storage.segment.abstract_index import AbstractIndex, CorruptIndex
 from tidelog.types import Offset
 
 Index = TypeVar("Index", bound=AbstractIndex)

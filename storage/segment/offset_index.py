@@ -11,8 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from storage.segment.abstract_index import AbstractIndex, By
-from storage.segment.index_errors import CorruptIndex, InvalidIndexOffset
+from storage.segment.abstract_index import AbstractIndex, By, CorruptIndex, InvalidIndexOffset
 from tidelog.types import Offset
 
 

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from storage.files.file_system import File, Files, WouldBlock, remove_files, sync_all, sync_paths
 from storage.log_config import LogConfig
+from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain, Link, walk_file
-from storage.segment.index_errors import CorruptIndex
 from storage.segment.lazy_index import LazyIndex
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex, TimestampOffset
@@ -272,7 +272,10 @@ class LogSegment:
     ) -> str | None:
         """Why the next `size` bytes, which end with `last_offset`, need a new segment; None if this one takes them.
         Source: LogSegment.shouldRoll. Raises BrokenChain, OSError."""
-        index, times = self.ensure_indexes()
+        try:
+            index, times = self._index.get(), self._time_index.get()  # without `used`: an active segment is not tracked
+        except CorruptIndex:
+            index, times = self.ensure_indexes()
         if self.size > config.segment_bytes - size:
             return "segment.bytes is reached"
         if index.is_full or times.is_full:

@@ -12,8 +12,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from storage.segment.abstract_index import AbstractIndex, By
-from storage.segment.index_errors import CorruptIndex, IndexFull, InvalidIndexOffset, InvalidIndexTimestamp
+from storage.segment.abstract_index import (
+    AbstractIndex,
+    By,
+    CorruptIndex,
+    IndexFull,
+    InvalidIndexOffset,
+    InvalidIndexTimestamp,
+)
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
 

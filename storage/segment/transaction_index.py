@@ -25,7 +25,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.files.file_system import Files, is_full, read_file, remove_files, write_file
-from storage.segment.index_errors import CorruptIndex
+from storage.segment.abstract_index import CorruptIndex
 from tidelog.types import Offset, ProducerId
 
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.files.os_files import OsFiles
-from storage.segment.abstract_index import By
-from storage.segment.index_errors import (
+from storage.segment.abstract_index import (
+    By,
     CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,
     InvalidIndexOffset,
     InvalidIndexTimestamp,
+    memory_entries_max,
 )
 from storage.segment.lazy_index import LazyIndex
-from storage.segment.memory_entries import memory_entries_max
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from tests.fakes.fake_disk import FakeDisk
