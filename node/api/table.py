@@ -5,8 +5,9 @@ A listener, the authorizer, the audit log, quotas and metrics follow this table;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 from node.api.admin_requests import (
@@ -102,26 +103,6 @@ from tidelog.security.acls import AclDecision, AclOperation
 from tidelog.types import QuotaType
 
 
-def _name(asked: Any) -> str:
-    name: str = asked.name
-    return name
-
-
-def _topic(asked: Any) -> str:
-    topic: str = asked.topic
-    return topic
-
-
-def _group_id(asked: Any) -> str:
-    group_id: str = asked.group_id
-    return group_id
-
-
-def _transactional_id(asked: Any) -> str:
-    transactional_id: str = asked.transactional_id
-    return transactional_id
-
-
 def _subscribed_topics(asked: Any) -> Iterable[str]:
     names: Iterable[str] = asked.subscribed_topic_names or ()
     return names
@@ -135,15 +116,15 @@ def _each_topic(operation: AclOperation) -> Need:
     return Need(operation, Scope.EACH_TOPIC)
 
 
-def _topic_named(operation: AclOperation, name_of: Callable[[Any], str]) -> Need:
-    return Need(operation, Scope.TOPIC, name_of)
+def _topic_named(operation: AclOperation, field: str) -> Need:
+    return Need(operation, Scope.TOPIC, attrgetter(field))
 
 
 def _group(operation: AclOperation) -> Need:
-    return Need(operation, Scope.GROUP, _group_id)
+    return Need(operation, Scope.GROUP, attrgetter("group_id"))
 
 
-_TRANSACTION: Final = Need(AclOperation.WRITE, Scope.TRANSACTIONAL_ID, _transactional_id)
+_TRANSACTION: Final = Need(AclOperation.WRITE, Scope.TRANSACTIONAL_ID, attrgetter("transactional_id"))
 _PRODUCE: Final = _all_of(
     replace(_TRANSACTION, variant="of a transaction"),
     _each_topic(AclOperation.WRITE),
@@ -173,9 +154,7 @@ SASL_AUTHENTICATE: Final = Api(
 )
 
 DATA_PRODUCE: Final = Api("Data.Produce", ProduceRequest, ProduceAnswer, _PRODUCE, quota=QuotaType.PRODUCER_BYTE_RATE)
-DATA_PRODUCE_STREAM: Final = Api(
-    "Data.ProduceStream", ProduceRequest, ProduceAnswer, _PRODUCE, quota=QuotaType.PRODUCER_BYTE_RATE, is_stream=True
-)
+DATA_PRODUCE_STREAM: Final = replace(DATA_PRODUCE, name="Data.ProduceStream", is_stream=True)
 DATA_FETCH: Final = Api(
     "Data.Fetch",
     FetchRequest,
@@ -184,14 +163,7 @@ DATA_FETCH: Final = Api(
     quota=QuotaType.CONSUMER_BYTE_RATE,
     wait="max_wait_ms",
 )
-DATA_FETCH_STREAM: Final = Api(
-    "Data.FetchStream",
-    FetchRequest,
-    FetchAnswer,
-    _all_of(_each_topic(AclOperation.READ)),
-    quota=QuotaType.CONSUMER_BYTE_RATE,
-    is_stream=True,
-)
+DATA_FETCH_STREAM: Final = replace(DATA_FETCH, name="Data.FetchStream", wait="", is_stream=True)
 DATA_LIST_OFFSETS: Final = Api(
     "Data.ListOffsets", ListOffsetsRequest, ListOffsetsAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
 )
@@ -231,12 +203,8 @@ COORDINATORS_FIND_COORDINATOR: Final = Api(
 GROUPS_CONSUMER_GROUP_HEARTBEAT: Final = Api(
     "Groups.ConsumerGroupHeartbeat", groups.ConsumerGroupHeartbeat, groups.ConsumerGroupHeartbeatAnswer, _HEARTBEAT
 )
-GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = Api(
-    "Groups.ConsumerGroupHeartbeatStream",
-    groups.ConsumerGroupHeartbeat,
-    groups.ConsumerGroupHeartbeatAnswer,
-    _HEARTBEAT,
-    is_stream=True,
+GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = replace(
+    GROUPS_CONSUMER_GROUP_HEARTBEAT, name="Groups.ConsumerGroupHeartbeatStream", is_stream=True
 )
 GROUPS_OFFSET_COMMIT: Final = Api(
     "Groups.OffsetCommit",
@@ -327,28 +295,28 @@ ADMIN_CREATE_TOPIC: Final = _change(
     "Admin.CreateTopic",
     CreateTopic,
     TopicCreated,
-    _all_of(Need(AclOperation.CREATE, or_else=_topic_named(AclOperation.CREATE, _name))),
+    _all_of(Need(AclOperation.CREATE, or_else=_topic_named(AclOperation.CREATE, "name"))),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_DELETE_TOPIC: Final = _change(
     "Admin.DeleteTopic",
     DeleteTopic,
     TopicDeleted,
-    _all_of(_topic_named(AclOperation.DELETE, _name)),
+    _all_of(_topic_named(AclOperation.DELETE, "name")),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_CREATE_PARTITIONS: Final = _change(
     "Admin.CreatePartitions",
     CreatePartitions,
     TopicAltered,
-    _all_of(_topic_named(AclOperation.ALTER, _topic)),
+    _all_of(_topic_named(AclOperation.ALTER, "topic")),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
     "Admin.IncrementalAlterConfigs",
     AlterConfigs,
     TopicAltered,
-    _all_of(_topic_named(AclOperation.ALTER_CONFIGS, _topic)),
+    _all_of(_topic_named(AclOperation.ALTER_CONFIGS, "topic")),
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
 ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)

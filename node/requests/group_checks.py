@@ -127,6 +127,11 @@ def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_
 def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int) -> None:
     """Raise InvalidRequest for a producer that cannot be."""
     ensure_transactional_id(transactional_id)
+    ensure_possible(producer_id, producer_epoch)
+
+
+def ensure_possible(producer_id: int, producer_epoch: int) -> None:
+    """Raise InvalidRequest for a producer id and epoch that no producer has."""
     if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
         raise InvalidRequest(
             f"no producer has id {producer_id} and epoch {producer_epoch}: ids begin with 0, epochs are 0..{EPOCH_MAX}"

@@ -9,7 +9,7 @@ Not here: the coordinators (node/coordinators/, replication/coordination/groups/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -38,6 +38,7 @@ from node.requests.group_checks import (
     ensure_short,
     ensure_transaction_version,
 )
+from node.requests.permitted import described, refused_topics
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.controller.image import ClusterImage
@@ -213,7 +214,7 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = _refusals(request.partitions, GROUPS_OFFSET_COMMIT, context)
+        refused = refused_topics(context, GROUPS_OFFSET_COMMIT, request.partitions)
         return OffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context))
 
     async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> TxnOffsetCommitAnswer:
@@ -223,7 +224,7 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = _refusals(request.partitions, GROUPS_TXN_OFFSET_COMMIT, context)
+        refused = refused_topics(context, GROUPS_TXN_OFFSET_COMMIT, request.partitions)
         check = await self._verified(request)
         return TxnOffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context, check))
 
@@ -252,12 +253,9 @@ class GroupHandlers:
         ensure_committer(request.group_id, request.member_id, request.member_epoch, None)
         if request.partitions is None:
             answer: OffsetFetchAnswer = await self._ask(request.group_id, request, context)
-            allows = context.authorizer.allows_topic
-            topics = {each.topic for each in answer.partitions}
-            visible = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
-            return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in visible))
+            return OffsetFetchAnswer(described(context, answer.partitions))
         ensure_few(request.partitions, "partitions")
-        refused = _refusals(request.partitions, GROUPS_OFFSET_FETCH, context)
+        refused = refused_topics(context, GROUPS_OFFSET_FETCH, request.partitions)
         return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
 
     async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> OffsetDeleteAnswer:
@@ -265,25 +263,25 @@ class GroupHandlers:
         ensure_group_id(request.group_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = _refusals(request.partitions, GROUPS_OFFSET_DELETE, context)
+        refused = refused_topics(context, GROUPS_OFFSET_DELETE, request.partitions)
         return OffsetDeleteAnswer(await self._ask_about_rest(request, refused, _not_done, context))
 
     async def _ask_about_rest(
         self,
         request: Any,
-        refused: Mapping[int, TidelogError],
+        refused: Mapping[str, TidelogError],
         refuse: Callable[[Any, TidelogError], Result],
         context: RequestContext,
         check: TransactionCheck = UNVERIFIED,
     ) -> tuple[Result, ...]:
         """The result of each partition of the request, in order: from the coordinator for those that are not refused.
         It is asked even if there are none, so that the caller learns what is wrong with the request as a whole."""
-        rest = tuple(entry for at, entry in enumerate(request.partitions) if at not in refused)
+        rest = tuple(entry for entry in request.partitions if entry.topic not in refused)
         answer = await self._ask(request.group_id, replace(request, partitions=rest), context, check)
         results = iter(answer.partitions)
         return tuple(
-            refuse(entry, refused[at]) if at in refused else next(results)
-            for at, entry in enumerate(request.partitions)
+            refuse(entry, refused[entry.topic]) if entry.topic in refused else next(results)
+            for entry in request.partitions
         )
 
     # --- groups ---
@@ -372,21 +370,6 @@ def _visible(group: DescribedGroup, image: ClusterImage, context: RequestContext
             "operator can give the permission for the topics of the group (`tidelog acl add`)"
         ),
     )
-
-
-def _refusals(
-    entries: Iterable[OffsetToCommit | NamedPartition], api: Api[Any, Any], context: RequestContext
-) -> dict[int, TidelogError]:
-    """The entries whose topic the caller may not use, by position. Each topic is checked once."""
-    by_topic: dict[str, TidelogError | None] = {}
-    refused: dict[int, TidelogError] = {}
-    for at, entry in enumerate(entries):
-        if entry.topic not in by_topic:
-            by_topic[entry.topic] = context.authorizer.topic_refusal(context, api, entry.topic)
-        refusal = by_topic[entry.topic]
-        if refusal is not None:
-            refused[at] = refusal
-    return refused
 
 
 def _not_done(entry: OffsetToCommit | NamedPartition, error: TidelogError) -> CommittedPartition:

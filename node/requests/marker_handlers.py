@@ -32,6 +32,7 @@ from node.replicas.leader_replica import ProduceDone
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
+from node.requests.group_checks import ensure_possible
 from node.requests.permitted import locate_permitted
 from node.runtime.limits import ensure_few
 from storage.append_info import LogAppendInfo, Origin
@@ -39,9 +40,9 @@ from storage.producers.producer_entry import ProducerState
 from storage.producers.verification import TransactionCheck
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import KnownProducer
-from tidelog.errors import InvalidProducerEpoch, InvalidRequest, InvalidTxnState, NodeShuttingDown, TidelogError
+from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, NodeShuttingDown, TidelogError
 from tidelog.records import EndTxnMarker, control_batch
-from tidelog.types import INT16_MAX, NO_LEADER_EPOCH, Acks, Millis, ProducerId
+from tidelog.types import NO_LEADER_EPOCH, Acks, Millis
 
 MARKER_WAIT_MS: Final = 2_000
 """How long a marker may wait for the in-sync replicas. The coordinator sends it again afterwards. The other markers of
@@ -49,8 +50,6 @@ the request are not answered earlier."""
 
 MARKERS_PER_TURN: Final = 100
 """Markers that are appended in one turn of the loop: some 10 ms."""
-
-PRODUCER_EPOCH_MAX: Final = INT16_MAX
 
 
 class _Outcomes:
@@ -93,7 +92,7 @@ class MarkerHandlers:
         wanted = [(marker, partition) for marker in request.markers for partition in marker.partitions]
         ensure_few(wanted, "markers")
         for marker in request.markers:
-            _ensure_possible(marker.producer_id, marker.producer_epoch)
+            ensure_possible(marker.producer_id, marker.producer_epoch)
         outcomes = _Outcomes(len(wanted))
         for number, (marker, partition) in enumerate(wanted):
             if (number + 1) % MARKERS_PER_TURN == 0:
@@ -188,7 +187,7 @@ class MarkerHandlers:
         """Append the abort marker of a transaction that is open in one partition; answer when it is committed. Raises
         InvalidTxnState if no such transaction is open, InvalidProducerEpoch if it has another epoch, or the reason why
         the marker is refused."""
-        _ensure_possible(request.producer_id, request.producer_epoch)
+        ensure_possible(request.producer_id, request.producer_epoch)
         replica = self._manager.registry.locate(request.topic_id, request.partition, context.listener)
         try:
             replica.leading_in(NO_LEADER_EPOCH)
@@ -209,13 +208,6 @@ class MarkerHandlers:
         except TidelogError as error:
             raise self._manager.registry.with_leader(error, replica, context.listener) from None
         return AbortTransactionAnswer()
-
-
-def _ensure_possible(producer_id: ProducerId, epoch: int) -> None:
-    if producer_id < 0 or not 0 <= epoch <= PRODUCER_EPOCH_MAX:
-        raise InvalidRequest(
-            f"no producer has id {producer_id} and epoch {epoch}: ids begin with 0, epochs are 0..{PRODUCER_EPOCH_MAX}"
-        )
 
 
 def _active(state: ProducerState) -> KnownProducer:

@@ -1,16 +1,21 @@
-"""The replica that a request names, for callers with permission for its topic."""
+"""The replicas and topics that a request names, for callers with permission for the topics."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 from uuid import UUID
 
 from node.api.api import Api
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
+from replication.coordination.group_requests import FetchedOffset, NamedPartition, OffsetToCommit
 from tidelog.errors import TidelogError
+from tidelog.security.acls import AclOperation
 from tidelog.types import TopicId
+
+InTopic = TypeVar("InTopic", FetchedOffset, NamedPartition)
 
 
 def locate_permitted(
@@ -35,3 +40,20 @@ def ensure_permitted(context: RequestContext, api: Api[Any, Any], replica: Repli
     refusal = context.authorizer.topic_refusal(context, api, replica.name.topic, by_id=True)
     if refusal is not None:
         raise refusal
+
+
+def refused_topics(
+    context: RequestContext, api: Api[Any, Any], partitions: Iterable[OffsetToCommit | NamedPartition]
+) -> dict[str, TidelogError]:
+    """The topics of these partitions that the caller may not use. Each is checked, and recorded, once."""
+    topics = dict.fromkeys(each.topic for each in partitions)
+    refusals = {topic: context.authorizer.topic_refusal(context, api, topic) for topic in topics}
+    return {topic: refusal for topic, refusal in refusals.items() if refusal is not None}
+
+
+def described(context: RequestContext, partitions: Iterable[InTopic]) -> tuple[InTopic, ...]:
+    """Those of the partitions, which the caller did not name, whose topic it may describe."""
+    listed = tuple(partitions)
+    topics = {each.topic for each in listed}
+    shown = {topic for topic in topics if context.authorizer.allows_topic(context, AclOperation.DESCRIBE, topic)}
+    return tuple(each for each in listed if each.topic in shown)

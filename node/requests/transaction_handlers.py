@@ -6,7 +6,7 @@ Not here: the coordinators (node/coordinators/transactions, replication/coordina
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from node.requests.group_checks import (
     ensure_transaction_version,
     ensure_transactional_id,
 )
+from node.requests.permitted import described, refused_topics
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.coordination.group_requests import CommittedPartition, NamedPartition
 from replication.coordination.transaction_requests import (
@@ -78,7 +79,7 @@ class TransactionHandlers:
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
-        refused = _refused_topics(request.partitions, context)
+        refused = refused_topics(context, TRANSACTIONS_ADD_PARTITIONS_TO_TXN, request.partitions)
         if refused:
             return AddPartitionsToTxnAnswer(
                 tuple(
@@ -129,8 +130,8 @@ class TransactionHandlers:
     ) -> DescribeTransactionsAnswer:
         """The state of transactional ids; an error in the place of those that have none here."""
         ensure_few(request.transactional_ids, "transactional ids", DESCRIBED_MAX)
-        described = {each: await self._described(each, context) for each in dict.fromkeys(request.transactional_ids)}
-        return DescribeTransactionsAnswer(tuple(described[each] for each in request.transactional_ids))
+        found = {each: await self._described(each, context) for each in dict.fromkeys(request.transactional_ids)}
+        return DescribeTransactionsAnswer(tuple(found[each] for each in request.transactional_ids))
 
     async def _described(self, transactional_id: str, context: RequestContext) -> DescribedTransaction:
         try:
@@ -148,11 +149,8 @@ class TransactionHandlers:
             answer: DescribeTransactionsAnswer = await self._ask(transactional_id, asked, context)
         except TidelogError as error:
             return DescribedTransaction(transactional_id, error)
-        [described] = answer.transactions
-        allows = context.authorizer.allows_topic
-        topics = {each.topic for each in described.partitions}
-        shown = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
-        return replace(described, partitions=tuple(each for each in described.partitions if each.topic in shown))
+        [found] = answer.transactions
+        return replace(found, partitions=described(context, found.partitions))
 
     # --- leaders ---
 
@@ -177,14 +175,6 @@ class TransactionHandlers:
         except NotCoordinator as error:
             partition = self._coordinators.location.partition_of(transactional_id)
             raise self._coordinators.runtime.with_leader(error, partition, context.listener) from None
-
-
-def _refused_topics(partitions: Iterable[NamedPartition], context: RequestContext) -> dict[str, TidelogError]:
-    """The topics that the caller may not write to."""
-    topics = dict.fromkeys(each.topic for each in partitions)
-    api = TRANSACTIONS_ADD_PARTITIONS_TO_TXN
-    refusals = {topic: context.authorizer.topic_refusal(context, api, topic) for topic in topics}
-    return {topic: refusal for topic, refusal in refusals.items() if refusal is not None}
 
 
 def _not_attempted(partition: NamedPartition) -> OperationNotAttempted:
