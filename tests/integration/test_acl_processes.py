@@ -157,7 +157,7 @@ def test_a_mistake_is_reported_without_a_cluster(command: str, says: str, capsys
     assert said.count("\n") == 1
 
 
-def test_a_cluster_with_mutual_tls_enforces_rules_through_kills_and_restarts(tmp_path: Path) -> None:
+async def test_a_cluster_with_mutual_tls_enforces_rules_through_kills_and_restarts(tmp_path: Path) -> None:
     """Principals are the subjects of certificates. Nodes have no rule and are no super users: their certificates let
     them take part. Rules and refusals outlive the death of each node."""
     authority = Authority(tmp_path / "certificates")
@@ -173,7 +173,9 @@ def test_a_cluster_with_mutual_tls_enforces_rules_through_kills_and_restarts(tmp
             with pytest.raises(TopicAuthorizationFailed, match="User:CN=bob has no permission"):
                 await producer.send("orders", b"of bob")
 
-    async def story(cluster: LocalCluster) -> int:
+    with LocalCluster(tmp_path / "cluster", settings=settings, inner=True, tls=admin) as cluster:
+        cluster.wait_healthy()
+        cluster.create_topic("orders", 1, min_insync_replicas="2")
         acknowledged = 0
         async with Admin(cluster.bootstrap, tls=admin) as operator:
             given = AclBinding(
@@ -204,12 +206,7 @@ def test_a_cluster_with_mutual_tls_enforces_rules_through_kills_and_restarts(tmp
                 consumer.assign([("orders", 0)])
                 read = await consumer.poll(timeout=30)
                 assert [record.value for record in read] == [b"of alice"] * acknowledged
-        return acknowledged
-
-    with LocalCluster(tmp_path / "cluster", settings=settings, inner=True, tls=admin) as cluster:
-        cluster.wait_healthy()
-        cluster.create_topic("orders", 1, min_insync_replicas="2")
-        assert asyncio.run(story(cluster)) == 3
+        assert acknowledged == 3
         said = "".join(node.log.read_text() for node in cluster.nodes)
     assert "no permissions" not in said
     lines = [line[line.index("{") :] for line in said.splitlines() if "node.audit" in line and "{" in line]
@@ -293,7 +290,9 @@ def test_a_node_whose_callers_authenticate_does_not_start_without_an_administrat
 
 
 @pytest.mark.timeout(120)
-def test_below_the_feature_level_of_acls_administrators_and_nodes_are_let_in_and_nobody_else(tmp_path: Path) -> None:
+async def test_below_the_feature_level_of_acls_administrators_and_nodes_are_let_in_and_nobody_else(
+    tmp_path: Path,
+) -> None:
     """Directories of the first version, whose level has no ACLs: there is no rule, so the default decides. The
     administrator raises the level and adds the first rule."""
     with tarfile.open(FIRST_VERSION) as tar:
@@ -308,7 +307,8 @@ def test_below_the_feature_level_of_acls_administrators_and_nodes_are_let_in_and
     }
     given = of_alice(AclOperation.WRITE)
 
-    async def story(cluster: LocalCluster) -> None:
+    with LocalCluster(tmp_path, settings=settings, tls=admin) as cluster:
+        cluster.wait_healthy()
         async with Admin(cluster.bootstrap, tls=admin) as operator:
             assert (await operator.describe_cluster()).feature_level < features.ACLS
             with pytest.raises(UnsupportedVersion, match="`tidelog cluster upgrade`"):
@@ -324,7 +324,3 @@ def test_below_the_feature_level_of_acls_administrators_and_nodes_are_let_in_and
                         pass
             async with Producer(cluster.bootstrap, tls=alice) as producer:
                 await producer.send("orders", b"after")
-
-    with LocalCluster(tmp_path, settings=settings, tls=admin) as cluster:
-        cluster.wait_healthy()
-        asyncio.run(story(cluster))

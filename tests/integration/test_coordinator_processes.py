@@ -216,42 +216,36 @@ class Reader:
 
 
 @pytest.mark.deep
-def test_a_rolling_restart_of_the_nodes_moves_no_partition_between_members_and_repeats_no_record(
+async def test_a_rolling_restart_of_the_nodes_moves_no_partition_between_members_and_repeats_no_record(
     cluster: LocalCluster,
 ) -> None:
     """Each of three nodes is stopped and comes back before the next."""
     load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=20)
     readers = [Reader() for _ in range(3)]
-
-    async def story() -> None:
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            for reader in readers:
-                tasks.create_task(reader.read(cluster.bootstrap, stop))
-            async with load.running():
-                await load.wait_more(500)
-                async with asyncio.timeout(60):
-                    while not all(reader.found for reader in readers):
-                        await load.wait_more(100)
-                for reader in readers:
-                    reader.longest_pause = 0.0
-                    reader.given_up.clear()
-                for node in cluster.nodes:
-                    assert await asyncio.to_thread(cluster.stop_node, node.node_id) == 0
-                    cluster.start_node(node.node_id)
-                    await asyncio.to_thread(cluster.wait_healthy, 60)
-                    await load.wait_more(300)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for reader in readers:
+            tasks.create_task(reader.read(cluster.bootstrap, stop))
+        async with load.running():
+            await load.wait_more(500)
             async with asyncio.timeout(60):
-                while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
-                    await load_turn()
-            stop.set()
-        committed = await committed_offsets(cluster.bootstrap)
-        ends = {
-            index: max(offset for at, offset in load.acknowledged if at == index) + 1 for index in range(PARTITIONS)
-        }
-        assert committed == ends, "what was read is not what is committed"
-
-    asyncio.run(story())
+                while not all(reader.found for reader in readers):
+                    await load.wait_more(100)
+            for reader in readers:
+                reader.longest_pause = 0.0
+                reader.given_up.clear()
+            for node in cluster.nodes:
+                assert await asyncio.to_thread(cluster.stop_node, node.node_id) == 0
+                cluster.start_node(node.node_id)
+                await asyncio.to_thread(cluster.wait_healthy, 60)
+                await load.wait_more(300)
+        async with asyncio.timeout(60):
+            while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
+                await load_turn()
+        stop.set()
+    committed = await committed_offsets(cluster.bootstrap)
+    ends = {index: max(offset for at, offset in load.acknowledged if at == index) + 1 for index in range(PARTITIONS)}
+    assert committed == ends, "what was read is not what is committed"
     found = sum((reader.found for reader in readers), Counter[bytes]())
     assert found == Counter(load.acknowledged.values()), "records were read twice, or not at all"
     assert [reader.given_up for reader in readers] == [[], [], []], "a member lost its partitions"
@@ -269,33 +263,29 @@ async def committed_offsets(bootstrap: str) -> dict[int, int]:
     return {int(at.partition): int(place.offset) for at, place in found.items() if place is not None}
 
 
-def test_members_that_are_restarted_one_after_the_other_lose_and_repeat_no_record(cluster: LocalCluster) -> None:
+async def test_members_that_are_restarted_one_after_the_other_lose_and_repeat_no_record(cluster: LocalCluster) -> None:
     """Each member closes, which commits, and starts again."""
     load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=20)
     readers: list[Reader] = []
+    stops = [asyncio.Event() for _ in range(3)]
+    async with asyncio.TaskGroup() as tasks:
 
-    async def story() -> None:
-        stops = [asyncio.Event() for _ in range(3)]
-        async with asyncio.TaskGroup() as tasks:
+        def start(number: int) -> asyncio.Task[None]:
+            stops[number] = asyncio.Event()
+            readers.append(Reader())
+            return tasks.create_task(readers[-1].read(cluster.bootstrap, stops[number]))
 
-            def start(number: int) -> asyncio.Task[None]:
-                stops[number] = asyncio.Event()
-                readers.append(Reader())
-                return tasks.create_task(readers[-1].read(cluster.bootstrap, stops[number]))
-
-            running = [start(number) for number in range(3)]
-            async with load.running():
-                for number in range(3):
-                    await load.wait_more(500)
-                    stops[number].set()
-                    await running[number]
-                    running[number] = start(number)
+        running = [start(number) for number in range(3)]
+        async with load.running():
+            for number in range(3):
                 await load.wait_more(500)
-            async with asyncio.timeout(60):
-                while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
-                    await load_turn()
-            for stop in stops:
-                stop.set()
-
-    asyncio.run(story())
+                stops[number].set()
+                await running[number]
+                running[number] = start(number)
+            await load.wait_more(500)
+        async with asyncio.timeout(60):
+            while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
+                await load_turn()
+        for stop in stops:
+            stop.set()
     assert sum((reader.found for reader in readers), Counter[bytes]()) == Counter(load.acknowledged.values())

@@ -72,7 +72,7 @@ def content(node: LocalNode, partition: int) -> bytes:
 
 
 @pytest.mark.parametrize("comes_back", ["empty", pytest.param("as it was", marks=pytest.mark.deep)])
-def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
+async def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
     """A cluster of its own, whose directory fails; a node is restarted on it under load."""
     node = cluster.nodes[VICTIM]
     gone, kept = inside(more(node)), inside(node.data)
@@ -84,29 +84,26 @@ def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str
     async def until(reached: Callable[[], object], within_s: float, what: str) -> None:
         await asyncio.to_thread(cluster.wait_until, reached, within_s=within_s, what=what)
 
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more()
-            more(node).rename(away)
-            more(node).write_text("a file where a directory is expected")
-            await until(lambda: says_offline(node), 20, "a new segment is to be made there")
-            assert await load.wait_for_new_records() < WRITES_AGAIN_S
-            await until(lambda: in_sync(cluster, node) == kept, LAG_S / 2, "what lies there is out of its sets")
-            now = await asyncio.to_thread(leaders, cluster)
-            assert {partition for partition, leader in now.items() if leader == VICTIM} == kept & led
-            assert set(now.values()) <= {0, 1, 2}, "each partition is led"
-            await load.wait_more(1000)
-            assert await asyncio.to_thread(in_sync, cluster, node) == kept, "its other directory serves on"
+    async with load.running():
+        await load.wait_more()
+        more(node).rename(away)
+        more(node).write_text("a file where a directory is expected")
+        await until(lambda: says_offline(node), 20, "a new segment is to be made there")
+        assert await load.wait_for_new_records() < WRITES_AGAIN_S
+        await until(lambda: in_sync(cluster, node) == kept, LAG_S / 2, "what lies there is out of its sets")
+        now = await asyncio.to_thread(leaders, cluster)
+        assert {partition for partition, leader in now.items() if leader == VICTIM} == kept & led
+        assert set(now.values()) <= {0, 1, 2}, "each partition is led"
+        await load.wait_more(1000)
+        assert await asyncio.to_thread(in_sync, cluster, node) == kept, "its other directory serves on"
 
-            more(node).unlink()
-            away.rename(more(node)) if comes_back == "as it was" else more(node).mkdir()
-            assert await asyncio.to_thread(cluster.stop_node, VICTIM) == 0
-            cluster.start_node(VICTIM)
-            await asyncio.to_thread(cluster.wait_healthy, 60)
-            await load.wait_more()
-        await load.check()
-
-    asyncio.run(story())
+        more(node).unlink()
+        away.rename(more(node)) if comes_back == "as it was" else more(node).mkdir()
+        assert await asyncio.to_thread(cluster.stop_node, VICTIM) == 0
+        cluster.start_node(VICTIM)
+        await asyncio.to_thread(cluster.wait_healthy, 60)
+        await load.wait_more()
+    await load.check()
     assert says_offline(node) == []
     cluster.stop()
     if comes_back == "as it was":

@@ -47,17 +47,13 @@ async def healthy(cluster: LocalCluster, *, in_sync: bool = True) -> None:
     await asyncio.to_thread(cluster.wait_healthy, 60, in_sync=in_sync)
 
 
-def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
+async def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
     """Three nodes are stopped one after the other, which moves leaders, and start again."""
     cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")
     load = Load(cluster.bootstrap, "orders", PARTITIONS)
-
-    async def story() -> None:
-        async with load.running():
-            await load.wait_more(1000)
-        assert await load.check() == len(load.acknowledged)
-
-    asyncio.run(story())
+    async with load.running():
+        await load.wait_more(1000)
+    assert await load.check() == len(load.acknowledged)
     assert probe(["--ready", str(cluster.nodes[1].address)]) == 0
     assert [cluster.stop_node(node) for node in (2, 1, 0)] == [0, 0, 0]
     assert probe([str(cluster.nodes[1].address)]) == 1
@@ -65,10 +61,10 @@ def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
         assert (node.data / ".kafka_cleanshutdown").exists()
     cluster.start()
     cluster.wait_healthy()
-    asyncio.run(load.check())
+    await load.check()
     load.acknowledged[0, 1_000_000] = b"0-1000000-never sent"
     with pytest.raises(AssertionError, match=r"1 of \d+ acknowledged records are gone"):
-        asyncio.run(load.check())
+        await load.check()
 
 
 async def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:

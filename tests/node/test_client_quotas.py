@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 
 import pytest
@@ -298,7 +297,7 @@ def test_a_client_cannot_hide_expensive_calls_among_as_many_cheap_ones() -> None
     assert quotas.typical_ns("Data.ListOffsets", key) < 1_000_000, "it falls once calls are cheap"
 
 
-def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """One user with large calls occupied all the room, and small calls of others were refused."""
     monkeypatch.setattr("node.quotas.throttle.DELAYED_BYTES_MAX", 1_000)
     users = ("greedy", "second", "polite")
@@ -317,13 +316,10 @@ def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypatch: py
                     await call
                 return quotas.delayed_bytes - before
 
-    async def story() -> dict[str, int]:
-        found = {user: await fill(user) for user in users}
-        quotas.close()
-        await until(lambda: quotas.waiting == quotas.delayed_bytes == 0)
-        return found
-
-    assert asyncio.run(story()) == {"greedy": 500, "second": 250, "polite": 100}
+    found = {user: await fill(user) for user in users}
+    quotas.close()
+    await until(lambda: quotas.waiting == quotas.delayed_bytes == 0)
+    assert found == {"greedy": 500, "second": 250, "polite": 100}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ and what producers write appears in no log line and no error."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -106,8 +105,8 @@ def printed(records: list[logging.LogRecord]) -> list[str]:
     return [form.format(record) for record in records for form in (logs.TextLines(0), logs.JsonLines(0))]
 
 
-def test_no_name_becomes_a_path_or_forges_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+async def test_no_name_becomes_a_path_or_forges_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "node"):
         async with real_nodes(tmp_path / "home") as nodes:
             await nodes.call(
                 0,
@@ -128,9 +127,6 @@ def test_no_name_becomes_a_path_or_forges_a_line(tmp_path: Path, caplog: pytest.
             assert image is not None
             assert after is not None
             assert (after.topics, after.nodes.keys()) == (image.topics, image.nodes.keys())
-
-    with caplog.at_level(logging.DEBUG, "node"):
-        asyncio.run(story())
     assert [path.name for path in tmp_path.iterdir()] == ["home"], "nothing outside"
     for line in printed([record for record in caplog.records if not record.exc_info]):
         assert line.isprintable()

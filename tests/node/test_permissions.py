@@ -7,7 +7,6 @@ has no permission: any other error comes from behind the boundary.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -428,35 +427,32 @@ def with_passwords(own: Authority) -> dict[str, GrpcTransport]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> None:
+async def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> None:
     """The client with permission has exactly the permission of the row, the one without has all others. The principal
     is the subject of a certificate, or the user of a session where the listener has SASL."""
     prefix = "User:CN=" if way == "certificates" else "User:"
     with_it, without_it = f"{prefix}with", f"{prefix}without"
 
-    async def story() -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
-        async with world(tmp_path, way) as here:
-            nodes, admin = here.nodes, here.admin
-            every = {each for kind in NAMES for each in product([kind], OPERATIONS[kind])}
-            for row in table():
-                request = here.request_of(row["request"])
-                outcomes: dict[str, set[bool]] = {caller: set() for caller in CALLERS}
-                for enough, lacking in attempts(row["permission"]):
-                    rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(every - lacking)]
-                    await admin.create_acls([*rules, *(rule(with_it, *each) for each in sorted(enough))])
-                    for caller in CALLERS:
-                        outcomes[caller].add(await here.let_in(caller, row["request"], request))
-                    await admin.delete_acls([AclFilter()])
-                assert all(len(each) == 1 for each in outcomes.values()), f"{row['request']}: {outcomes}"
-                found[row["request"]] = {caller: "yes" if True in each else "no" for caller, each in outcomes.items()}
-                nodes.ensure_running()
-            assert {topic.name for topic in await admin.list_topics()} - INTERNAL_TOPICS == {TOPIC}
-            assert nodes.nodes[0].defects == []
-        return found
-
     documented = {row["request"]: {name: row[name] for name in CALLERS} for row in table()}
-    assert asyncio.run(story()) == documented
+    found: dict[str, dict[str, str]] = {}
+    async with world(tmp_path, way) as here:
+        nodes, admin = here.nodes, here.admin
+        every = {each for kind in NAMES for each in product([kind], OPERATIONS[kind])}
+        for row in table():
+            request = here.request_of(row["request"])
+            outcomes: dict[str, set[bool]] = {caller: set() for caller in CALLERS}
+            for enough, lacking in attempts(row["permission"]):
+                rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(every - lacking)]
+                await admin.create_acls([*rules, *(rule(with_it, *each) for each in sorted(enough))])
+                for caller in CALLERS:
+                    outcomes[caller].add(await here.let_in(caller, row["request"], request))
+                await admin.delete_acls([AclFilter()])
+            assert all(len(each) == 1 for each in outcomes.values()), f"{row['request']}: {outcomes}"
+            found[row["request"]] = {caller: "yes" if True in each else "no" for caller, each in outcomes.items()}
+            nodes.ensure_running()
+        assert {topic.name for topic in await admin.list_topics()} - INTERNAL_TOPICS == {TOPIC}
+        assert nodes.nodes[0].defects == []
+    assert found == documented
 
 
 async def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
