@@ -209,13 +209,13 @@ GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = replace(
 GROUPS_OFFSET_COMMIT: Final = Api(
     "Groups.OffsetCommit",
     groups.OffsetCommit,
-    groups.OffsetCommitAnswer,
+    groups.CommittedPartitions,
     _all_of(_group(AclOperation.READ), _each_topic(AclOperation.READ)),
 )
 GROUPS_TXN_OFFSET_COMMIT: Final = Api(
     "Groups.TxnOffsetCommit",
     groups.TxnOffsetCommit,
-    groups.TxnOffsetCommitAnswer,
+    groups.CommittedPartitions,
     _all_of(_TRANSACTION, _group(AclOperation.READ), _each_topic(AclOperation.READ)),
 )
 GROUPS_OFFSET_FETCH: Final = Api(
@@ -227,7 +227,7 @@ GROUPS_OFFSET_FETCH: Final = Api(
 GROUPS_OFFSET_DELETE: Final = Api(
     "Groups.OffsetDelete",
     groups.OffsetDelete,
-    groups.OffsetDeleteAnswer,
+    groups.CommittedPartitions,
     _all_of(_group(AclOperation.DELETE), _each_topic(AclOperation.READ)),
     audited=True,
 )
@@ -254,13 +254,13 @@ GROUPS_DELETE_GROUPS: Final = Api(
 TRANSACTIONS_INIT_PRODUCER_ID: Final = Api(
     "Transactions.InitProducerId",
     transactions.InitTransactionalProducer,
-    transactions.InitTransactionalProducerAnswer,
+    transactions.NextProducer,
     _all_of(_TRANSACTION),
 )
 TRANSACTIONS_ADD_PARTITIONS_TO_TXN: Final = Api(
     "Transactions.AddPartitionsToTxn",
     transactions.AddPartitionsToTxn,
-    transactions.AddPartitionsToTxnAnswer,
+    groups.CommittedPartitions,
     _all_of(_TRANSACTION, _each_topic(AclOperation.WRITE)),
 )
 TRANSACTIONS_ADD_OFFSETS_TO_TXN: Final = Api(
@@ -270,7 +270,7 @@ TRANSACTIONS_ADD_OFFSETS_TO_TXN: Final = Api(
     _all_of(_TRANSACTION, _group(AclOperation.READ)),
 )
 TRANSACTIONS_END_TXN: Final = Api(
-    "Transactions.EndTxn", transactions.EndTxn, transactions.EndTxnAnswer, _all_of(_TRANSACTION)
+    "Transactions.EndTxn", transactions.EndTxn, transactions.NextProducer, _all_of(_TRANSACTION)
 )
 TRANSACTIONS_LIST_TRANSACTIONS: Final = Api(
     "Transactions.ListTransactions",

@@ -44,6 +44,7 @@ from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
     CommittedPartition,
+    CommittedPartitions,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
     DeletedGroup,
@@ -59,14 +60,11 @@ from replication.coordination.group_requests import (
     MemberNudged,
     NamedPartition,
     OffsetCommit,
-    OffsetCommitAnswer,
     OffsetDelete,
-    OffsetDeleteAnswer,
     OffsetFetch,
     OffsetFetchAnswer,
     OffsetToCommit,
     TxnOffsetCommit,
-    TxnOffsetCommitAnswer,
 )
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
@@ -209,15 +207,15 @@ class GroupHandlers:
 
     # --- offsets ---
 
-    async def offset_commit(self, request: OffsetCommit, context: RequestContext) -> OffsetCommitAnswer:
+    async def offset_commit(self, request: OffsetCommit, context: RequestContext) -> CommittedPartitions:
         """Commit offsets of partitions that exist, and that the caller may read."""
         ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = refused_topics(context, GROUPS_OFFSET_COMMIT, request.partitions)
-        return OffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context))
+        return CommittedPartitions(await self._ask_about_rest(request, refused, _not_done, context))
 
-    async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> TxnOffsetCommitAnswer:
+    async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> CommittedPartitions:
         """Commit offsets in a transaction, of which the group's partition must be part (KIP-447, KIP-890)."""
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_transaction_version(request.transaction_version)
@@ -226,7 +224,7 @@ class GroupHandlers:
         ensure_distinct(request.partitions)
         refused = refused_topics(context, GROUPS_TXN_OFFSET_COMMIT, request.partitions)
         check = await self._verified(request)
-        return TxnOffsetCommitAnswer(await self._ask_about_rest(request, refused, _not_done, context, check))
+        return CommittedPartitions(await self._ask_about_rest(request, refused, _not_done, context, check))
 
     async def _verified(self, request: TxnOffsetCommit) -> TransactionCheck:
         """The check with which the offsets may be appended: the transaction coordinator has confirmed, or with version
@@ -258,13 +256,13 @@ class GroupHandlers:
         refused = refused_topics(context, GROUPS_OFFSET_FETCH, request.partitions)
         return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
 
-    async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> OffsetDeleteAnswer:
+    async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> CommittedPartitions:
         """Delete committed offsets of partitions that the caller may read."""
         ensure_group_id(request.group_id)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = refused_topics(context, GROUPS_OFFSET_DELETE, request.partitions)
-        return OffsetDeleteAnswer(await self._ask_about_rest(request, refused, _not_done, context))
+        return CommittedPartitions(await self._ask_about_rest(request, refused, _not_done, context))
 
     async def _ask_about_rest(
         self,

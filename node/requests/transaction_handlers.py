@@ -31,23 +31,21 @@ from node.requests.group_checks import (
 )
 from node.requests.permitted import described, refused_topics
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
-from replication.coordination.group_requests import CommittedPartition, NamedPartition
+from replication.coordination.group_requests import CommittedPartition, CommittedPartitions, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddOffsetsToTxnAnswer,
     AddOrVerifyPartitions,
     AddOrVerifyPartitionsAnswer,
     AddPartitionsToTxn,
-    AddPartitionsToTxnAnswer,
     DescribedTransaction,
     DescribeTransactions,
     DescribeTransactionsAnswer,
     EndTxn,
-    EndTxnAnswer,
     InitTransactionalProducer,
-    InitTransactionalProducerAnswer,
     ListTransactions,
     ListTransactionsAnswer,
+    NextProducer,
 )
 from tidelog.errors import NotCoordinator, OperationNotAttempted, TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
@@ -63,31 +61,27 @@ class TransactionHandlers:
 
     # --- producers ---
 
-    async def init_producer_id(
-        self, request: InitTransactionalProducer, context: RequestContext
-    ) -> InitTransactionalProducerAnswer:
+    async def init_producer_id(self, request: InitTransactionalProducer, context: RequestContext) -> NextProducer:
         """The producer id and epoch of a transactional id; fences the former producer."""
         ensure_transactional_id(request.transactional_id)
         ensure_transaction_version(request.transaction_version)
         ensure_continues(request)
-        return await self._located(request.transactional_id, context, self._coordinators.initialize(request))
+        return await self._located(request.transactional_id, context, self._coordinators.next_producer(request))
 
-    async def add_partitions_to_txn(
-        self, request: AddPartitionsToTxn, context: RequestContext
-    ) -> AddPartitionsToTxnAnswer:
+    async def add_partitions_to_txn(self, request: AddPartitionsToTxn, context: RequestContext) -> CommittedPartitions:
         """Add partitions to the transaction: all of them, or none (version 1)."""
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_few(request.partitions, "partitions")
         ensure_distinct(request.partitions)
         refused = refused_topics(context, TRANSACTIONS_ADD_PARTITIONS_TO_TXN, request.partitions)
         if refused:
-            return AddPartitionsToTxnAnswer(
+            return CommittedPartitions(
                 tuple(
                     CommittedPartition(each.topic, each.partition, refused.get(each.topic) or _not_attempted(each))
                     for each in request.partitions
                 )
             )
-        answer: AddPartitionsToTxnAnswer = await self._ask(request.transactional_id, request, context)
+        answer: CommittedPartitions = await self._ask(request.transactional_id, request, context)
         return answer
 
     async def add_offsets_to_txn(self, request: AddOffsetsToTxn, context: RequestContext) -> AddOffsetsToTxnAnswer:
@@ -97,11 +91,11 @@ class TransactionHandlers:
         answer: AddOffsetsToTxnAnswer = await self._ask(request.transactional_id, request, context)
         return answer
 
-    async def end_txn(self, request: EndTxn, context: RequestContext) -> EndTxnAnswer:
+    async def end_txn(self, request: EndTxn, context: RequestContext) -> NextProducer:
         """Commit or abort the transaction. The answer follows the commit of the decision, the markers come later."""
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_transaction_version(request.transaction_version)
-        return await self._located(request.transactional_id, context, self._coordinators.end(request))
+        return await self._located(request.transactional_id, context, self._coordinators.next_producer(request))
 
     # --- tools (KIP-664) ---
 

@@ -32,9 +32,9 @@ from node.runtime.request_meter import name_of
 from node.security.authorizer import AuditTrail
 from replication.coordination.group_requests import (
     CommittedPartition,
+    CommittedPartitions,
     DeletedGroup,
     DeleteGroupsAnswer,
-    OffsetDeleteAnswer,
 )
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import PartitionResult
@@ -204,7 +204,7 @@ def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
     parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup] | None = None
-    if isinstance(outcome, ChangedPartitions | OffsetDeleteAnswer):
+    if isinstance(outcome, ChangedPartitions | CommittedPartitions):
         parts = outcome.partitions
     elif isinstance(outcome, DeleteGroupsAnswer):
         parts = outcome.groups

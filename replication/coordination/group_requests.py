@@ -166,8 +166,9 @@ class CommittedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetCommitAnswer:
-    """In the order of the request."""
+class CommittedPartitions:
+    """The answer to a request that commits, deletes or adds something for each partition, in the order of the
+    request."""
 
     partitions: tuple[CommittedPartition, ...]
 
@@ -185,13 +186,6 @@ class TxnOffsetCommit:
     member_epoch: int
     instance_id: str | None
     partitions: tuple[OffsetToCommit, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TxnOffsetCommitAnswer:
-    """In the order of the request."""
-
-    partitions: tuple[CommittedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +233,6 @@ class OffsetDelete:
 
     group_id: str
     partitions: tuple[NamedPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteAnswer:
-    """In the order of the request."""
-
-    partitions: tuple[CommittedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ class InitTransactionalProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class InitTransactionalProducerAnswer:
-    """producer_epoch: of the next transaction."""
+class NextProducer:
+    """The answer to InitTransactionalProducer and EndTxn: the producer of the next transaction. With version 1 EndTxn
+    changes neither."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -56,13 +57,6 @@ class AddPartitionsToTxn:
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitionsToTxnAnswer:
-    """In the order of the request."""
-
-    partitions: tuple[CommittedPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AddOffsetsToTxn:
     """Transaction version 1: the producer is about to commit offsets of the group."""
 
@@ -86,14 +80,6 @@ class EndTxn:
     producer_epoch: int
     committed: bool
     transaction_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndTxnAnswer:
-    """For the next transaction; with version 1 as in the request."""
-
-    producer_id: ProducerId
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

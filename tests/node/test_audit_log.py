@@ -103,7 +103,7 @@ def test_deleted_groups_and_offsets_and_aborted_transactions_are_recorded() -> N
     assert event["asked"] == {"group_ids": ["readers", "others"]}
 
     forget = groups.OffsetDelete("readers", (groups.NamedPartition("orders", PartitionIndex(3)),))
-    forgotten = groups.OffsetDeleteAnswer((groups.CommittedPartition("orders", PartitionIndex(3)),))
+    forgotten = groups.CommittedPartitions((groups.CommittedPartition("orders", PartitionIndex(3)),))
     event = world.change(forget, forgotten, GROUPS_OFFSET_DELETE)
     assert event["outcome"] == {"ok": 1}
     assert event["asked"] == {"group_id": "readers", "partitions": [{"topic": "orders", "partition": 3}]}

@@ -194,7 +194,7 @@ def test_no_turn_is_long_when_thousands_of_transactions_time_out_together(tmp_pa
                     InitTransactionalProducer(name, Millis(TIMEOUT_MS), ProducerId(-1), -1, 2)
                     for name in names[start : start + 250]
                 ]
-                made += await asyncio.gather(*(transactions.initialize(each) for each in some))
+                made += await asyncio.gather(*(transactions.next_producer(each) for each in some))
             where = (NamedPartition("orders", PartitionIndex(0)),)
             added = await submitted(
                 nodes,

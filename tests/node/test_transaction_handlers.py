@@ -16,23 +16,22 @@ from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.transaction_handlers import TransactionHandlers
 from node.security.authorizer import Authorizer
 from replication.controller.image import EMPTY, TopicState
-from replication.coordination.group_requests import ListedCoordinator, NamedPartition
+from replication.coordination.group_requests import CommittedPartitions, ListedCoordinator, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddOrVerifyPartitions,
     AddPartitionsToTxn,
-    AddPartitionsToTxnAnswer,
     DescribedTransaction,
     DescribeTransactions,
     DescribeTransactionsAnswer,
     EndTxn,
     InitTransactionalProducer,
-    InitTransactionalProducerAnswer,
     InitWithProducerId,
     ListedTransaction,
     ListTransactions,
     ListTransactionsAnswer,
     MarkersWritten,
+    NextProducer,
     ProducerIdNeeded,
     TransactionToVerify,
     WriteMarkers,
@@ -160,11 +159,11 @@ def test_what_no_client_sends_reaches_no_coordinator(
 def test_a_producer_id_is_taken_when_the_coordinator_needs_one(world: World) -> None:
     def answers(_partition: int, request: Any) -> Any:
         if isinstance(request, InitWithProducerId):
-            return InitTransactionalProducerAnswer(request.fresh, 0)
+            return NextProducer(request.fresh, 0)
         return ProducerIdNeeded()
 
     world.answers = answers
-    assert world.call("init_producer_id", init()) == InitTransactionalProducerAnswer(ProducerId(1000), 0)
+    assert world.call("init_producer_id", init()) == NextProducer(ProducerId(1000), 0)
     assert [request for _, request in world.asked] == [init(), InitWithProducerId(init(), ProducerId(1000))]
 
 
@@ -230,7 +229,7 @@ def test_no_partition_is_added_if_the_caller_may_not_write_to_one(world: World) 
     errors = [type(each.error) for each in answer.partitions]
     assert errors == [OperationNotAttempted, TopicAuthorizationFailed]
     assert world.asked == []
-    world.answers = lambda _partition, _request: AddPartitionsToTxnAnswer(())
+    world.answers = lambda _partition, _request: CommittedPartitions(())
     world.call("add_partitions_to_txn", add(("mine", 0)), LIMITED)
     assert len(world.asked) == 1
 

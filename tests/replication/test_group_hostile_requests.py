@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from replication.coordination.group_records import GROUP_RECORDS, TopicPartitions
 from replication.coordination.group_requests import (
+    CommittedPartitions,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
     DeleteGroups,
@@ -21,14 +22,11 @@ from replication.coordination.group_requests import (
     MemberNudged,
     NamedPartition,
     OffsetCommit,
-    OffsetCommitAnswer,
     OffsetDelete,
-    OffsetDeleteAnswer,
     OffsetFetch,
     OffsetFetchAnswer,
     OffsetToCommit,
     TxnOffsetCommit,
-    TxnOffsetCommitAnswer,
 )
 from tests.replication.group_stories import Coordinator, topic_id
 from tidelog.errors import TidelogError
@@ -91,10 +89,10 @@ REQUESTS = st.one_of(
 ANSWERS = {
     MemberHeartbeat: ConsumerGroupHeartbeatAnswer,
     MemberNudged: ConsumerGroupHeartbeatAnswer | None,
-    OffsetCommit: OffsetCommitAnswer,
-    TxnOffsetCommit: TxnOffsetCommitAnswer,
+    OffsetCommit: CommittedPartitions,
+    TxnOffsetCommit: CommittedPartitions,
     OffsetFetch: OffsetFetchAnswer,
-    OffsetDelete: OffsetDeleteAnswer,
+    OffsetDelete: CommittedPartitions,
     ListGroups: ListGroupsAnswer,
     DescribeGroups: DescribeGroupsAnswer,
     DeleteGroups: DeleteGroupsAnswer,

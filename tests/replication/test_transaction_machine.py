@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import (
-    EndTxnAnswer,
-    InitTransactionalProducerAnswer,
-    MarkersWritten,
-    WriteMarkers,
-)
+from replication.coordination.transaction_requests import MarkersWritten, NextProducer, WriteMarkers
 from replication.coordination.transactions.transaction_states import PREPARED_STATES
 from tests.replication.transaction_world import TXN, World
 from tidelog.errors import (
@@ -79,7 +74,7 @@ class Transactions(RuleBasedStateMachine):
         if was_open and self.world.state() is not State.ONGOING:
             self._coordinator_aborted()
         answer = answers[-1]
-        if isinstance(answer, InitTransactionalProducerAnswer):
+        if isinstance(answer, NextProducer):
             if expected == (-1, -1):
                 for other in self.clients:
                     if other is not client:
@@ -126,7 +121,7 @@ class Transactions(RuleBasedStateMachine):
         answer = self.world.end(client.producer, committed=committed, version=self.version)
         if client.wrote or not committed:
             client.sent.append((client.producer, committed))
-        if isinstance(answer, EndTxnAnswer) and self.version == 2:
+        if isinstance(answer, NextProducer) and self.version == 2:
             self._was_decided(client.producer, committed=committed)
         if lost:
             client.wanted = committed
@@ -136,7 +131,7 @@ class Transactions(RuleBasedStateMachine):
     def _answered_end(self, client: Client, committed: bool, answer: object) -> None:
         assert client.producer is not None
         match answer:
-            case EndTxnAnswer():
+            case NextProducer():
                 assert not (client.fenced and committed)
                 client.got((answer.producer_id, answer.producer_epoch))
             case ConcurrentTransactions():
@@ -175,7 +170,7 @@ class Transactions(RuleBasedStateMachine):
                 self.world.verify(producer, what)  # an old AddPartitionsToTxn cannot be told from a new one
         elif self.version == 2:
             answer = self.world.end(producer, committed=what is not opposite)
-            if isinstance(answer, EndTxnAnswer):
+            if isinstance(answer, NextProducer):
                 self._was_decided(producer, committed=what is not opposite)
         if before.transaction_status in PREPARED_STATES:
             assert self.world.machine.values[TXN] == before, "a decision was changed"
@@ -254,10 +249,10 @@ class Transactions(RuleBasedStateMachine):
         for _ in range(3):  # a new producer can always start: abort, and perhaps another producer id
             answer = self.world.init()
             self.world.settle()
-        assert isinstance(answer, InitTransactionalProducerAnswer)
+        assert isinstance(answer, NextProducer)
         assert 0 <= answer.producer_epoch <= 32_766
         assert self.world.write((answer.producer_id, answer.producer_epoch), "orders-0") == [None]
-        assert isinstance(self.world.commit((answer.producer_id, answer.producer_epoch)), EndTxnAnswer)
+        assert isinstance(self.world.commit((answer.producer_id, answer.producer_epoch)), NextProducer)
 
 
 Transactions.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 
 from replication.coordination.coordinator_machine import Instant
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import EndTxnAnswer, InitTransactionalProducer
+from replication.coordination.transaction_requests import InitTransactionalProducer, NextProducer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import NO_TIMEOUT_MS
 from tests.replication.transaction_world import TIMEOUT_MS, TXN, World, is_error
@@ -39,7 +39,7 @@ def test_an_open_transaction_is_aborted_when_its_timeout_has_passed() -> None:
     assert is_error(world.abort(p), ConcurrentTransactions)
     world.settle()
     assert is_error(world.commit(p), TransactionAbortable)
-    assert world.abort(p) == EndTxnAnswer(ProducerId(p[0]), p[1] + 1)
+    assert world.abort(p) == NextProducer(ProducerId(p[0]), p[1] + 1)
     assert world.write((p[0], p[1] + 1), "orders-0") == [None]
 
 

@@ -31,12 +31,11 @@ from replication.coordination.transaction_requests import (
     AddOrVerifyPartitions,
     AddOrVerifyPartitionsAnswer,
     EndTxn,
-    EndTxnAnswer,
     InitTransactionalProducer,
-    InitTransactionalProducerAnswer,
     InitWithProducerId,
     MarkersRefused,
     MarkersWritten,
+    NextProducer,
     ProducerIdNeeded,
     TransactionToVerify,
     VerifiedTransaction,
@@ -120,19 +119,9 @@ class TransactionCoordinators:
         except ConcurrentTransactions:
             return await self.completing.again(partition, transactional_id, request)
 
-    async def initialize(self, request: InitTransactionalProducer) -> InitTransactionalProducerAnswer:
-        """The producer id and epoch of a transactional id. Raises as `submit`."""
-        answer: InitTransactionalProducerAnswer = await self._with_producer_id(request)
-        return answer
-
-    async def end(self, request: EndTxn) -> EndTxnAnswer:
-        """Commit or abort a transaction. Raises as `submit`."""
-        answer: EndTxnAnswer = await self._with_producer_id(request)
-        return answer
-
-    async def _with_producer_id(self, request: InitTransactionalProducer | EndTxn) -> Any:
-        """The answer to a request that may need a producer id that was never assigned."""
-        answer = await self.submit(request.transactional_id, request)
+    async def next_producer(self, request: InitTransactionalProducer | EndTxn) -> NextProducer:
+        """The answer to a request that may need a producer id that was never assigned. Raises as `submit`."""
+        answer: NextProducer | ProducerIdNeeded = await self.submit(request.transactional_id, request)
         while isinstance(answer, ProducerIdNeeded):
             try:
                 fresh = await self._take()

@@ -13,17 +13,15 @@ from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import NO_TOPIC_ID, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import (
     CommittedPartition,
+    CommittedPartitions,
     FetchedOffset,
     NamedPartition,
     OffsetCommit,
-    OffsetCommitAnswer,
     OffsetDelete,
-    OffsetDeleteAnswer,
     OffsetFetch,
     OffsetFetchAnswer,
     OffsetToCommit,
     TxnOffsetCommit,
-    TxnOffsetCommitAnswer,
 )
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
@@ -53,14 +51,14 @@ class OffsetRequests:
         self._state = state
         self._config = config
 
-    def commit(self, request: OffsetCommit, now: Instant) -> Decision[OffsetCommitAnswer]:
+    def commit(self, request: OffsetCommit, now: Instant) -> Decision[CommittedPartitions]:
         """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch or IllegalGeneration."""
         self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
         self._check_order(request)
         outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
-        return Decision(OffsetCommitAnswer(tuple(outcomes)), tuple(records))
+        return Decision(CommittedPartitions(tuple(outcomes)), tuple(records))
 
-    def commit_in_transaction(self, request: TxnOffsetCommit, now: Instant) -> Decision[TxnOffsetCommitAnswer]:
+    def commit_in_transaction(self, request: TxnOffsetCommit, now: Instant) -> Decision[CommittedPartitions]:
         """The offsets count once the transaction commits. Raises UnknownMemberId, FencedInstanceId or, for a member
         epoch that is not the current one, IllegalGeneration, on which producers abort."""
         try:
@@ -69,7 +67,7 @@ class OffsetRequests:
             raise IllegalGeneration(cause.message) from cause
         outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
         producer = TransactionalProducer(request.producer_id, request.producer_epoch)
-        return Decision(TxnOffsetCommitAnswer(tuple(outcomes)), tuple(records), producer if records else None)
+        return Decision(CommittedPartitions(tuple(outcomes)), tuple(records), producer if records else None)
 
     def _commit(
         self, group_id: str, partitions: Sequence[OffsetToCommit], wall_ms: Millis
@@ -183,7 +181,7 @@ class OffsetRequests:
 
     # --- delete ---
 
-    def delete(self, request: OffsetDelete) -> Decision[OffsetDeleteAnswer]:
+    def delete(self, request: OffsetDelete) -> Decision[CommittedPartitions]:
         """Raises GroupIdNotFound or, for a classic group with members, NonEmptyGroup."""
         if not self._state.exists(request.group_id):
             raise group_not_found(request.group_id)
@@ -207,7 +205,7 @@ class OffsetRequests:
             known = self._state.offsets.get(request.group_id, each.topic, each.partition)
             if known is not None or self._state.offsets.is_pending(key):
                 records.append(CoordinatorRecord(key, None))
-        return Decision(OffsetDeleteAnswer(tuple(outcomes)), tuple(records))
+        return Decision(CommittedPartitions(tuple(outcomes)), tuple(records))
 
 
 def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int) -> TidelogError | None:

@@ -13,14 +13,13 @@ from typing import TypeAlias
 
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
-from replication.coordination.group_requests import CommittedPartition, NamedPartition
+from replication.coordination.group_requests import CommittedPartition, CommittedPartitions, NamedPartition
 from replication.coordination.partitioning import partition_of
 from replication.coordination.transaction_records import TransactionLogValue, TransactionRecord, TransactionState
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddOffsetsToTxnAnswer,
     AddPartitionsToTxn,
-    AddPartitionsToTxnAnswer,
     TransactionToVerify,
     VerifiedTransaction,
 )
@@ -36,10 +35,10 @@ _Errors: TypeAlias = Mapping[NamedPartition, TidelogError]
 
 def add_partitions(
     value: TransactionLogValue | None, request: AddPartitionsToTxn, image: ClusterImage, now: Instant
-) -> Decision[AddPartitionsToTxnAnswer]:
+) -> Decision[CommittedPartitions]:
     """Decide on AddPartitionsToTxn: all of the partitions are added, or none is."""
     refused, after = _added(value, request, request.partitions, image, now, version=1)
-    return Decision(AddPartitionsToTxnAnswer(_outcomes(request.partitions, refused)), _records(request, after))
+    return Decision(CommittedPartitions(_outcomes(request.partitions, refused)), _records(request, after))
 
 
 def add_offsets(
