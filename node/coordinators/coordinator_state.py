@@ -46,8 +46,4 @@ TRANSITIONS: Final[Mapping[tuple[CoordinatorState, CoordinatorCause], Coordinato
     (_S.SUSPENDED, _C.APPENDS_POSSIBLE): _S.LOADING,
     **{(state, _C.LEADERSHIP_ENDED): _S.ENDED for state in _S if state is not _S.ENDED},
 }
-
-
-def state_after(state: CoordinatorState, cause: CoordinatorCause) -> CoordinatorState:
-    """The state that follows."""
-    return TRANSITIONS[state, cause]
+"""Next state by state and cause. Any other transition is a defect and fails the lookup."""

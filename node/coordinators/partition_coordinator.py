@@ -31,7 +31,7 @@ from typing import Any, Final
 from node.coordinators.coordinator_figures import CoordinatorMeter
 from node.coordinators.coordinator_log import NoticeLog
 from node.coordinators.coordinator_spec import CoordinatorSpec
-from node.coordinators.coordinator_state import CoordinatorCause, CoordinatorState, state_after
+from node.coordinators.coordinator_state import TRANSITIONS, CoordinatorCause, CoordinatorState
 from node.coordinators.record_batches import EncodedDecision, batches_of, encoded, fits
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
@@ -72,6 +72,10 @@ TURN_MS: Final = 5
 """After this time the further requests wait for the next turn of the loop."""
 
 _S, _C = CoordinatorState, CoordinatorCause
+
+_OF_PRODUCER: Final = (InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber)
+"""Refusals of a producer by the log. Its records are appended before they are applied, so the machine need not be
+dropped."""
 
 
 @dataclass(slots=True)
@@ -284,7 +288,7 @@ class PartitionCoordinator:
         )
 
     def _move(self, cause: CoordinatorCause) -> None:
-        self.state = state_after(self.state, cause)
+        self.state = TRANSITIONS[self.state, cause]
 
     # --- work ---
 
@@ -404,8 +408,8 @@ class PartitionCoordinator:
             self._ensure_fits(records)
             if decision.producer is None:
                 self._decided.append(records)
-            elif not self._append_decided() or not self._append_transactional(records, check):
-                return
+            elif not self._append_decided() or not self._append_batches([records], check, _OF_PRODUCER):
+                return  # the coordinator was suspended, and every request was answered
             self._apply(decision)
         if needs_lease and not decision.records:
             decision = replace(decision, answer=self._unless_replaced(decision.answer))
@@ -430,19 +434,6 @@ class PartitionCoordinator:
         except Exception as defect:
             self.defect_found(defect)
             raise
-
-    def _append_transactional(self, records: EncodedDecision, check: TransactionCheck) -> bool:
-        """Append before applying: the log may refuse the producer. Returns False if the coordinator is not active any
-        more. Raises what the log answered the producer."""
-        for batch in batches_of([records], self._batch_bytes_max, self._clock.wall_ms()):
-            try:
-                self._produce(batch, check)
-            except (InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber):
-                raise
-            except TidelogError as error:
-                if self.state is _S.ACTIVE:
-                    self.suspend(error.message)
-        return self.state is _S.ACTIVE
 
     def _ensure_fits(self, decision: EncodedDecision) -> None:
         bytes_max = self._batch_bytes_max
@@ -477,9 +468,18 @@ class PartitionCoordinator:
         """Append what was decided. If that fails, the machine is dropped: it has applied what the log lacks. Returns
         False if the coordinator is not active any more."""
         decided, self._decided = self._decided, []
-        for batch in batches_of(decided, self._batch_bytes_max, self._clock.wall_ms()):
+        return self._append_batches(decided, UNVERIFIED, ())
+
+    def _append_batches(
+        self, decisions: list[EncodedDecision], check: TransactionCheck, refusals: tuple[type[TidelogError], ...]
+    ) -> bool:
+        """Append decisions; any failure but `refusals`, which are raised, suspends the coordinator. Returns False if it
+        is not active any more."""
+        for batch in batches_of(decisions, self._batch_bytes_max, self._clock.wall_ms()):
             try:
-                self._produce(batch, UNVERIFIED)
+                self._produce(batch, check)
+            except refusals:
+                raise
             except TidelogError as error:
                 if self.state is _S.ACTIVE:
                     self.suspend(error.message)
