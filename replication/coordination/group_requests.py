@@ -32,19 +32,21 @@ class CoordinatorType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest:
-    """keys: group ids or transactional ids."""
+    """Which nodes coordinate these keys?"""
 
     type: CoordinatorType
     keys: tuple[str, ...]
+    """Group ids or transactional ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCoordinator:
-    """node: leader of the partition of the key; its leader epoch is the coordinator epoch."""
+    """The coordinator of a key."""
 
     key: str
     error: TidelogError | None = None
     node: NodeAddress | None = None
+    """The leader of the partition of the key; its leader epoch is the coordinator epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,19 @@ class FindCoordinatorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeat:
-    """A member joins, reports its state, or leaves. None stands for "unchanged since the last request".
-
-    member_epoch: of the last answer; 0 joins, -1 leaves, -2 a static member leaves for a while. rebalance_timeout_ms:
-    -1 unchanged. subscribed_topic_regex: "" none.
-    """
+    """A member joins, reports its state, or leaves. None stands for "unchanged since the last request"."""
 
     group_id: str
     member_id: str
     member_epoch: int
+    """Of the last answer; 0 joins, -1 leaves, -2 a static member leaves for a while."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
+    """-1: unchanged."""
     subscribed_topic_names: tuple[str, ...] | None = None
     subscribed_topic_regex: str | None = None
+    """Empty: none."""
     server_assignor: str | None = None
     topic_partitions: tuple[TopicPartitions, ...] | None = None
 
@@ -94,12 +95,13 @@ class EveryTopic:
 
 @dataclass(frozen=True, slots=True)
 class MemberHeartbeat:
-    """A heartbeat, with what the listener knows about the member. view: limits the topics that its pattern matches."""
+    """A heartbeat, with what the listener knows about the member."""
 
     request: ConsumerGroupHeartbeat
     client_id: str
     client_host: str
     view: VisibleTopics = EveryTopic()
+    """Limits the topics that the member's pattern matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +123,40 @@ class NudgeMembers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeatAnswer:
-    """assignment: the partitions to have; None: unchanged."""
+    """The state of the member after its heartbeat."""
 
     error: TidelogError | None
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: int
     assignment: tuple[TopicPartitions, ...] | None = None
+    """None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """offset: the next record to read. topic_id: the incarnation of the topic; None: the current one. known_offset: the
-    highest offset that a member had fetched or sent before, None if unknown; a coordinator that has a higher one has
-    the request later than those that the member sent after it."""
+    """An offset of one partition."""
 
     topic: str
     partition: PartitionIndex
     offset: Offset
+    """The next record to read."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     topic_id: TopicId | None = None
+    """The incarnation of the topic; None: the current one."""
     known_offset: Offset | None = None
+    """The highest offset that a member had fetched or sent before; None: unknown. If a higher one is committed, later
+    requests of the member have overtaken this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """member_id: empty for a committer that is no member."""
+    """Commit offsets of a group."""
 
     group_id: str
     member_id: str
+    """Empty for a committer that is no member."""
     member_epoch: int
     instance_id: str | None
     partitions: tuple[OffsetToCommit, ...]
@@ -175,12 +181,13 @@ class CommittedPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommit:
-    """Offsets of a transaction. transaction_version: 2: the coordinator of the group adds it to the transaction."""
+    """Commit offsets of a group in a transaction."""
 
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: int
     transaction_version: int
+    """2: the coordinator of the group adds its partition to the transaction."""
     group_id: str
     member_id: str
     member_epoch: int
@@ -198,23 +205,26 @@ class NamedPartition:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """partitions: None: all that have an offset. require_stable: refuse where an open transaction may change it."""
+    """Fetch committed offsets of a group."""
 
     group_id: str
     member_id: str
     member_epoch: int
     partitions: tuple[NamedPartition, ...] | None
+    """None: all that have an offset."""
     require_stable: bool = False
+    """Refuse an offset that an open transaction may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """offset: -1 if none is committed."""
+    """The committed offset of one partition."""
 
     topic: str
     partition: PartitionIndex
     error: TidelogError | None = None
     offset: Offset = Offset(-1)
+    """-1: none is committed."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     topic_id: TopicId | None = None
@@ -281,7 +291,7 @@ class DescribeGroups:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member of a group. assignment: what it has. target: what it is to have."""
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
@@ -292,20 +302,23 @@ class DescribedMember:
     subscribed_topic_names: tuple[str, ...]
     subscribed_topic_regex: str | None
     assignment: tuple[TopicPartitions, ...]
+    """Its current assignment, without partitions that it has been asked to give up."""
     target: tuple[TopicPartitions, ...]
+    """Its target assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """group_epoch: raised by each change of members, subscriptions or topics. assignment_epoch: the group epoch of the
-    target assignment."""
+    """The state of a group."""
 
     group_id: str
     error: TidelogError | None = None
     type: str = ""
     state: str = ""
     group_epoch: int = 0
+    """Raised by each change of members, subscriptions or topics."""
     assignment_epoch: int = 0
+    """The group epoch of the target assignment."""
     assignor: str = ""
     members: tuple[DescribedMember, ...] = ()
 
