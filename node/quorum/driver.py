@@ -22,6 +22,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final, TypeVar, assert_never
 
 from node.api.api import Answered, Api, Asked
@@ -422,15 +423,7 @@ class QuorumDriver:
         view = self._metadata.view()
         if view.voters.members or not self._first_voters:
             return view
-        return MetadataLogView(
-            view.log_start,
-            view.log_end,
-            view.durable_offset,
-            view.high_watermark,
-            view.epochs,
-            VoterSet.of(self._first_voters),
-            snapshot=view.snapshot,
-        )
+        return replace(view, voters=VoterSet.of(self._first_voters))
 
     def _show(self) -> None:
         """Publish leader and epoch to the other parts of this node."""

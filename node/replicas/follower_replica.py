@@ -217,7 +217,7 @@ class FollowerReplica:
         if not self._ended:
             self._moved(ReplicaCause.TRUNCATION_ENDED)
             self._services.sync(self._log, self._directory, self)
-        wake_all(self._readers)
+        wake_all(self._readers)  # they were not tried meanwhile: records under truncation must not be read
         if error is not None:
             self._carry_out(self._change_failed(error))
         elif not self._ended:

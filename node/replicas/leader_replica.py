@@ -22,11 +22,17 @@ from functools import partial
 from typing import TypeAlias
 
 from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
-from node.replicas.fetch_answers import diverging_answer, read_answer
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
-from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
+from node.replicas.waiting_fetch import (
+    FollowerIdentity,
+    WaitingFetch,
+    diverging_answer,
+    read_answer,
+    refuse_all,
+    wake_all,
+)
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
 from replication.partition import leader_events as events
@@ -176,13 +182,13 @@ class LeaderReplica:
         itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
         the records. check: as for `Log.append`. for_receipt: look up the checksum of a duplicate's first copy. Raises
         the reason if the batch is rejected and not written, NotLeaderOrFollower if damage of the log ended the
-        leadership, LeadershipLost if the disk failed during the append.
-
-        A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
+        leadership, LeadershipLost if the disk failed during the append."""
         core, log = self.core, self._log
         try:
             core.ensure_enough(acks)
         except NotEnoughReplicas:
+            # A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log,
+            # and a refusal would tell the producer that it was not written.
             if not log.is_duplicate(records):
                 raise
         try:

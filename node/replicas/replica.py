@@ -18,13 +18,19 @@ from collections.abc import Mapping
 
 from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from node.replicas.cold_reads import fetch_records
-from node.replicas.fetch_answers import beyond_follower, committed_divergence, diverging_answer, read_answer
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.replica_services import ReplicaServices
-from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
+from node.replicas.waiting_fetch import (
+    FollowerIdentity,
+    WaitingFetch,
+    committed_divergence,
+    diverging_answer,
+    read_answer,
+    refuse_all,
+)
 from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
 from replication.partition.leader_events import ReplicaView
@@ -34,7 +40,7 @@ from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
-from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.types import (
     EARLIEST,
     LATEST,
@@ -314,7 +320,10 @@ class Replica:
         up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             if leader is None and offset > log.log_end_offset:
-                raise beyond_follower(self.name, log, offset)
+                raise OffsetNotAvailable(  # not OffsetOutOfRange, which would reset the reader: the leader may have it
+                    f"this follower of partition {self} has offsets below {log.log_end_offset}, not {offset}; fetch "
+                    "from the leader, or retry after a pause"
+                )
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
         due = fetch.is_due(now)

@@ -9,8 +9,7 @@ Invariants:
   1. A fetch id is used once per process, so an answer is never matched to another fetch.
   2. A stream is closed when it ends, fails, or is silent for longer than its fetches may wait. All fetches that were
      open on it are sent again on the next stream.
-  3. A request never has a fetch of a partition and an older report of its durable offset: a fetch has the newest.
-  4. The pause before a reconnect grows up to a limit, and is partly random so that nodes do not reconnect together.
+  3. The pause before a reconnect grows up to a limit, and is partly random so that nodes do not reconnect together.
 
 Not here: which offsets to fetch and which answers to accept (replication/partition/follower.py).
 """
@@ -95,8 +94,10 @@ class ReplicaFetcher:
     # --- requests of the followers ---
 
     def want(self, follower: FollowerReplica) -> None:
-        """Send a fetch. It contains the durable offset: an unsent report may be too high after a truncation."""
+        """Send a fetch."""
         self._wanted[follower] = None
+        # The fetch contains the durable offset. An unsent report is older: after a truncation it may be too high, and
+        # the leader would commit records that this replica no longer has.
         self._durable_offset.pop(follower, None)
         self._wake.set()
 
@@ -224,7 +225,7 @@ class ReplicaFetcher:
             self._silent_ticks, self._heard = 0, True
             for answer in response.partitions:
                 follower = self._open.get(answer.fetch_id)
-                if follower is not None:
+                if follower is not None:  # otherwise it answers a fetch of an earlier leader epoch, or one sent again
                     if not answer.waits:
                         del self._open[answer.fetch_id], self._number[follower]
                     if follower.moves_here:

@@ -1,4 +1,4 @@
-"""The fetch of one partition that is not answered yet, and the fetches of its stream by state.
+"""The fetch of one partition that is not answered yet, the fetches of its stream by state, and the answers.
 
 Invariants:
   1. A fetch is in the queue of its state and in no other queue. Only `FetchOutbox.move` changes the state.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from node.api.fetch import FetchedPartition
+from node.api.fetch import AbortedStart, FetchedPartition
 from node.replicas.fetch_state import (
     CALLED,
     ENDED,
@@ -37,9 +37,11 @@ from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
+from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from tidelog.epochs import divergence
 from tidelog.errors import TidelogError
-from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
 AT_ONCE: Final = 4
 """Disk places of one stream: enough to keep a disk busy, and some MiB at most."""
@@ -229,3 +231,58 @@ def refuse_all(waiting: dict[WaitingFetch, None], error: TidelogError) -> None:
     for fetch in list(waiting):
         fetch.refuse(error)
     waiting.clear()
+
+
+def read_answer(
+    fetch: WaitingFetch,
+    log: Log,
+    leader_epoch: LeaderEpoch,
+    read: LogRead,
+    *,
+    waits: bool = False,
+    held_from: Offset = Offset(0),
+    preferred: NodeId = NO_NODE,
+) -> FetchedPartition:
+    """The result of a read, possibly nothing. waits: the fetch keeps waiting. held_from: for a follower, as of
+    `InSyncSet.held_from`. preferred: the consumer should fetch from this node instead."""
+    return FetchedPartition(
+        fetch.fetch_id,
+        fetch.topic_id,
+        fetch.index,
+        leader_epoch,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        None,
+        None,
+        () if fetch.follower is None else read.epochs,
+        tuple(AbortedStart(each.producer_id, each.first_offset) for each in read.aborted) if read.aborted else (),
+        preferred,
+        waits,
+        held_from,
+        read.records,
+    )
+
+
+def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> FetchedPartition:
+    """The logs diverge: neither records nor a high watermark."""
+    return FetchedPartition(
+        fetch.fetch_id,
+        fetch.topic_id,
+        fetch.index,
+        leader_epoch,
+        Offset(-1),
+        Offset(-1),
+        log.log_start_offset,
+        diverging=end,
+    )
+
+
+def committed_divergence(log: Log, fetch: WaitingFetch) -> EpochEnd | None:
+    """Where a consumer's position diverges from the committed part of a follower's log; None if it agrees, or is above
+    the high watermark."""
+    if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
+        return None
+    return divergence(
+        log.epoch_entries(), log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch
+    )

@@ -6,12 +6,12 @@ from typing import Any
 
 from node.api.table import DATA_FETCH_STREAM
 from node.replicas import (
-    fetch_answers,
     follower_log,
     follower_replica,
     leader_replica,
     replica_fetcher,
     replica_manager,
+    waiting_fetch,
 )
 from node.replicas import replica as node_replica
 from node.runtime.duplex import run_duplex
@@ -28,7 +28,7 @@ from tidelog.types import Offset
 
 def a_watermark_is_applied_before_the_truncation(patch: Patch) -> None:
     """The follower applies the high watermark of a diverging answer at once, and truncates after the next answer."""
-    answer_of, truncate = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
+    answer_of, truncate = waiting_fetch.diverging_answer, follower.PartitionFollower._diverged
     postponed: set[int] = set()
 
     def diverging_answer(fetch: Any, log: Any, epoch: Any, end: Any) -> Any:

@@ -342,4 +342,4 @@ def readers_are_sent_to_any_replica(patch: Patch) -> None:
 
 def missing_records_of_a_follower_are_out_of_range(patch: Patch) -> None:
     """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
-    patch.setattr(node_replica, "beyond_follower", lambda *_: OffsetOutOfRange("planted"))
+    patch.setattr(node_replica, "OffsetNotAvailable", OffsetOutOfRange)
