@@ -6,10 +6,9 @@ Every method does the same as the asynchronous method of the same name and may b
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar
 
 from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
@@ -21,7 +20,7 @@ from tidelog.client.group_member import CLOSED_IN_CALLBACK
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback
-from tidelog.client.machine import LoopThread, run_beside
+from tidelog.client.machine import LoopThread, blocking, run_beside
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns, checked_columns
 from tidelog.client.sync_transaction import SyncTransaction
@@ -40,8 +39,6 @@ AHEAD_MS: Final = 100
 """Time that the program is to take for them: a member of a group has asked for more then."""
 
 Client = TypeVar("Client", bound=Service)
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 class _SyncClient(Generic[Client]):
@@ -72,30 +69,15 @@ class _SyncClient(Generic[Client]):
                 self._thread.stop()
 
 
-def _blocking(
-    method: Callable[Concatenate[Client, Arguments], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[_SyncClient[Any], Arguments], Result]:
-    """Return the synchronous form of an asynchronous method, with its signature and docstring."""
-
-    @wraps(method)
-    def call(self: _SyncClient[Client], /, *args: Any, **kwargs: Any) -> Result:
-        # An iterator runs in the thread of its caller: it may call the client, which would wait for itself on the loop.
-        args = tuple(list(each) if isinstance(each, Iterator) else each for each in args)
-        kwargs = {name: list(each) if isinstance(each, Iterator) else each for name, each in kwargs.items()}
-        return self._thread.run(method(self._client, *args, **kwargs))
-
-    return call
-
-
 class Producer(_SyncClient[_producer.Producer]):
     """Synchronous `tidelog.Producer` with the same options."""
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
         super().__init__(_producer.Producer(bootstrap, **options))
 
-    send = _blocking(_producer.Producer.send)
-    flush = _blocking(_producer.Producer.flush)
-    enqueue_columns = _blocking(_producer.Producer.enqueue_columns)
+    send = blocking(_producer.Producer.send)
+    flush = blocking(_producer.Producer.flush)
+    enqueue_columns = blocking(_producer.Producer.enqueue_columns)
 
     def transaction(self) -> SyncTransaction:
         """Return a transaction, to be used once with `with`: `transaction` of `tidelog.Producer`."""
@@ -230,11 +212,11 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         wanted = tuple(columns)
         return self._thread.run(self._client.poll_arrow(max_records, timeout, max_bytes=max_bytes, columns=wanted))
 
-    committed = _blocking(_consumer.Consumer.committed)
-    partitions = _blocking(_consumer.Consumer.partitions)
-    seek = _blocking(_consumer.Consumer.seek)
-    position = _blocking(_consumer.Consumer.position)
-    end_offsets = _blocking(_consumer.Consumer.end_offsets)
+    committed = blocking(_consumer.Consumer.committed)
+    partitions = blocking(_consumer.Consumer.partitions)
+    seek = blocking(_consumer.Consumer.seek)
+    position = blocking(_consumer.Consumer.position)
+    end_offsets = blocking(_consumer.Consumer.end_offsets)
 
     def assign(
         self,
@@ -334,43 +316,43 @@ class Admin(_SyncClient[_admin.Admin]):
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
         super().__init__(_admin.Admin(bootstrap, **options))
 
-    create_topic = _blocking(_admin.Admin.create_topic)
-    delete_topic = _blocking(_admin.Admin.delete_topic)
-    create_partitions = _blocking(_admin.Admin.create_partitions)
-    alter_topic = _blocking(_admin.Admin.alter_topic)
-    elect_leaders = _blocking(_admin.Admin.elect_leaders)
-    reassign = _blocking(_admin.Admin.reassign)
-    list_reassignments = _blocking(_admin.Admin.list_reassignments)
-    update_features = _blocking(_admin.Admin.update_features)
-    explain_partitions = _blocking(_admin.Admin.explain_partitions)
-    explain_restart = _blocking(_admin.Admin.explain_restart)
-    remove_voter = _blocking(_admin.Admin.remove_voter)
-    create_acls = _blocking(_admin.Admin.create_acls)
-    delete_acls = _blocking(_admin.Admin.delete_acls)
-    describe_acls = _blocking(_admin.Admin.describe_acls)
-    test_acl = _blocking(_admin.Admin.test_acl)
-    alter_client_quotas = _blocking(_admin.Admin.alter_client_quotas)
-    describe_client_quotas = _blocking(_admin.Admin.describe_client_quotas)
-    list_topics = _blocking(_admin.Admin.list_topics)
-    describe_topic = _blocking(_admin.Admin.describe_topic)
-    describe_cluster = _blocking(_admin.Admin.describe_cluster)
-    list_offsets = _blocking(_admin.Admin.list_offsets)
-    list_groups = _blocking(_admin.Admin.list_groups)
-    describe_groups = _blocking(_admin.Admin.describe_groups)
-    delete_groups = _blocking(_admin.Admin.delete_groups)
-    list_group_offsets = _blocking(_admin.Admin.list_group_offsets)
-    alter_group_offsets = _blocking(_admin.Admin.alter_group_offsets)
-    delete_group_offsets = _blocking(_admin.Admin.delete_group_offsets)
-    group_lag = _blocking(_admin.Admin.group_lag)
-    list_transactions = _blocking(_admin.Admin.list_transactions)
-    describe_transactions = _blocking(_admin.Admin.describe_transactions)
-    describe_producers = _blocking(_admin.Admin.describe_producers)
-    open_transactions = _blocking(_admin.Admin.open_transactions)
-    transaction_max_timeout_ms = _blocking(_admin.Admin.transaction_max_timeout_ms)
-    find_hanging_transactions = _blocking(_admin.Admin.find_hanging_transactions)
-    abort_hanging_transaction = _blocking(_admin.Admin.abort_hanging_transaction)
-    abort_transaction = _blocking(_admin.Admin.abort_transaction)
-    end_prepared_transaction = _blocking(_admin.Admin.end_prepared_transaction)
-    set_password = _blocking(_admin.Admin.set_password)
-    remove_user = _blocking(_admin.Admin.remove_user)
-    list_users = _blocking(_admin.Admin.list_users)
+    create_topic = blocking(_admin.Admin.create_topic)
+    delete_topic = blocking(_admin.Admin.delete_topic)
+    create_partitions = blocking(_admin.Admin.create_partitions)
+    alter_topic = blocking(_admin.Admin.alter_topic)
+    elect_leaders = blocking(_admin.Admin.elect_leaders)
+    reassign = blocking(_admin.Admin.reassign)
+    list_reassignments = blocking(_admin.Admin.list_reassignments)
+    update_features = blocking(_admin.Admin.update_features)
+    explain_partitions = blocking(_admin.Admin.explain_partitions)
+    explain_restart = blocking(_admin.Admin.explain_restart)
+    remove_voter = blocking(_admin.Admin.remove_voter)
+    create_acls = blocking(_admin.Admin.create_acls)
+    delete_acls = blocking(_admin.Admin.delete_acls)
+    describe_acls = blocking(_admin.Admin.describe_acls)
+    test_acl = blocking(_admin.Admin.test_acl)
+    alter_client_quotas = blocking(_admin.Admin.alter_client_quotas)
+    describe_client_quotas = blocking(_admin.Admin.describe_client_quotas)
+    list_topics = blocking(_admin.Admin.list_topics)
+    describe_topic = blocking(_admin.Admin.describe_topic)
+    describe_cluster = blocking(_admin.Admin.describe_cluster)
+    list_offsets = blocking(_admin.Admin.list_offsets)
+    list_groups = blocking(_admin.Admin.list_groups)
+    describe_groups = blocking(_admin.Admin.describe_groups)
+    delete_groups = blocking(_admin.Admin.delete_groups)
+    list_group_offsets = blocking(_admin.Admin.list_group_offsets)
+    alter_group_offsets = blocking(_admin.Admin.alter_group_offsets)
+    delete_group_offsets = blocking(_admin.Admin.delete_group_offsets)
+    group_lag = blocking(_admin.Admin.group_lag)
+    list_transactions = blocking(_admin.Admin.list_transactions)
+    describe_transactions = blocking(_admin.Admin.describe_transactions)
+    describe_producers = blocking(_admin.Admin.describe_producers)
+    open_transactions = blocking(_admin.Admin.open_transactions)
+    transaction_max_timeout_ms = blocking(_admin.Admin.transaction_max_timeout_ms)
+    find_hanging_transactions = blocking(_admin.Admin.find_hanging_transactions)
+    abort_hanging_transaction = blocking(_admin.Admin.abort_hanging_transaction)
+    abort_transaction = blocking(_admin.Admin.abort_transaction)
+    end_prepared_transaction = blocking(_admin.Admin.end_prepared_transaction)
+    set_password = blocking(_admin.Admin.set_password)
+    remove_user = blocking(_admin.Admin.remove_user)
+    list_users = blocking(_admin.Admin.list_users)

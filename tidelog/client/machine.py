@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from tidelog import forks
 from tidelog.errors import InvalidRequest, TidelogError
 
 T = TypeVar("T")
+Client = TypeVar("Client")
+Arguments = ParamSpec("Arguments")
 
 CLOSE_SECONDS_MAX: Final = 30
 """How long a synchronous client waits for its loop to end; every delivery has its outcome long before."""
@@ -116,3 +119,20 @@ class LoopThread:
         if self._is_foreign:
             return forks.foreign(what)
         return InvalidRequest(f"the {what} is closed: use it inside `with`")
+
+
+def blocking(
+    method: Callable[Concatenate[Client, Arguments], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, Arguments], T]:
+    """Return the synchronous form of an asynchronous method, with its signature and docstring: a method of a class that
+    has the asynchronous object in `_client` and its loop in `_thread`."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> T:
+        # An iterator runs in the thread of its caller: it may call the client, which would wait for itself on the loop.
+        args = tuple(list(each) if isinstance(each, Iterator) else each for each in args)
+        kwargs = {name: list(each) if isinstance(each, Iterator) else each for name, each in kwargs.items()}
+        thread: LoopThread = self._thread
+        return thread.run(method(self._client, *args, **kwargs))
+
+    return call

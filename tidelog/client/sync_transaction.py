@@ -9,14 +9,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from tidelog.client.batch_delivery import BatchDelivery
-from tidelog.client.delivery import SendResult
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.client.machine import LoopThread
+from tidelog.client.machine import LoopThread, blocking
 from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
+from tidelog.client.many_records import NO_HEADERS, checked_columns
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
-from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 
@@ -28,40 +25,26 @@ class SyncTransaction:
     """
 
     def __init__(self, thread: LoopThread, transaction: Transaction) -> None:
-        self._thread, self._transaction = thread, transaction
+        self._thread, self._client = thread, transaction
         self._source: OffsetSource | None = None
 
     def __enter__(self) -> Self:
-        self._thread.run(self._transaction.__aenter__())
+        self._thread.run(self._client.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        was_open = self._transaction.is_open
-        self._thread.run(self._transaction.__aexit__(kind, error, trace))
+        was_open = self._client.is_open
+        self._thread.run(self._client.__aexit__(kind, error, trace))
         if self._source is not None and error is None and was_open:
             self._source.transaction_committed()
 
-    def abort(self) -> None:
-        """Abort the transaction; the rest of its block must send nothing."""
-        self._thread.run(self._transaction.abort())
-
-    def flush(self) -> None:
-        """Send what is queued. Leaving the block does it as well."""
-        self._thread.run(self._transaction.flush())
-
-    def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Iterable[Header] = NO_HEADERS,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> SendResult:
-        """Send one record and wait until its position is known. In a loop, use `enqueue` or `enqueue_many`."""
-        return self._thread.run(self._transaction.send(topic, value, key, _listed(headers), partition, timestamp))
+    abort = blocking(Transaction.abort)
+    prepare = blocking(Transaction.prepare)
+    committed_offsets = blocking(Transaction.committed_offsets)
+    send = blocking(Transaction.send)
+    flush = blocking(Transaction.flush)
 
     def enqueue(
         self,
@@ -73,7 +56,9 @@ class SyncTransaction:
         timestamp: int | None = None,
     ) -> None:
         """Queue one record. The end of the block waits for it, and raises TransactionAborted if it fails."""
-        self._thread.run(self._transaction.enqueue(topic, value, key, _listed(headers), partition, timestamp))
+        self._enqueue(topic, value, key, headers, partition, timestamp)
+
+    _enqueue = blocking(Transaction.enqueue)
 
     def enqueue_many(
         self,
@@ -93,18 +78,7 @@ class SyncTransaction:
         """Queue the rows of an Arrow table. The end of the block waits for them."""
         self.enqueue_columns(topic, columns_of_table(table, partition))
 
-    def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
-        """Queue many records that are checked already. The columns were made in the thread of the caller, whose
-        iterators may call the client."""
-        return self._thread.run(self._transaction.enqueue_columns(topic, columns))
-
-    def prepare(self) -> PreparedTransaction:
-        """Send what is queued, and leave the transaction open for another process: `Transaction.prepare`."""
-        return self._thread.run(self._transaction.prepare())
-
-    def committed_offsets(self, group: str, *, require_stable: bool = True) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of a group without members: `Transaction.committed_offsets`."""
-        return self._thread.run(self._transaction.committed_offsets(group, require_stable=require_stable))
+    enqueue_columns = blocking(Transaction.enqueue_columns)
 
     def send_offsets(
         self,
@@ -114,12 +88,8 @@ class SyncTransaction:
         """Commit offsets of a consumer group with the transaction, as `Transaction.send_offsets`. source: a synchronous
         consumer with a group and auto_commit=False, or a mapping of offsets and their `group`."""
         if isinstance(source, Mapping) or not hasattr(source, "transaction_offsets"):
-            self._thread.run(self._transaction.send_offsets(source, group))
+            self._thread.run(self._client.send_offsets(source, group))
             return
         self._source = source
         taken = TakenOffsets(source)  # in the caller's thread: the loops of two clients never wait for each other
-        self._thread.run(self._transaction.send_offsets(taken, group))
-
-
-def _listed(headers: Iterable[Header]) -> Iterable[Header]:
-    return headers if headers is NO_HEADERS else list(headers)
+        self._thread.run(self._client.send_offsets(taken, group))
