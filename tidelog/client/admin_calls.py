@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from tidelog.client.connection import Service
+from tidelog.client.coordinator_listing import Listed, OnMissing, list_all
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.options import at_least
 from tidelog.clock import Clock
@@ -80,6 +81,22 @@ class AdminCalls(Service):
         answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
         return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
 
+    async def _list_all(
+        self,
+        topic: str,
+        method: Method[Request, Listed],
+        request: Request,
+        on_missing: OnMissing | None,
+        timeout_ms: int,
+    ) -> dict[NodeId, Listed]:
+        """Ask all nodes what their coordinators have: see `list_all`."""
+
+        async def ask(to: Endpoint, timeout_ms: int) -> Listed:
+            return await self._cluster.transport.call(to, method, request, timeout_ms=min(self._timeout_ms, timeout_ms))
+
+        retries = self._cluster.retries(timeout_ms)
+        return await list_all(topic, self._refreshed_nodes, ask, retries, on_missing=on_missing)
+
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
         within `request_timeout_ms` (KIP-599). While too few nodes are usable, the change is sent again for
@@ -103,7 +120,7 @@ class AdminCalls(Service):
         for endpoint in self._cluster.candidates():
             try:
                 return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
-            except (ConnectionLost, RequestTimedOut) as error:
+            except (ConnectionLost, RequestTimedOut) as error:  # before ConnectionFailed: the change may be applied
                 raise type(error)(
                     f"{error.message} It is unknown whether the change was applied: check before you repeat it."
                 ) from error

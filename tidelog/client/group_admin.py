@@ -7,14 +7,14 @@ Not here: members (group_member.py), the commands (cli/group_commands.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 from uuid import UUID
 
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.cluster import QUERY_TIMEOUT_MS
-from tidelog.client.coordinator_listing import OnMissing, list_all
+from tidelog.client.coordinator_listing import OnMissing
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
@@ -23,13 +23,12 @@ from tidelog.client.options import offsets_to_commit, text, topic_partitions
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2, groups_pb2
 from tidelog.types import EARLIEST, LATEST, OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = CoordinatorKind.GROUP
-
-Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +109,8 @@ class GroupAdmin(AdminCalls):
         request = groups_pb2.ListGroupsRequest(
             states=[text("a state", state) for state in states], types=[text("a type", kind) for kind in types]
         )
-
-        async def ask(to: Endpoint, timeout_ms: int) -> groups_pb2.ListGroupsResponse:
-            return await self._cluster.transport.call(
-                to, methods.GROUPS_LIST_GROUPS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
-            )
-
-        answers = await list_all(
-            OFFSETS_TOPIC,
-            self._refreshed_nodes,
-            ask,
-            self._cluster.retries(self._patience_ms),
-            on_missing=on_missing,
+        answers = await self._list_all(
+            OFFSETS_TOPIC, methods.GROUPS_LIST_GROUPS, request, on_missing, self._patience_ms
         )
         listed = {
             group.group_id: read_message(GroupListing, group) for answer in answers.values() for group in answer.groups
@@ -130,17 +119,10 @@ class GroupAdmin(AdminCalls):
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | TidelogError]:
         """Return the description of each group, or why there is none: GroupIdNotFound, GroupAuthorizationFailed."""
-
-        async def ask(node: Endpoint, theirs: list[str]) -> dict[str, groups_pb2.DescribedGroup | TidelogError]:
-            answer = await self._cluster.transport.call(
-                node,
-                methods.GROUPS_DESCRIBE_GROUPS,
-                groups_pb2.DescribeGroupsRequest(group_ids=theirs),
-                timeout_ms=min(self._timeout_ms, QUERY_TIMEOUT_MS),
-            )
-            return {key: error_of(each) or each for key, each in zip(theirs, answer.groups, strict=True)}
-
-        found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
+        timeout_ms = min(self._timeout_ms, QUERY_TIMEOUT_MS)
+        found: dict[str, groups_pb2.DescribedGroup | TidelogError] = await self._ask_each(
+            group_ids, methods.GROUPS_DESCRIBE_GROUPS, groups_pb2.DescribeGroupsRequest, timeout_ms
+        )
         names = await self._topic_names(
             topic.topic_id
             for group in found.values()
@@ -156,18 +138,21 @@ class GroupAdmin(AdminCalls):
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, TidelogError | None]:
         """Delete groups without members, with their offsets. Returns None for each group that was deleted, or why it
         was not: NonEmptyGroup, GroupIdNotFound, GroupAuthorizationFailed."""
-
-        async def ask(node: Endpoint, theirs: list[str]) -> dict[str, bool | TidelogError]:
-            answer = await self._cluster.transport.call(
-                node,
-                methods.GROUPS_DELETE_GROUPS,
-                groups_pb2.DeleteGroupsRequest(group_ids=theirs),
-                timeout_ms=self._timeout_ms,
-            )
-            return {key: error_of(each) or True for key, each in zip(theirs, answer.groups, strict=True)}
-
-        found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
+        found = await self._ask_each(
+            group_ids, methods.GROUPS_DELETE_GROUPS, groups_pb2.DeleteGroupsRequest, self._timeout_ms
+        )
         return {key: outcome if isinstance(outcome, TidelogError) else None for key, outcome in found.items()}
+
+    async def _ask_each(
+        self, group_ids: Iterable[str], method: Method[Any, Any], request: Callable[..., Any], timeout_ms: int
+    ) -> dict[str, Any]:
+        """Ask the coordinators of groups; return what the answer has for each group, or its error."""
+
+        async def ask(node: Endpoint, theirs: list[str]) -> dict[str, Any]:
+            answer = await self._cluster.transport.call(node, method, request(group_ids=theirs), timeout_ms=timeout_ms)
+            return {key: error_of(each) or each for key, each in zip(theirs, answer.groups, strict=True)}
+
+        return await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None

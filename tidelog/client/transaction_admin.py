@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from tidelog.client.admin_calls import AdminCalls
-from tidelog.client.coordinator_listing import OnMissing, list_all
+from tidelog.client.coordinator_listing import OnMissing
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
@@ -152,18 +152,8 @@ class TransactionAdmin(AdminCalls):
         self, request: transactions_pb2.ListTransactionsRequest, on_missing: OnMissing | None
     ) -> dict[NodeId, transactions_pb2.ListTransactionsResponse]:
         """The answers of all nodes."""
-
-        async def ask(to: Endpoint, timeout_ms: int) -> transactions_pb2.ListTransactionsResponse:
-            return await self._cluster.transport.call(
-                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
-            )
-
-        return await list_all(
-            TRANSACTIONS_TOPIC,
-            self._refreshed_nodes,
-            ask,
-            self._cluster.retries(self._limit_ms),
-            on_missing=on_missing,
+        return await self._list_all(
+            TRANSACTIONS_TOPIC, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, on_missing, self._limit_ms
         )
 
     async def describe_transactions(
