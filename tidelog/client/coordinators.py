@@ -164,7 +164,7 @@ class Coordinators:
                 return answer
             if not (is_not_handled(error) or (repeats_unknown and may_be_applied(error))):
                 raise error
-            if not isinstance(error, CoordinatorLoadInProgress):
+            if not isinstance(error, CoordinatorLoadInProgress):  # that node is the coordinator, a moment too early
                 self.forget(kind, key, to)
             await retries.pause(error)
 

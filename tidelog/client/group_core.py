@@ -257,9 +257,9 @@ class GroupCore:
         self.joins = 1
         """Raised by each membership: what was read before belongs to an earlier one."""
         self.owned: frozenset[PartitionKey] = frozenset()
-        """What the member has: between Assign and Revoke or Lose."""
+        """The partitions that the member owns: from Assign on, until Revoke or Lose is done."""
         self.target: frozenset[PartitionKey] | None = None
-        """What the member is to have; None: unknown."""
+        """The target assignment; None: unknown."""
         self.error: TidelogError | None = None
         """Why the member failed."""
         self._rng, self._is_static, self._max_poll_interval_ms = rng, is_static, max_poll_interval_ms
@@ -339,13 +339,14 @@ class GroupCore:
         if self.state not in (*_LIVE, MembershipState.LEAVING, MembershipState.STALE):
             return  # to the former membership
         self._failures, self._refused_since = 0, None
+        # A change that no heartbeat has carried is reported at once: another member waits for what was given up.
         is_reported = self._held() == self._reported or self._leave_by is not None
         self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
         if self._leave_by is not None:
             self._announced = self._announced and event.epoch >= JOIN_EPOCH
             return
         if event.epoch < max(self.epoch, JOIN_EPOCH + 1):
-            return  # late
+            return  # sent before an answer of a newer epoch: its assignment is outdated
         self.epoch = event.epoch
         if event.assignment is not None:
             self._note_withdrawn(event.assignment, event.at)
@@ -368,16 +369,16 @@ class GroupCore:
         is_fenced = isinstance(error, FencedMemberEpoch | UnknownMemberId)
         if is_fenced and self.state is MembershipState.JOINING:
             return  # of the former membership: the first heartbeat of this one is still open
-        self._sent_at, self._reported = None, None
+        self._sent_at, self._reported = None, None  # the coordinator may not know what the last heartbeat carried
         if is_fenced:
             self._note_fenced(at, effects)
         elif error.retry is Retry.ELSEWHERE:
-            self._connected = False
+            self._connected = False  # nothing more is sent on a stream to a node that is not the coordinator
             effects.append(Reconnect())
         elif error.retry is Retry.LATER or self._may_go_away(error, at):
             self._back_off(at)
         elif self.state in (MembershipState.LEAVING, MembershipState.STALE):
-            self._announced = False
+            self._announced = False  # refused for good: there is no one to report the departure to
         elif self.state in _LIVE:
             self.error = self._replaced(error) if isinstance(error, UnreleasedInstanceId) else error
             self._move(MembershipCause.REFUSED)
@@ -422,7 +423,7 @@ class GroupCore:
                 raise AssertionError("no callback is open")
         self._open = None
         if self.state is MembershipState.RECONCILING:
-            self._due = at
+            self._due = at  # another member may read these partitions only after the next heartbeat
 
     # --- what to do next ----------------------------------------------------------------------------------------
 
@@ -462,6 +463,7 @@ class GroupCore:
             return
         if self.state is MembershipState.STABLE:
             self._move(MembershipCause.ASSIGNED)
+        # Give up first: the owner of what is missing may wait for what is surplus here (invariant 2).
         self._open = Revoke(tuple(sorted(surplus))) if surplus else Assign(tuple(sorted(missing)))
         effects.append(self._open)
 

@@ -74,6 +74,8 @@ class GroupSession:
                 if not (is_not_handled(error) or may_be_applied(error)):
                     self._handle(HeartbeatRefused(error, clock.monotonic_ms()))
             self._failures += 1
+            # The first time without a pause: usually the coordinator has just moved, and partitions are not read
+            # meanwhile.
             await clock.sleep_ms(0 if self._failures == 1 else backoff_ms(self._failures - 1, self._rng))
 
     async def _follow(self, coordinator: Endpoint) -> None:
@@ -87,7 +89,7 @@ class GroupSession:
             except TimeoutError:
                 raise RequestTimedOut(f"the node at {coordinator} opened no stream within {OPEN_MS} ms") from None
             self._stream = stream
-            self._outbox.clear()
+            self._outbox.clear()  # of the stream before: the first heartbeat of this one carries the whole state
             try:
                 async with asyncio.TaskGroup() as tasks:
                     writing = tasks.create_task(self._write(stream), name="send heartbeats")
@@ -100,6 +102,7 @@ class GroupSession:
                 self._handle(Disconnected(self._cluster.clock.monotonic_ms()))
             raise cause
         finally:
+            # Also after an orderly end: a node ends its streams when it stops leading the partition of the group.
             self._coordinators.forget(CoordinatorKind.GROUP, self._group_id, coordinator)
 
     async def _read(self, stream: _Stream, coordinator: Endpoint) -> TidelogError:

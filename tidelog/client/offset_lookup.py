@@ -95,6 +95,7 @@ async def list_positions(
                 raise error
             if error.retry is Retry.NEVER:
                 raise error
+        # The node that answered last lags behind what was read: another one may know the leader.
         if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
             cluster.distrust_last()
         if failures:

@@ -476,7 +476,7 @@ class TransactionCore:
         if self._can_help(question.call, error):
             pause_ms = self._pause_ms(error, question.failures)
             until = question.until
-            if isinstance(error, UnknownTopicOrPartition):
+            if isinstance(error, UnknownTopicOrPartition):  # a misspelled topic must not cost the whole timeout
                 until = min(until, Millis(question.begun + UNKNOWN_TOPIC_MS))
             if at + pause_ms < until:
                 return [Ask(question.call, pause_ms, question.until)]
@@ -498,6 +498,7 @@ class TransactionCore:
             return False
         if not isinstance(call, AskOffsets):
             return True
+        # The offsets of a member that has lost partitions belong to their next owner: only an abort is left.
         if self.state is not TransactionalState.OPEN or isinstance(error, RebalanceInProgress):
             return False
         return call.has_member or not isinstance(error, StaleMemberEpoch)
