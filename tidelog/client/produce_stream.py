@@ -79,34 +79,25 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
-        entries, timeout_ms = self._next_entries()
-        if not entries:
-            return None
-        return wire.ProduceRequest(
+        request = wire.ProduceRequest(
             acks=self._acks,
-            timeout_ms=timeout_ms,
-            partitions=entries,
             transactional_id=self._transactional_id,
             transaction_version=self._transaction_version,
             receipts=self._receipts,
         )
-
-    def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
-        entries: list[wire.PartitionProduce] = []
-        size, timeout_ms = 0, 0
-        while self._outbox and (not entries or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
+        size = 0
+        while self._outbox and (not request.partitions or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
             attempt = self._outbox.popleft()
             taken = self._take(attempt)
             if taken is None:
                 continue
             records, wait_ms = taken
             queue = attempt.batch.queue
-            topic_id = queue.topic_id
-            assert topic_id is not None, "a leader is known only together with the topic's id"
-            entries.append(
+            assert queue.topic_id is not None, "a leader is known only together with the topic's id"
+            request.partitions.append(
                 wire.PartitionProduce(
                     batch_id=attempt.attempt_id,
-                    topic_id=topic_id.bytes,
+                    topic_id=queue.topic_id.bytes,
                     partition=queue.topic_partition.partition,
                     leader_epoch=attempt.leader_epoch,
                     records=records,
@@ -114,8 +105,9 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             )
             self._unanswered.add(attempt.attempt_id)
             size += len(records)
-            timeout_ms = min(timeout_ms, wait_ms) if timeout_ms else wait_ms
-        return entries, timeout_ms
+            # One answer for all: the node must not wait longer than the batch with the least time left.
+            request.timeout_ms = min(request.timeout_ms, wait_ms) if request.timeout_ms else wait_ms
+        return request if request.partitions else None
 
     def _sent(self, request: wire.ProduceRequest) -> None:
         if self._acks is Acks.NONE:
