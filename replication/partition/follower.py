@@ -162,7 +162,7 @@ class PartitionFollower:
     def _broken(self) -> list[FollowerEffect]:
         self._open = None
         if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
-            return []
+            return []  # the change of the log, or the pause, goes on: it asks for the next fetch when it ends
         self._move(FollowerCause.BROKEN)
         return [WantFetch()]
 
@@ -171,10 +171,10 @@ class PartitionFollower:
     def _answered(self, answer: Answered) -> list[FollowerEffect]:
         fetch = self._open
         if fetch is None or answer.fetch_id != fetch.fetch_id:
-            return []
+            return []  # of an earlier fetch: its records may be in the log already, or truncated
         if answer.waits:
             if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
-                return []
+                return []  # the watermark is that of another epoch, or of a log that has changed since
             self._move(FollowerCause.OFFSETS_MOVED)
             return self._advance(_Committed(answer.high_watermark, answer.log_start))
         self._open = None
@@ -188,6 +188,7 @@ class PartitionFollower:
             return self._diverged(answer.diverging, answer)
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
+            # A member of the in-sync set at the watermark has no gap, and what it has may be committed nowhere else.
             is_behind = not answer.is_counted or self._log.log_end < answer.high_watermark
             if answer.unended is not None and is_behind:
                 return self._fetch_again(answer.unended, answer)
@@ -200,7 +201,7 @@ class PartitionFollower:
 
     def _advance(self, committed: _Committed) -> list[FollowerEffect]:
         log = self._log
-        watermark = min(committed.watermark, log.log_end)
+        watermark = min(committed.watermark, log.log_end)  # the rest is committed, but not in this log yet
         start = min(committed.log_start, watermark)
         if start <= log.log_start:
             return [AdvanceWatermark(watermark)]

@@ -128,7 +128,7 @@ class InSyncSet:
         contains more than the new set (a new minimum, for example), and the leader waits for it.
         """
         if partition_epoch != self.partition_epoch + 1:
-            return False
+            return False  # an older answer, or one that skips a change which only the metadata describes
         self._take(isr, partition_epoch, at)
         return True
 
@@ -176,28 +176,16 @@ class InSyncSet:
 
     def agree(self, fetch: FollowerFetched) -> None:
         """A fetch agreed with the leader's log: from now on the follower's reported positions count."""
-        position = self._progress.get(fetch.replica)
-        if position is None:
-            position = self._progress[fetch.replica] = Positions(
-                fetch.incarnation, fetch.session, fetch.next_offset, fetch.durable_offset, fetch.log_start
-            )
-            self._hold(fetch, position)
-        else:
-            if position.held_from == NOTHING_HELD or fetch.next_offset < position.log_end:
-                self._hold(fetch, position)
-            position.incarnation, position.session = fetch.incarnation, fetch.session
-            position.log_end, position.durable_offset, position.log_start = (
-                fetch.next_offset,
-                fetch.durable_offset,
-                fetch.log_start,
-            )
-
-    def _hold(self, fetch: FollowerFetched, position: Positions) -> None:
-        """Keep the markers that the follower is still to fetch from here on. Those between this offset and where it was
-        before may be gone."""
-        is_empty = fetch.next_offset == fetch.log_start  # its first batch may begin below its log start
-        if self._is_eligible(fetch.replica):
-            position.held_from = Offset(0) if is_empty else fetch.next_offset
+        before = self._progress.get(fetch.replica)
+        held_from = NOTHING_HELD if before is None else before.held_from
+        # After a truncation of the follower, markers between its new and its old end may be gone: hold from here again.
+        goes_back = before is not None and fetch.next_offset < before.log_end
+        if (goes_back or held_from == NOTHING_HELD) and self._is_eligible(fetch.replica):
+            is_empty = fetch.next_offset == fetch.log_start  # its first batch may begin below its log start
+            held_from = Offset(0) if is_empty else fetch.next_offset
+        self._progress[fetch.replica] = Positions(
+            fetch.incarnation, fetch.session, fetch.next_offset, fetch.durable_offset, fetch.log_start, held_from
+        )
 
     def held_from(self, replica: NodeId) -> Offset:
         """The markers of all transactions that the follower has fetched from here on were kept for it, whichever
@@ -260,12 +248,12 @@ class InSyncSet:
         """Advance the high watermark as far as the positions allow. Returns the new value, None if it did not
         change."""
         if len(self.isr) < self.min_insync:
-            return None
+            return None  # an unclean loss of so few replicas could take back what was reported as committed
         reached = self.durable_offset
         for replica in self._others_counted:
             position = self._progress.get(replica)
             if position is None:
-                return None
+                return None  # a member that has not fetched in this epoch may have a log that diverges
             if position.durable_offset < reached:
                 reached = position.durable_offset
         if reached <= self.high_watermark:

@@ -229,7 +229,7 @@ class PartitionLeader:
             return [FetchRefused(refusal)]
         end = self.diverging(fetch.next_offset, fetch.last_epoch)
         if end is not None:
-            self._set.forget(fetch.replica, fetch.at)
+            self._set.forget(fetch.replica, fetch.at)  # its positions were of a log that it is about to truncate
             return [FetchDiverged(end)]
         self._set.agree(fetch)
         return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
@@ -294,7 +294,7 @@ class PartitionLeader:
 
     def _accepted(self, answer: ProposalAccepted) -> list[LeaderEffect]:
         if answer.leader_epoch != self.leader_epoch:
-            return []
+            return []  # the set of another leadership: this one learns it from the metadata
         changed = self._set.accepted(frozenset(answer.isr), answer.partition_epoch, answer.at)
         return self._reconsidered(answer.at, changed=changed)
 

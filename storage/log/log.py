@@ -382,7 +382,8 @@ class Log(LogPositions):
     @property
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
-        return self.producers.first_unstable(self.log_start_offset)
+        first = self.producers.state.first_unstable_offset
+        return None if first is None else max(first, self.log_start_offset)
 
     @property
     def open_transactions(self) -> Mapping[Offset, ProducerId]:

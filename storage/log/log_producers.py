@@ -92,11 +92,6 @@ class LogProducers:
         else:
             self._aborted.recall(segments.active)
 
-    def first_unstable(self, log_start: Offset) -> Offset | None:
-        """First offset of the oldest transaction that is open or not fully replicated; None if there is none."""
-        first = self.state.first_unstable_offset
-        return None if first is None else max(first, log_start)
-
     def aborted(
         self, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
     ) -> tuple[AbortedTransaction, ...]:

@@ -141,20 +141,10 @@ class LogReader:
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
             found, bound = None, min(up_to, self._segments.end_of(segment, up_to))
-            if ready is not None and segment.base_offset < ready.segment.base_offset:
-                pass  # the ticket has searched it
-            elif ready is None or segment is not ready.segment:
-                found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=None, wait=wait)
-            elif ready.at is not None:
-                found = segment.read(
-                    offset,
-                    max_bytes,
-                    bound,
-                    min_one=min_one_batch,
-                    at=ready.at,
-                    wait=wait,
-                    data=ready.data,
-                )
+            place, data = (None, None) if ready is None or segment is not ready.segment else (ready.at, ready.data)
+            is_searched = ready is not None and place is None and segment.base_offset <= ready.segment.base_offset
+            if not is_searched:  # else the ticket has found nothing in it
+                found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=place, wait=wait, data=data)
             if found is not None:
                 return self._found(segment, found, offset, end)
             if segment is holder and behind and self.is_hole(holder, behind[0].base_offset):
