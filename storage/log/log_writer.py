@@ -89,6 +89,8 @@ class LogWriter:
                 self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
             position, entries = segment.size, segment.index_entries if debug else None
             segment.append(prepared.buffers, headers, info.valid_bytes)
+            # Not when the segment starts: a full disk may take that back, and the damaged one is active again.
+            log.lost.chain_is_broken = False
         except OSError:
             if before is not None:
                 self._epochs.restore(before)
@@ -155,7 +157,6 @@ class LogWriter:
         Raises OSError; the old segment then stays active.
         """
         closed, clock = self._segments.active, self._log.clock
-        self._log.lost.chain_is_broken = False
         if closed.base_offset == base_offset:
             return closed
         began, entries = clock.wall_ms(), closed.index_entries

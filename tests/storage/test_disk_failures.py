@@ -77,6 +77,21 @@ def test_a_segment_after_a_hole_is_removed_if_the_disk_is_full() -> None:
     assert bench.contents() == stored
 
 
+@pytest.mark.parametrize(("call", "offset"), [("write", 2**33), ("write", 1), ("open", 1)])
+def test_a_log_whose_batches_are_damaged_takes_appends_only_in_a_new_segment(call: str, offset: int) -> None:
+    """The new segment cannot be made, or written to, on a full disk: the next append must not follow the break in the
+    old one, where only the index would find it."""
+    bench = Bench()
+    bench.lead(b"a")
+    bench.log.lost.chain_is_broken = True
+    bench.disk.fail(call, ".log", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        bench.follow(stamped(offset, b"b"))
+    bench.lead(b"c")
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 1]
+    assert not bench.log.lost.chain_is_broken
+
+
 def test_a_full_disk_rejects_new_logs_and_leaves_nothing_behind() -> None:
     bench = Bench()
     bench.disk.capacity = bench.disk.used
