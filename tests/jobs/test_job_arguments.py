@@ -143,6 +143,15 @@ def test_a_signal_ends_a_job_with_a_sentence(
     assert closed and signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), EOFError()])
+def test_a_job_that_loses_the_jvm_ends_with_a_sentence(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: JobArguments) -> int:
+        raise error
+
+    assert Job("any", "", JobArguments, work, "").main([]) == 1
+    assert "tidelog job any: the connection to Spark's JVM ended" in capsys.readouterr().err
+
+
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark seems to be installed; the tests end before it starts. Queries are not retried."""

@@ -132,4 +132,4 @@ def test_jobs_say_what_spark_lacks(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "needs Java 17, and there is no java in PATH" in capsys.readouterr().err
     monkeypatch.setattr(job_session, "find_spec", lambda name: None)
     assert archive.main(["t", "--to", "x"]) == 1
-    assert "pip install 'tidelog[spark]'" in capsys.readouterr().err
+    assert "pip install 'tidelog[jobs]'" in capsys.readouterr().err

@@ -277,6 +277,9 @@ class Job(Generic[Arguments]):
             is_sigterm = isinstance(signalled, JobTerminated)
             say(f"{name}: {'ended by SIGTERM' if is_sigterm else 'interrupted'}: {self.when_interrupted}")
             return TERMINATED if is_sigterm else INTERRUPTED
+        except (BrokenPipeError, EOFError) as error:  # Typer would end in silence, or as if interrupted
+            say(f"{name}: the connection to Spark's JVM ended ({type(error).__name__}): look into Spark's log")
+            return 1
         except Exception as error:
             if not is_of_spark(error):
                 raise

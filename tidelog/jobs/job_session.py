@@ -22,7 +22,7 @@ from tidelog.jobs.job_frame import SparkJobArguments, StopRequest, is_of_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INSTALL: Final = "pip install 'tidelog[spark]'"
+INSTALL: Final = "pip install 'tidelog[jobs]'"
 CHECK: Final = "`tidelog spark check` says what else Spark needs"
 
 SETTINGS: Final = {
