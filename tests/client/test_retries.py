@@ -37,8 +37,8 @@ def test_the_last_error_is_raised_when_the_next_attempt_would_be_too_late() -> N
     task = loop.create_task(story())
     loop.run_until(task.done, within=10)
     assert task.exception() is errors[-1]
-    assert 3 <= len(errors) <= 6
-    assert clock.monotonic_ms() <= 1_000
+    assert 4 <= len(errors) <= 8
+    assert 850 <= clock.monotonic_ms() <= 1_000, "the last attempt is late: what failed may work again by then"
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 1, 79])

@@ -189,19 +189,19 @@ class FetchClient(Service):
             )
             self._handle(Failed(topic_partition, number, refusal, at))
             return
-        diverging = answer.diverging
+        header, diverging = answer.header, answer.diverging
         committed_only = self._isolation is Isolation.READ_COMMITTED
         self._handle(
             BatchesFetched(
                 topic_partition,
                 number,
                 batches,
-                LeaderEpoch(answer.leader_epoch),
-                Offset(answer.high_watermark),
-                Offset(answer.last_stable_offset if committed_only else answer.high_watermark),
-                Offset(answer.log_start_offset),
+                LeaderEpoch(header.leader_epoch),
+                Offset(header.high_watermark),
+                Offset(header.last_stable_offset if committed_only else header.high_watermark),
+                Offset(header.log_start_offset),
                 at,
-                NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,
+                NodeId(header.preferred_read_replica) if self._rack and not batches else NO_NODE,
                 None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
             )
         )

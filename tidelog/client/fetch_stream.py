@@ -84,13 +84,14 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
             self._throttled(answer.throttle_time_ms)
             self._on_throttled(answer.throttle_time_ms)
         for result in answer.partitions:
-            topic_partition = self._open.pop(result.fetch_id, None)
+            header = result.header
+            topic_partition = self._open.pop(header.fetch_id, None)
             if topic_partition is None:
                 continue
-            error = None if result.error is None else from_proto(result.error)
-            if isinstance(error, OffsetOutOfRange) and result.log_start_offset >= 0:
-                error.log_start = Offset(result.log_start_offset)
-            self._answered(topic_partition, result.fetch_id, error or result)
+            error = from_proto(header.error) if header.HasField("error") else None
+            if isinstance(error, OffsetOutOfRange) and header.log_start_offset >= 0:
+                error.log_start = Offset(header.log_start_offset)
+            self._answered(topic_partition, header.fetch_id, error or result)
 
     def _failed(self, unsent: Sequence[FetchBatches], cause: TidelogError) -> None:
         opened, self._open = self._open, {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
@@ -55,12 +55,13 @@ class Receipt:
 
     def to_json(self) -> str:
         """Return the receipt as one line of JSON, without a line break."""
+        own = {name: getattr(self, name) for name in self.__slots__}  # `asdict` copies each value: five times as long
         texts = {
             "topic_id": str(self.topic_id),
             "checksum": f"{self.checksum:08x}",
             "durability": self.durability.value,
         }
-        return json.dumps({"receipt": VERSION, **asdict(self), **texts}, ensure_ascii=False)
+        return json.dumps({"receipt": VERSION, **own, **texts}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, line: str) -> Self:

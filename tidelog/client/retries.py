@@ -37,7 +37,8 @@ class Retries:
     async def pause(self, error: TidelogError) -> None:
         """Wait before the next attempt. Raises the error of the last one if that would be too late."""
         self._failures += 1
-        pause_ms = backoff_ms(self._failures, self._rng)
-        if self._clock.monotonic_ms() + pause_ms >= self._end:
+        left_ms = self._end - self._clock.monotonic_ms()
+        if left_ms <= BACKOFF_MS:
             raise error
-        await self._clock.sleep_ms(pause_ms)
+        # A last attempt is worth more than a full pause: the failover may have ended meanwhile.
+        await self._clock.sleep_ms(min(backoff_ms(self._failures, self._rng), left_ms // 2))
