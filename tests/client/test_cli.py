@@ -225,6 +225,8 @@ def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, m
         monkeypatch.delenv("TIDELOG_BOOTSTRAP", raising=False)
         assert tidelog("--bootstrap", made.bootstrap, "topic", "list") == 0
         assert tidelog("-b", nowhere, "topic", "list", "-b", made.bootstrap) == 0
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
+        assert tidelog("-b", "", "topic", "list") == 0, "an unset variable of a shell names no nodes"
         monkeypatch.setenv("TIDELOG_BOOTSTRAP", nowhere)
         assert tidelog("--bootstrap", made.bootstrap, "topic", "list") == 0
         assert tidelog("topic", "list") == 1
@@ -411,7 +413,8 @@ def test_an_error_is_one_sentence(
 
 
 def test_a_lost_voter_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
-    assert tidelog("cluster", "remove-voter", "0") == 0
+    assert tidelog("cluster", "remove-voter", "0", "--json") == 0
+    assert tidelog.json == {"removed_voter": 0}
     assert 0 not in cluster.voters
     assert tidelog("cluster", "remove-voter", "7") != 0
     assert "node 7 does not vote" in tidelog.err

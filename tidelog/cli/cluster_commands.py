@@ -42,7 +42,7 @@ def upgrade(call: CommandCall, validate_only: ValidateOnly = False) -> None:
 def remove_voter(call: CommandCall, node: Annotated[int, typer.Argument(help="Number of the node.")]) -> None:
     """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
     call.query(lambda admin: admin.remove_voter(node))
-    say(f"node {node} is no longer a voter")
+    call.report({"removed_voter": node}, f"node {node} is no longer a voter")
 
 
 def _problems(found: ClusterDescription) -> list[str]:

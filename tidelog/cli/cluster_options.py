@@ -97,7 +97,8 @@ def bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
     """The addresses after the command, or else before it, or else those of the environment, or else the default."""
     source = ctx.get_parameter_source("bootstrap")
     before: str | None = ctx.find_root().params.get("bootstrap")
-    return value if before is None or (source is not None and source.name == "COMMANDLINE") else before
+    # An empty one is an unset variable of a shell: `-b "$SERVERS"`.
+    return value if not before or (source is not None and source.name == "COMMANDLINE") else before
 
 
 def connection_of(ctx: typer.Context, bootstrap: str, client_id: str = "") -> ClusterConnection:
