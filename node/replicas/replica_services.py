@@ -18,7 +18,7 @@ from tidelog.errors import TidelogError
 from tidelog.types import NodeId, PartitionKey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaServices:
     """One object for all replicas of a node."""
 

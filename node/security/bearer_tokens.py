@@ -44,18 +44,20 @@ class KeyNotKnown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BearerCredential:
-    """What a session was proven with. key: the digest of the key that verified the token."""
+    """What a session was proven with."""
 
     key: str
+    """The digest of the key that verified the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidToken:
-    """Whom a token names, and when it expires (ms since 1970)."""
+    """Whom a token names, and how long."""
 
     user: str
     credential: BearerCredential
     expires_ms: Millis
+    """Milliseconds since 1970."""
 
 
 def check_token(

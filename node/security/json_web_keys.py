@@ -42,12 +42,14 @@ class UnusableKeys(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A public key. key_id: None if it has none. digest: of the key itself. by_algorithm: the key for each algorithm
-    that it verifies."""
+    """A public key."""
 
     key_id: str | None
+    """None if it has none."""
     digest: str
+    """Of the key itself."""
     by_algorithm: Mapping[str, PyJWK] = field(repr=False, compare=False)
+    """The key for each algorithm that it verifies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,14 @@ CERTIFICATES_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """One rule. pattern: must match the whole distinguished name; None: `DEFAULT`. replacement: with `$1` for groups.
-    case: `L` or `U` for a name in lower or upper case."""
+    """One rule."""
 
     pattern: re.Pattern[str] | None = None
+    """Must match the whole distinguished name; None: `DEFAULT`."""
     replacement: str = ""
+    """With `$1` for groups."""
     case: str = ""
+    """`L` or `U` for a name in lower or upper case."""
 
     def apply(self, name: str) -> str | None:
         """The name that the rule makes of a distinguished name; None if it does not match."""
@@ -80,12 +82,14 @@ def show_rules(rules: Sequence[MappingRule]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a certificate. principal: None if no rule matches its name; `User:` if that is empty. is_node: it
-    is for servers. expires_ms: the end of its validity, milliseconds since 1970."""
+    """The holder of a certificate."""
 
     principal: str | None
+    """None if no rule matches its name; `User:` if that is empty."""
     is_node: bool
+    """True if the certificate is for servers."""
     expires_ms: int
+    """The end of its validity, milliseconds since 1970."""
 
 
 class CertificatePrincipals:

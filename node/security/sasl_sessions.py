@@ -46,14 +46,16 @@ class SessionStream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class SaslSession:
-    """Who authenticated. credential: what the proof was checked against; the session ends with it. tokens: digests, the
-    former one last: calls that were sent with it may still arrive. expires_ms: None: never."""
+    """Who authenticated."""
 
     user: str
     listener: str
     credential: SaslCredential
+    """What the proof was checked against; the session ends with it."""
     expires_ms: Millis | None
+    """None: never."""
     tokens: list[bytes] = field(default_factory=list, repr=False)
+    """Digests, the former one last: calls that were sent with it may still arrive."""
     streams: set[SessionStream] = field(default_factory=set, repr=False)
 
     @property
