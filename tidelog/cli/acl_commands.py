@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -25,16 +26,39 @@ from tidelog.security.acls import (
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="Who may do what: add, list, remove and test ACLs.", no_args_is_help=True)
-Topic = Annotated[str | None, typer.Option("--topic", help="A topic; * for all.")]
-Group = Annotated[str | None, typer.Option("--group", help="A consumer group; * for all.")]
-TransactionalId = Annotated[str | None, typer.Option("--transactional-id", help="A transactional id; * for all.")]
-User = Annotated[str | None, typer.Option("--user", help="A user; * for all.")]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is the beginning of names.")]
 Operations = Annotated[
     list[str] | None, typer.Option("--operation", "-o", help="An operation, as read or alter-configs; may be repeated.")
 ]
 Hosts = Annotated[list[str] | None, typer.Option("--host", help="IP address of the caller; may be repeated.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceOptions:
+    """The resource of a rule: at most one of these."""
+
+    topic: Annotated[str | None, typer.Option("--topic", help="A topic; * for all.")] = None
+    group: Annotated[str | None, typer.Option("--group", help="A consumer group; * for all.")] = None
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", help="A transactional id; * for all.")
+    ] = None
+    user: Annotated[str | None, typer.Option("--user", help="A user; * for all.")] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
+
+    def named(self) -> tuple[ResourceType, str] | None:
+        """The resource; None if the options name none. Raises InvalidRequest for more than one."""
+        names = {
+            ResourceType.TOPIC: self.topic,
+            ResourceType.GROUP: self.group,
+            ResourceType.TRANSACTIONAL_ID: self.transactional_id,
+            ResourceType.USER: self.user,
+            ResourceType.CLUSTER: CLUSTER_NAME if self.cluster else None,
+        }
+        given = [(kind, name) for kind, name in names.items() if name is not None]
+        if len(given) > 1:
+            raise InvalidRequest("name one resource: --topic, --group, --transactional-id, --user or --cluster")
+        return given[0] if given else None
+
 
 NO_AUTHORIZER: Final = "the node has no authorizer (authorizer.class.name): it refuses no request"
 
@@ -42,20 +66,16 @@ NO_AUTHORIZER: Final = "the node has no authorizer (authorizer.class.name): it r
 @cluster_command(app)
 def add(
     call: CommandCall,
+    on: ResourceOptions,
     allow: Annotated[list[str] | None, typer.Option("--allow", help="Principal to allow: User:NAME.")] = None,
     deny: Annotated[list[str] | None, typer.Option("--deny", help="Principal to deny: User:NAME.")] = None,
     operation: Operations = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    user: User = None,
-    cluster: Cluster = False,
     prefixed: Prefixed = False,
     host: Hosts = None,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Add ACLs: one for each principal, operation and host. A denial is stronger than any permission."""
-    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    resource = on.named()
     if resource is None or not operation or not (allow or deny):
         parts = {
             "a principal (--allow or --deny)": allow or deny,
@@ -91,16 +111,12 @@ def add(
 @cluster_command(app, "list")
 def list_(
     call: CommandCall,
+    on: ResourceOptions,
     principal: Annotated[str | None, typer.Option("--principal", help="Only of this principal.")] = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    user: User = None,
-    cluster: Cluster = False,
     prefixed: Prefixed = False,
 ) -> None:
     """List ACLs. With a resource: those that refer to it, by its name, a prefix of it, or *."""
-    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    resource = on.named()
     pattern = None if resource is None and not prefixed else PatternType.PREFIXED if prefixed else PatternType.MATCH
     kind, name = resource or (None, None)
     selecting = AclFilter(kind, name, pattern, principal)
@@ -120,19 +136,15 @@ def list_(
 @cluster_command(app)
 def remove(
     call: CommandCall,
+    on: ResourceOptions,
     principal: Annotated[list[str] | None, typer.Option("--principal", help="Of this principal: User:NAME.")] = None,
     operation: Operations = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    user: User = None,
-    cluster: Cluster = False,
     prefixed: Prefixed = False,
     host: Hosts = None,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Remove the ACLs that have all the given values. A resource name is compared as it was given to `add`."""
-    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    resource = on.named()
     if resource is None and not principal:
         raise InvalidRequest("name a --principal or a resource, so that not all ACLs are removed")
     pattern = PatternType.PREFIXED if prefixed else None if resource is None else PatternType.LITERAL
@@ -159,15 +171,11 @@ def explain(
     call: CommandCall,
     principal: Annotated[str, typer.Argument(help="User:NAME.", show_default=False)],
     operation: Annotated[str, typer.Argument(help="An operation, as read.", show_default=False)],
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    user: User = None,
-    cluster: Cluster = False,
+    on: ResourceOptions,
     host: Annotated[str, typer.Option("--host", help="IP address of the caller.")] = "127.0.0.1",
 ) -> None:
     """Show whether a principal may do something, and which rule decides. Exit code 1: it may not."""
-    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    resource = on.named()
     if resource is None:
         raise InvalidRequest("name a resource, for example --topic orders or --cluster")
     asked = _operation(operation)
@@ -190,26 +198,6 @@ async def _has_effect(admin: Admin) -> bool:
     except TidelogError:
         return True
     return decision.enforced
-
-
-def _resource(
-    topic: str | None, group: str | None, transactional_id: str | None, user: str | None, *, cluster: bool
-) -> tuple[ResourceType, str] | None:
-    """The resource that the options name; None if they name none. Raises InvalidRequest for more than one."""
-    given = [
-        (kind, name)
-        for kind, name in (
-            (ResourceType.TOPIC, topic),
-            (ResourceType.GROUP, group),
-            (ResourceType.TRANSACTIONAL_ID, transactional_id),
-            (ResourceType.USER, user),
-            (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
-        )
-        if name is not None
-    ]
-    if len(given) > 1:
-        raise InvalidRequest("name one resource: --topic, --group, --transactional-id, --user or --cluster")
-    return given[0] if given else None
 
 
 def _or_any(given: list[str] | None) -> list[str | None]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
 from tidelog.cli.cluster_options import BOOTSTRAP_HELP, bootstrap_of, connection_of
-from tidelog.cli.output import Json, print_json, print_table, report
+from tidelog.cli.output import Json, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.connection import TLS_FAILURES
 from tidelog.client_variables import ClientVariable
 from tidelog.cluster_connection import DEFAULT_BOOTSTRAP, ClusterConnection
+from tidelog.standard_streams import say
 
 Answer = TypeVar("Answer")
 Work = TypeVar("Work", bound=Callable[..., None])
@@ -31,10 +33,15 @@ Bootstrap = Annotated[
 PATIENCE_MS: Final = 2_000
 """How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
 
+
+def _keyword(name: str, kind: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
 _OPTIONS: Final = (
-    inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-    inspect.Parameter("bootstrap", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_BOOTSTRAP, annotation=Bootstrap),
-    inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+    _keyword("ctx", typer.Context),
+    _keyword("bootstrap", Bootstrap, DEFAULT_BOOTSTRAP),
+    _keyword("as_json", Json, default=False),
 )
 
 
@@ -74,7 +81,11 @@ class CommandCall:
 
     def report(self, document: Mapping[str, object], *sentences: str) -> None:
         """Print the result of a change: the document for scripts, or the sentences for people."""
-        report(document, *sentences, as_json=self.as_json)
+        if self.as_json:
+            print_json(document)
+            return
+        for sentence in sentences:
+            say(sentence)
 
     def show(self, document: object, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
         """Print what was found: the document for scripts, or a table for people."""
@@ -84,21 +95,48 @@ class CommandCall:
             print_table(title, columns, rows)
 
 
+def options_of(declared: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a dataclass as options, as Typer reads them from the signature of a command. A field whose type has
+    no option or argument of Typer is none."""
+    options = []
+    hints = get_type_hints(declared, include_extras=True)
+    for each in dataclasses.fields(declared):
+        if not hasattr(hints[each.name], "__metadata__"):
+            continue
+        default, factory = each.default, each.default_factory
+        if default is dataclasses.MISSING:
+            default = inspect.Parameter.empty if factory is dataclasses.MISSING else factory()
+        options.append(_keyword(each.name, hints[each.name], default))
+    return options
+
+
+def with_options(run: Callable[..., None], options: Iterable[inspect.Parameter]) -> Callable[..., None]:
+    """A command that Typer takes for one with these options: it reads them from the signature, and their types from the
+    annotations too."""
+    declared = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    run.__dict__["__signature__"] = inspect.Signature(declared)
+    run.__annotations__ = {each.name: each.annotation for each in declared}
+    return run
+
+
 def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Work], Work]:
-    """Add a command: a function of a `CommandCall` and of its own options; --bootstrap and --json are added to them."""
+    """Add a command: a function of a `CommandCall` and of its own options; --bootstrap and --json are added to them. A
+    parameter that is a dataclass stands for the options that its fields declare."""
 
     def add(work: Work) -> Work:
         _call, *own = inspect.signature(work, eval_str=True).parameters.values()
+        kinds: dict[str, Any] = {
+            each.name: each.annotation for each in own if dataclasses.is_dataclass(each.annotation)
+        }
+        groups = {name: options_of(kind) for name, kind in kinds.items()}
 
         def run(ctx: typer.Context, bootstrap: str, as_json: bool, **given: Any) -> None:
+            for group, options in groups.items():
+                given[group] = kinds[group](**{each.name: given.pop(each.name) for each in options})
             work(CommandCall(connection_of(ctx, bootstrap), as_json), **given)
 
-        # Typer reads the options from the signature, their types from the annotations, and the help from the docstring.
-        options = [*own, *_OPTIONS]
-        run.__dict__["__signature__"] = inspect.Signature(options)
-        run.__annotations__ = {each.name: each.annotation for each in options}
-        run.__doc__, run.__name__ = work.__doc__, work.__name__
-        app.command(name)(run)
+        options = [option for each in own for option in groups.get(each.name, [each])]
+        app.command(name or work.__name__, help=inspect.getdoc(work))(with_options(run, [*options, *_OPTIONS]))
         return work
 
     return add

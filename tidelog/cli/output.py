@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -24,15 +23,14 @@ WIDTH_OF_FILES = 1 << 20
 
 
 def plain(value: object) -> Any:
-    """Convert a value for JSON: records to objects, ids to text, bytes to UTF-8 text or else base64."""
+    """Convert a value for JSON: records to objects, bytes to UTF-8 text or else base64, whatever JSON has not to
+    text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
-    if isinstance(value, UUID):
-        return str(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bytes):
@@ -40,7 +38,7 @@ def plain(value: object) -> Any:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode("ascii")}
-    return value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def print_json(value: object) -> None:
@@ -104,12 +102,3 @@ def printed_warnings() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
-
-
-def report(document: Mapping[str, object], *sentences: str, as_json: bool) -> None:
-    """Print the result of a change: the document for scripts, or the sentences for people."""
-    if as_json:
-        print_json(document)
-        return
-    for sentence in sentences:
-        say(sentence)

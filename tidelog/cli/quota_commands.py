@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -14,10 +15,35 @@ from tidelog.types import QuotaEntity, QuotaType
 app = typer.Typer(
     help="Quotas of users and client ids: byte rates, request time, changes of topics.", no_args_is_help=True
 )
-User = Annotated[str | None, typer.Option("--user", "-u", help="Name of a user, without `User:`.")]
-Client = Annotated[str | None, typer.Option("--client-id", "-i", help="A client id.")]
-DefaultUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
-DefaultClient = Annotated[bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityOptions:
+    """Whose quotas: of a user, a client id, or a client id of a user."""
+
+    user: Annotated[str | None, typer.Option("--user", "-u", help="Name of a user, without `User:`.")] = None
+    client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="A client id.")] = None
+    default_user: Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")] = False
+    default_client_id: Annotated[
+        bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")
+    ] = False
+
+    def entity(self) -> QuotaEntity:
+        """The entity that the options name. Raises InvalidConfig."""
+        user, client_id = self.user, self.client_id
+        if (self.default_user and user is not None) or (self.default_client_id and client_id is not None):
+            raise InvalidConfig(
+                "name a user or client id, or use --default-user or --default-client-id for it, not both"
+            )
+        if "" in (user, client_id):  # it would mean the default
+            raise InvalidConfig(
+                "a user or client id is empty: use --default-user or --default-client-id for the default"
+            )
+        found = QuotaEntity("" if self.default_user else user, "" if self.default_client_id else client_id)
+        if found == QuotaEntity(None, None):
+            raise InvalidConfig("whose quotas? Pass --user, --client-id, --default-user or --default-client-id")
+        return found
+
 
 _KEYS = ", ".join(quota.value for quota in QuotaType)
 
@@ -25,15 +51,12 @@ _KEYS = ", ".join(quota.value for quota in QuotaType)
 @cluster_command(app, "set")
 def set_(
     call: CommandCall,
+    of: EntityOptions,
     quotas: Annotated[list[str], typer.Argument(help=f"KEY=LIMIT; keys: {_KEYS}.", show_default=False)],
-    user: User = None,
-    client_id: Client = None,
-    default_user: DefaultUser = False,
-    default_client_id: DefaultClient = False,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Set quotas of a user, a client id, or a client id of a user. Each node applies them by itself, at once."""
-    entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
+    entity = of.entity()
     limits = dict(map(_limit, quotas))
     call.query(lambda admin: admin.alter_client_quotas({entity: limits}, validate_only=validate_only))
     document = {"entity": entity, "quotas": limits, "set": not validate_only}
@@ -44,14 +67,11 @@ def set_(
 @cluster_command(app)
 def remove(
     call: CommandCall,
+    of: EntityOptions,
     quotas: Annotated[list[str] | None, typer.Argument(help="Keys; without any: all.", show_default=False)] = None,
-    user: User = None,
-    client_id: Client = None,
-    default_user: DefaultUser = False,
-    default_client_id: DefaultClient = False,
 ) -> None:
     """Remove quotas of a user, a client id, or a client id of a user."""
-    entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
+    entity = of.entity()
     keys = quotas or [quota.value for quota in QuotaType]
 
     async def change(admin: Admin) -> dict[str, float]:
@@ -81,18 +101,6 @@ def list_(call: CommandCall) -> None:
         for key, limit in limits.items()
     ]
     call.show(document, "quotas", ("user", "client id", "quota", "limit"), rows)
-
-
-def _entity(user: str | None, client_id: str | None, *, default_user: bool, default_client_id: bool) -> QuotaEntity:
-    """The entity that the options name. Raises InvalidConfig."""
-    if (default_user and user is not None) or (default_client_id and client_id is not None):
-        raise InvalidConfig("name a user or client id, or use --default-user or --default-client-id for it, not both")
-    if "" in (user, client_id):
-        raise InvalidConfig("a user or client id is empty: use --default-user or --default-client-id for the default")
-    entity = QuotaEntity("" if default_user else user, "" if default_client_id else client_id)
-    if entity == QuotaEntity(None, None):
-        raise InvalidConfig("whose quotas? Pass --user, --client-id, --default-user or --default-client-id")
-    return entity
 
 
 def _limit(given: str) -> tuple[str, float]:

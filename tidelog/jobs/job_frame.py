@@ -6,23 +6,22 @@ that check, something found), 2 wrong command line, 130 interrupted, 143 ended b
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, dataclass, field, fields
-from inspect import Parameter, Signature
+from dataclasses import dataclass, field
+from inspect import Parameter
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar
 
 import typer
 
-from tidelog.cli.cluster_command import Bootstrap
+from tidelog.cli.cluster_command import Bootstrap, options_of, with_options
 from tidelog.cli.cluster_options import (
     SaslMechanism,
     SaslPasswordFile,
@@ -36,6 +35,7 @@ from tidelog.cli.cluster_options import (
 )
 from tidelog.cli.command_line import HELP_OPTIONS, run_command
 from tidelog.cli.interrupts import INTERRUPTED
+from tidelog.cli.output import plain
 from tidelog.client_variables import ClientVariable
 from tidelog.cluster_connection import DEFAULT_BOOTSTRAP, ClusterConnection
 from tidelog.errors import InvalidConfig
@@ -146,17 +146,6 @@ def _connection_of(ctx: typer.Context, job: str) -> ClusterConnection:
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def plain(value: object) -> Any:
-    """Convert a value for JSON: records to objects, whatever JSON has not to text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
 def print_report(document: object, lines: Sequence[str], *, as_json: bool) -> None:
     """Print the report of a job: one JSON document, or lines for people."""
     sys.stdout.write(json_line(plain(document)) if as_json else "".join(f"{printable(line)}\n" for line in lines))
@@ -251,21 +240,16 @@ class Job(Generic[Arguments]):
 
     def _declared(self) -> Callable[..., None]:
         """The command with the options of the arguments and of the connection, as Typer reads them."""
-        hints = get_type_hints(self.arguments, include_extras=True)
-        options = [_option(each, hints[each.name]) for each in fields(self.arguments) if each.name != "connection"]
-        options += [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in _CONNECTION.items()
-        ]
+        options = options_of(self.arguments)
+        for name, (kind, default) in _CONNECTION.items():
+            options.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
         def run(ctx: typer.Context, **given: Any) -> None:
             own = {name: value for name, value in given.items() if name not in _CONNECTION}
             raise typer.Exit(self._ended(self.arguments(connection=_connection_of(ctx, self.name), **own)))
 
         context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        run.__dict__["__signature__"] = Signature([context, *options])
-        run.__annotations__ = {each.name: each.annotation for each in (context, *options)}
-        return run
+        return with_options(run, [context, *options])
 
     def _ended(self, arguments: Arguments) -> int:
         """Do the work: what only a job raises becomes a sentence here, all else in `run_command`."""
@@ -285,13 +269,6 @@ class Job(Generic[Arguments]):
                 raise
             say(f"{name}: {sentence_of(error)}")
             return 1
-
-
-def _option(declared: Field[Any], kind: object) -> Parameter:
-    default = declared.default
-    if default is MISSING:
-        default = Parameter.empty if declared.default_factory is MISSING else declared.default_factory()
-    return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def is_of_spark(error: BaseException) -> bool:
