@@ -78,18 +78,20 @@ WHEN_INTERRUPTED: Final = (
 
 @dataclass(slots=True)
 class ArchiveProgress:
-    """What this run has done. position: the next offset of each partition of each topic."""
+    """What this run has done."""
 
     batches: int = 0
     records: int = 0
     last_batch: int = -1
     position: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The next offset of each partition of each topic."""
 
     def note(self, query: StreamingQuery) -> bool:
         """Take in the batches that have ended. Returns whether there was a new one with records."""
         before = self.records
         for progress in query.recentProgress:
             number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+            # Spark shows the last batches again each time, and a batch without records as progress too.
             if number > self.last_batch and rows:
                 self.last_batch = number
                 self.batches += 1
@@ -220,6 +222,7 @@ def _manifest(state: HadoopDirectory, arguments: ArchiveArguments, text: str | N
     wanted = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
     found = find_manifest(state)
     if found is None:
+        # Which values and columns the files of this checkpoint have, only its manifest says.
         if state.exists(CHECKPOINT):
             raise InvalidConfig(f"{state.uri} has a checkpoint and no manifest: restore it, or use another --to")
         write_manifest(state, wanted)
@@ -288,11 +291,7 @@ def _start(
 def _watch(spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: ArchiveArguments) -> bool:
     """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
     KeyboardInterrupt if another one was interrupted before its end, InvalidConfig if another job writes to the target,
-    and what else the query raised.
-
-    A signal to the whole process group, as systemd sends it, ends the JVM as well: what Spark raises once the job was
-    asked to stop is the stop.
-    """
+    and what else the query raised."""
     with StopRequest() as stop:
         try:
             while not query.awaitTermination(1):
@@ -309,6 +308,8 @@ def _watch(spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress
                     "ended, and what it had completed is in the archive. Let one of them run (start one again if both "
                     "have ended); for other topics use another --to"
                 ) from error
+            # A signal to the whole process group, as systemd sends it, ends the JVM as well: what Spark raises then is
+            # the stop.
             if not stop.is_asked or not (is_of_spark(error) or isinstance(error, ConnectionError)):
                 raise
         finally:

@@ -47,14 +47,17 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFiles:
-    """The files of an archive by their path below it. counted: those that are logged; missing and damaged (of another
-    size) ones are among them. uncommitted: they are there, and must not be read. size: of the counted ones."""
+    """The files of an archive by their path below it."""
 
     counted: tuple[str, ...]
+    """Those that are logged, missing and damaged ones among them."""
     missing: tuple[str, ...]
     damaged: tuple[DamagedFile, ...]
+    """Those of another size than logged."""
     uncommitted: tuple[str, ...]
+    """Present, and not logged: they must not be read."""
     size: int
+    """Bytes of the counted ones."""
 
     @property
     def whole(self) -> list[str]:
@@ -101,6 +104,7 @@ def _logged(target: HadoopDirectory) -> dict[str, int]:
     entries = {int(match[1]): name for name in target.names(SINK_LOG) if (match := _ENTRY.fullmatch(name))}
     compact = max((number for number, name in entries.items() if name.endswith(".compact")), default=-1)
     numbers = sorted(number for number in entries if number >= compact)
+    # A lost entry would hide files of its batch: a reader would miss rows without an error.
     if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
         raise InvalidConfig(f"{target.child(SINK_LOG)} lacks entries among {numbers}: restore the directory")
     found: dict[str, int] = {}

@@ -42,14 +42,16 @@ RECORD_SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was decided when the archive began. archive_id: of this archive alone. format: parquet, delta or iceberg.
-    schema: JSON of the Spark type of the parsed values; None: values are not parsed. keeps_values: whether each row has
-    the bytes of the value."""
+    """What was decided when the archive began."""
 
     archive_id: str
+    """Of this archive alone: a restore derives its identity from it."""
     format: str
+    """parquet, delta or iceberg."""
     schema: str | None = None
+    """JSON of the Spark type of the parsed values; None: values are not parsed."""
     keeps_values: bool = True
+    """True if each row has the bytes of the value."""
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -96,6 +98,7 @@ def archive_rows(frame: DataFrame, manifest: Manifest) -> DataFrame:
         return rows.select(*columns, "topic", "date")
     found = f.col(PARSED)
     rows = rows.withColumn(PARSED, json_column(f.col("value"), manifest.schema))
+    # The fields do not say all of such a value: without its bytes it could not be restored.
     kept = found["malformed"] | found["has_more"]
     value = f.col("value") if manifest.keeps_values else f.when(kept, f.col("value"))
     return rows.select(

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli.output import plain
 from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
 from tidelog.client.replica_reader import ReplicaReader
@@ -24,7 +25,7 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_arguments import whole_number
-from tidelog.jobs.job_frame import Job, JobArguments, plain, print_report, run_as_program
+from tidelog.jobs.job_frame import Job, JobArguments, print_report, run_as_program
 from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
 from tidelog.standard_streams import say
@@ -46,11 +47,12 @@ WHEN_INTERRUPTED: Final = "an audit changes nothing; the same command begins aga
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of the job. unchecked_receipts: of topics that `--topic` does not name."""
+    """The result of the job."""
 
     partitions: tuple[PartitionReport, ...]
     receipts: tuple[ReceiptVerdict, ...]
     unchecked_receipts: int = 0
+    """Of topics that `--topic` does not name."""
 
     @property
     def is_well(self) -> bool:
@@ -205,6 +207,7 @@ async def _audit_topic(
         if not only_receipts:
             raise
         return [], [_without_topic(each, None) for each in receipts]
+    # Records that compaction removed would count as lost in a topic that is taken for one without it.
     if CLEANUP_POLICY not in topic.configs:
         raise TopicAuthorizationFailed(
             f"the audit must know whether topic {name!r} is compacted: allow DESCRIBE_CONFIGS of the topic besides READ"

@@ -1,8 +1,7 @@
 """Audits one partition: reads every replica directly, in lockstep, up to the high watermark of the leader.
 
-Invariants: at most one answer of each replica (`FETCH_BYTES`) is in memory, with what is decoded of it. A replica that
-lags or cannot be read is reported as that and never called different.
-Not here: comparing (replica_comparison.py), checks (replica_check.py, receipt_check.py), reports (audit_report.py).
+Invariant: at most one answer of each replica (`FETCH_BYTES`) is in memory, with what is decoded of it.
+Not here: comparing (replica_comparison.py), checks (replica_check.py, receipt_check.py), reports (audit.py).
 """
 
 from __future__ import annotations
@@ -41,26 +40,31 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """What one replica has. state: read (to the end of the audit), lagging (its high watermark stays below), offline
-    (its node is not alive), unreadable. note: why it is not read. log_start, high_watermark: -1 if unknown. checked_to:
-    offsets below were checked; -1: none. problem_count: problems in this replica by itself; `problems`: the first."""
+    """What one replica has."""
 
     node: NodeId
     state: str
+    """read (to the end of the audit), lagging (its high watermark stays below), offline (its node is not alive),
+    unreadable."""
     note: str
+    """Why it is not read."""
     log_start: Offset
+    """-1: unknown."""
     high_watermark: Offset
+    """-1: unknown."""
     checked_to: Offset
+    """Offsets below were checked; -1: none."""
     batches: int
     bytes: int
     problem_count: int
+    """Problems in this replica by itself."""
     problems: tuple[ReplicaProblem, ...]
+    """The first ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What was found in one partition: offsets `start` to `end` - 1. compared: batches (compacted topics: records)
-    that were compared on at least two replicas. uncompared_keys: of a compacted topic, beyond the limit of memory."""
+    """What was found in one partition: offsets `start` to `end` - 1."""
 
     topic: str
     topic_id: UUID
@@ -71,8 +75,10 @@ class PartitionReport:
     end: Offset
     compacted: bool
     compared: int
+    """Batches (compacted topics: records) that were compared on at least two replicas."""
     difference: Difference | None
     uncompared_keys: int
+    """Of a compacted topic, beyond the limit of memory."""
     replicas: tuple[ReplicaReport, ...]
     receipts: tuple[ReceiptVerdict, ...] = field(repr=False)
 
@@ -257,6 +263,7 @@ class PartitionAudit:
                 stream.position = self._end
             stream.ended = True
         if stream.ended:
+            # What the replica did not show is unknown from here on: one that lags must not be called different.
             comparison.close(stream.node, stream.position)
 
     def _take_batches(
@@ -265,7 +272,7 @@ class PartitionAudit:
         batches = [each for each in batches_of(read.records) if stream.position <= each.last_offset]
         batches = [each for each in batches if each.header.base_offset < self._end]
         if not batches and len(read.records):
-            stream.position = self._end
+            stream.position = self._end  # compaction has removed what was left below the end
         records: list[AuditedRecord] = []
         for batch in batches:
             is_valid = stream.check.check(batch)

@@ -45,9 +45,10 @@ WHEN_INTERRUPTED: Final = "nothing is kept; the same command begins again"
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """What is read of a partition: start to end - 1. log_start: of the log."""
+    """What is read of a partition: `start` to `end` - 1."""
 
     log_start: int
+    """The first offset of the log."""
     start: int
     end: int
 

@@ -16,11 +16,12 @@ TOP_KEYS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """The keys of the records. distinct: how many there are, without that of null. top: the most frequent ones, each
-    with its number of records; null is a key as well."""
+    """The keys of the records."""
 
     distinct: int = 0
+    """How many there are, without null."""
     top: tuple[tuple[bytes | None, int], ...] = ()
+    """The most frequent ones, each with its number of records; null is one of them."""
 
     def share_of_top(self, records: int, count: int) -> float:
         """The share of all records that have one of the `count` most frequent keys."""
@@ -29,14 +30,16 @@ class KeyCounts:
 
 @dataclass(slots=True)
 class PartitionProfile:
-    """A partition, or a whole topic (partition is None). log_start, log_end: of the log when the job began; start: the
-    first offset that was to be read, of a partition."""
+    """A partition, or a whole topic, whose offsets are the sums of those of its partitions."""
 
     topic: str
     partition: int | None
+    """None: the whole topic."""
     log_start: int = 0
+    """The first offset of the log when the job began."""
     log_end: int = 0
     start: int = 0
+    """The first offset that was to be read."""
     found: RangeProfile = field(default_factory=RangeProfile)
     keys: KeyCounts = field(default_factory=KeyCounts)
 
@@ -112,11 +115,12 @@ class PartitionProfile:
 
 @dataclass(frozen=True, slots=True)
 class TopicProfile:
-    """A topic: all of it, and each partition. unit_ms: of the records by time."""
+    """A topic: all of it, and each partition."""
 
     whole: PartitionProfile
     partitions: Sequence[PartitionProfile]
     unit_ms: int
+    """Of the records by time (`moments`)."""
 
     @property
     def moments(self) -> Counter[int]:

@@ -65,12 +65,7 @@ Predecessors = Mapping[tuple[str, int], list[Predecessor]]
 
 @dataclass(slots=True)
 class RangeProfile:
-    """Figures of the records of a range, or of several. Bytes are of keys, values and headers; times in ms.
-
-    gaps: between the times of consecutive records. delays: of records that are older than one before them. moments:
-    records by time, in units of `unit_ms`. holes: the largest (size, first absent offset). sample: bytes of batches
-    of a sample with each codec.
-    """
+    """Figures of the records of a range, or of several. Bytes are of keys, values and headers; times in ms."""
 
     records: int = 0
     key_bytes: int = 0
@@ -85,12 +80,17 @@ class RangeProfile:
     time_max: int | None = None
     sizes: LogHistogram = field(default_factory=LogHistogram)
     gaps: LogHistogram = field(default_factory=LogHistogram)
+    """Between the times of consecutive records."""
     delays: LogHistogram = field(default_factory=LogHistogram)
+    """Of records that are older than one before them."""
     moments: Counter[int] = field(default_factory=Counter)
+    """Records by time, in units of `unit_ms`."""
     hole_count: int = 0
     absent_offsets: int = 0
     holes: list[tuple[int, int]] = field(default_factory=list)
+    """The largest: size, first absent offset."""
     sample: Counter[str] = field(default_factory=Counter)
+    """Bytes of batches of a sample, by codec."""
 
     def merge(self, other: RangeProfile) -> None:
         """Take in the figures of another range."""
@@ -248,6 +248,7 @@ class RangeProfiler:
         if len(times):
             self._add_times(times)
         self._batches += 1
+        # Batch 1, 2, 4, 8 ...: all parts of a range are in the sample, and long ranges do not take longer to compress.
         if self._batches == self._next_sample:
             self._next_sample *= 2
             self._add_sample(batch, pc.add(key_sizes, value_sizes))

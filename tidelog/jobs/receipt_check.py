@@ -48,13 +48,15 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReceiptVerdict:
-    """The verdict on one receipt. line: of the file, from 1. nodes: replicas that have the record."""
+    """The verdict on one receipt."""
 
     line: int
+    """Of the file, from 1."""
     receipt: Receipt
     verdict: Verdict
     detail: str
     nodes: tuple[NodeId, ...] = ()
+    """Replicas that have the record."""
 
 
 @dataclass(frozen=True, slots=True)

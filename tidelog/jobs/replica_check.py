@@ -26,10 +26,11 @@ DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProblem:
-    """What is wrong in one replica by itself. kind: "checksum", "offsets", "epoch", "hole" or "records"."""
+    """What is wrong in one replica by itself."""
 
     offset: Offset
     kind: str
+    """checksum, offsets, epoch, hole or records."""
     detail: str
 
     def __str__(self) -> str:

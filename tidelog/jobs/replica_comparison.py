@@ -31,13 +31,15 @@ KEYS_MAX: Final = 1_000_000
 
 
 class AuditedBatch(NamedTuple):
-    """A batch of a replica. checksum: as stored in its header. data: all its bytes."""
+    """A batch of a replica."""
 
     offset: Offset
     last_offset: Offset
     leader_epoch: LeaderEpoch
     checksum: int
+    """As stored in its header."""
     data: bytes
+    """All its bytes."""
 
     def __str__(self) -> str:
         return (
@@ -47,16 +49,19 @@ class AuditedBatch(NamedTuple):
 
 
 class AuditedRecord(NamedTuple):
-    """A record of a compacted topic. digest: of key, value, headers and timestamp. key: digest of the key; None if it
-    has none. producer: of a record in a transaction; None outside. is_committed: of a marker; None for a record."""
+    """A record of a compacted topic."""
 
     offset: Offset
     leader_epoch: LeaderEpoch
     digest: bytes
+    """Of key, value, headers and timestamp."""
     key: bytes | None
+    """Digest of the key; None if it has none."""
     is_tombstone: bool = False
     producer: ProducerId | None = None
+    """Of a record in a transaction; None outside."""
     is_committed: bool | None = None
+    """Of a marker; None for a record."""
 
     def __str__(self) -> str:
         return f"offset {self.offset}, epoch {self.leader_epoch}, digest {self.digest.hex()[:8]}"
@@ -67,12 +72,13 @@ Item = TypeVar("Item", AuditedBatch, AuditedRecord)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference. kind: "missing", "epoch", "checksum", "bounds" (batches begin at the same offset and end at
-    different ones) or "bytes". found: what each replica has at the offset, None if it lacks it."""
+    """The first difference."""
 
     offset: Offset
     kind: str
+    """missing, epoch, checksum, bounds (batches begin at the same offset and end at different ones) or bytes."""
     found: Mapping[NodeId, str | None]
+    """What each replica has at the offset; None if it lacks it."""
 
     def __str__(self) -> str:
         groups: dict[str, list[str]] = {}

@@ -56,17 +56,19 @@ WHEN_INTERRUPTED: Final = (
 
 @dataclass(slots=True)
 class RestoredTopic:
-    """What was restored from one topic. records, partitions: of the archive, as far as they were asked for. steps: all
-    that they took; complete_before: those of them that an earlier run had written, of which nothing was written again.
-    warnings: about the target."""
+    """What was restored from one topic."""
 
     topic: str
     target: str
     records: int = 0
+    """Of the archive, within the bounds asked for."""
     steps: int = 0
     complete_before: int = 0
+    """Steps that an earlier run had written: nothing of them was written again."""
     partitions: dict[int, int] = field(default_factory=dict)
+    """Records by partition."""
     warnings: list[str] = field(default_factory=list)
+    """About the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +206,10 @@ class TopicRestorer:
         return record is not None and record.is_complete
 
     def _write(self, rows: DataFrame, topic: str, target: str, number: int, partitions: int) -> None:
-        """Write a step. Each sink partition is one partition of the topic, so that a repetition divides rows alike."""
+        """Write a step."""
         (
+            # Each sink partition is one partition of the topic, sorted: a repetition must divide the rows alike, else
+            # the sink refuses it as another batch.
             rows.select("key", "value", "headers", "timestampMs", "partition", "offset")
             .repartitionById(partitions, "partition")
             .sortWithinPartitions("offset")
@@ -222,6 +226,7 @@ class TopicRestorer:
         """The identity of a step: the same records from the same archive to the same topic have the same."""
         given = self._arguments
         bounds = (given.start_time, given.end_time, given.start_offset, given.end_offset, sorted(given.partition))
+        # All that decides which rows a step has and where they go: two commands must not share the identity of a step.
         parts = (self._manifest.archive_id, self._target_id, topic, given.offsets_per_step, bounds)
         return f"tidelog-restore-{sha256(repr(parts).encode()).hexdigest()[:IDENTITY_CHARACTERS]}-{number}"
 
@@ -231,6 +236,7 @@ class TopicRestorer:
 
         given, condition = self._arguments, f.lit(True)  # noqa: FBT003 - a constant column
         if given.start_time is not None or given.end_time is not None:
+            # -1 stands for no time: compared as one it would lie before every end.
             condition &= f.col("timestampMs") != NO_TIMESTAMP
         if given.start_time is not None:
             condition &= f.col("timestampMs") >= given.start_time

@@ -20,16 +20,16 @@ END_NAMES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestam
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The start or the end of a query. Exactly one field is set.
-
-    everywhere: EARLIEST or LATEST, for all partitions. offsets: an offset, EARLIEST or LATEST for each partition.
-    timestamp_ms: the first record at or after this time, in all partitions. times: a time for each partition.
-    """
+    """The start or the end of a query. Exactly one field is set."""
 
     everywhere: Offset | None = None
+    """EARLIEST or LATEST, for all partitions."""
     offsets: Mapping[TopicPartition, Offset] | None = None
+    """An offset, EARLIEST or LATEST for each partition."""
     timestamp_ms: int | None = None
+    """The first record at or after this time, in all partitions."""
     times: Mapping[TopicPartition, int] | None = None
+    """A time for each partition."""
 
 
 def offset_bound(given: Mapping[str, str], side: Literal["starting", "ending"], *, default: Offset) -> Bound:

@@ -29,12 +29,14 @@ class NamePattern:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """What a query reads; exactly one field is set. topics: all their partitions. pattern: all partitions of the topics
-    that match. assigned: these partitions, in order."""
+    """What a query reads; exactly one field is set."""
 
     topics: tuple[str, ...] | None = None
+    """All their partitions."""
     pattern: NamePattern | None = None
+    """All partitions of the topics that match."""
     assigned: tuple[TopicPartition, ...] | None = None
+    """These partitions, in order."""
 
     def __str__(self) -> str:
         if self.topics is not None:

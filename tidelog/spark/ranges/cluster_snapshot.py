@@ -23,10 +23,11 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All of these topics. metadata_offset: how much the node has applied."""
+    """All of these topics."""
 
     cluster_id: str
     metadata_offset: int
+    """How much of the metadata the node has applied."""
     topics: Mapping[str, TopicSnapshot]
 
     def topic_id(self, key: TopicPartition) -> TopicId | None:

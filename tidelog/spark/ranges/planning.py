@@ -31,13 +31,14 @@ RANGES_TOGETHER: Final = 16
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets `start` to `end` - 1 of one partition. topic_id: tells a topic from a later one of the
-    same name. planned_epoch: leader epoch of the last record that was committed when the query was planned; a log
-    without this epoch up to `end` was truncated."""
+    """The offsets `start` to `end` - 1 of one partition."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
+    """Tells a topic from a later one of the same name."""
     planned_epoch: LeaderEpoch
+    """Of the last record that was committed when the query was planned; a log without this epoch up to `end` was
+    truncated."""
     start: Offset
     end: Offset
 
@@ -56,16 +57,19 @@ class TaskRanges(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """One partition as the cluster described it: its first offset and its end, the leader epoch of its last record
-    (NO_LEADER_EPOCH if there is none), and the bounds of the query (None: no bound)."""
+    """One partition as the cluster described it, with the bounds of the query."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
     last_epoch: LeaderEpoch
+    """Of its last record; NO_LEADER_EPOCH if there is none."""
     earliest: Offset
     latest: Offset
+    """Its end."""
     query_start: Offset | None = None
+    """None: no bound."""
     query_end: Offset | None = None
+    """None: no bound."""
 
 
 def is_outside(bounds: PartitionBounds) -> bool:

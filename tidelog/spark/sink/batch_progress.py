@@ -47,18 +47,20 @@ def driver_group(sink_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowSummary:
-    """The identity of the rows of a task, whatever their order. digest: row_digest.py."""
+    """The identity of the rows of a task, whatever their order."""
 
     rows: int = 0
     digest: int = 0
+    """Their sum (row_digest.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """What a sink partition has committed last. run_id: of the query's start that wrote it."""
+    """What a sink partition has committed last."""
 
     batch_id: int
     run_id: str
+    """Of the query's start that wrote it."""
     summary: RowSummary
 
     def to_offset(self) -> CommittedOffset:
@@ -69,14 +71,16 @@ class TaskEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """What the driver has recorded last. is_complete: each task of the batch is committed; otherwise the run has begun
-    to commit it. tasks, rows: of the batch or, before it is complete, of the one before (0: unknown)."""
+    """What the driver has recorded last."""
 
     batch_id: int
     run_id: str
     tasks: int
+    """Of the batch or, before it is complete, of the one before; 0: unknown."""
     rows: int
+    """As `tasks`."""
     is_complete: bool
+    """True if each task of the batch is committed; otherwise the run has begun to commit it."""
 
     def to_offset(self) -> CommittedOffset:
         """The record as a committed offset."""

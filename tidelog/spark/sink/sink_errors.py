@@ -35,15 +35,18 @@ class BatchNotCommitted(TidelogError, code=1063, status="ABORTED", retry=Retry.L
 
 @dataclass(frozen=True, slots=True)
 class SinkAdvice:
-    """The next steps after an error of one kind of write, as sentences. repeat: how to write the batch again. lost: if
-    its rows cannot be read again. complete: if all of it is committed, and other rows were to be written. outdated: why
-    a batch may be older than the last one, and what to do. shorter: how to stay within the transaction timeout."""
+    """The next steps after an error of one kind of write, as sentences."""
 
     repeat: str
+    """How to write the batch again."""
     lost: str
+    """If its rows cannot be read again."""
     complete: str
+    """If all of it is committed, and other rows were to be written."""
     outdated: str
+    """Why a batch may be older than the last one, and what to do."""
     shorter: str
+    """How to stay within the transaction timeout."""
 
 
 STREAM_ADVICE: Final = SinkAdvice(

@@ -61,18 +61,19 @@ BATCH_MAX: Final = INT64_MAX - 1
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of one write. topic: of all rows; None: the column `topic`. exactly_once: with transactions. sink_id:
-    the identity of the sink; None: of the query or, in a batch write, of this write. sink_batch: the number of a batch
-    write among those with its sink id; None: not given. transaction_timeout_ms: how long a
-    transaction may be open, at most the nodes' `transaction.max.timeout.ms`. The others are those of
-    `tidelog.Producer`."""
+    """The options of one write: its own, then those of `tidelog.Producer`."""
 
     connection: ConnectionOptions
     topic: str | None = None
+    """Of all rows; None: the column `topic`."""
     exactly_once: bool = True
+    """With transactions."""
     sink_id: str | None = None
+    """The identity of the sink; None: of the query or, in a batch write, of this write."""
     sink_batch: int | None = None
+    """The number of a batch write among those with its sink id; None: not given."""
     transaction_timeout_ms: int = MAX_TIMEOUT_MS
+    """How long a transaction may be open, at most the nodes' `transaction.max.timeout.ms`."""
     compression: str = "none"
     linger_ms: int = 5
     batch_bytes: int = 256 * 1024

@@ -27,15 +27,17 @@ SINK_ID_PREFIX: Final = "spark-sink-"
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """A sink partition in a batch. run_id: of the query's start or, in a batch write, of the write. is_single_run: no
-    other run can have written with this sink id. is_streaming: the batch is one of a streaming sink."""
+    """A sink partition in a batch."""
 
     sink_id: str
     run_id: str
+    """Of the query's start or, in a batch write, of the write."""
     batch_id: int
     partition: int
     is_single_run: bool = False
+    """True if no other run can have written with this sink id."""
     is_streaming: bool = True
+    """True for a batch of a streaming sink."""
 
     @property
     def transactional_id(self) -> str:
@@ -63,13 +65,15 @@ class TaskOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskReport(WriterCommitMessage):
-    """What a task reports. topics: of its rows. prepared: its open transaction."""
+    """What a task reports."""
 
     task: SinkTask
     outcome: TaskOutcome
     summary: RowSummary
     topics: tuple[str, ...] = ()
+    """Of its rows."""
     prepared: PreparedTransaction | None = None
+    """Its open transaction."""
     driver_decides: bool = False
     """The driver's record is not of this run: it must compare the batch with what earlier runs have committed."""
 

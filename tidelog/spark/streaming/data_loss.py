@@ -43,16 +43,18 @@ _ERRORS: Final[dict[LossKind, type[TidelogError]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A partition as the cluster describes it now. end: where reading ends (the last stable offset, or the high
-    watermark), with the leader epoch of the record before it. high_watermark: end of what is committed. epoch_end: the
-    leader's answer for the epoch of the position; None: not asked."""
+    """A partition as the cluster describes it now."""
 
     topic_id: TopicId
     log_start: Offset
     end: Offset
+    """Where reading ends: the last stable offset, or the high watermark."""
     end_epoch: LeaderEpoch
+    """Of the record before `end`."""
     high_watermark: Offset
+    """The end of what is committed."""
     epoch_end: EpochEnd | None = None
+    """The leader's answer for the epoch of the position; None: not asked."""
 
 
 def absent_log(topic_id: TopicId) -> LogState:
@@ -63,21 +65,22 @@ def absent_log(topic_id: TopicId) -> LogState:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is missing in a partition: the offsets `first` to `last` - 1, at most so many records (None: up to an end
-    that is unknown). resume: where reading continues with `failOnDataLoss=false`; None: the partition is left out."""
+    """What is missing in a partition: the offsets `first` to `last` - 1, at most so many records."""
 
     kind: LossKind
     topic_partition: TopicPartition
     first: Offset
     last: Offset | None
+    """None: up to an end that is unknown."""
     resume: Offset | None = None
+    """Where reading continues with `failOnDataLoss=false`; None: the partition is left out."""
     detail: str = ""
 
     @property
     def skipped(self) -> int:
         """Offsets that are skipped and were not read, as far as it is known."""
         if self.kind is LossKind.TRUNCATED or self.last is None:
-            return 0
+            return 0  # truncated offsets were read
         return self.last - self.first
 
     def __str__(self) -> str:

@@ -55,13 +55,15 @@ def transactional_id_of(group_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryNote:
-    """What the metadata of a committed offset say. digest: of the query that chose the start. at: when (since 1970)."""
+    """What the metadata of a committed offset say."""
 
     kind: EntryKind
     lineage: str
     digest: str
+    """Of the query that chose the start."""
     topic_id: TopicId
     at: Millis
+    """When it was committed (since 1970)."""
 
     def to_text(self) -> str:
         """The metadata of the committed offset, some 150 characters."""

@@ -33,32 +33,36 @@ _INDEX: Final = re.compile("0|[1-9][0-9]{0,9}")
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """How far a partition is read. next_offset: everything below was read or skipped. epoch: leader epoch of the log's
-    last record when the position was chosen, NO_LEADER_EPOCH if unknown; a log that ends it below `next_offset` was
-    truncated. skipped: offsets that `failOnDataLoss=false` has skipped since the query began."""
+    """How far a partition is read."""
 
     next_offset: Offset
+    """Everything below was read or skipped."""
     epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Of the log's last record when the position was chosen, NO_LEADER_EPOCH if unknown; a log that ends it below
+    `next_offset` was truncated."""
     skipped: int = 0
+    """Offsets that `failOnDataLoss=false` has skipped since the query began."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """How far a topic is read. topic_id: of the incarnation that was read."""
+    """How far a topic is read."""
 
     topic_id: TopicId
+    """Of the incarnation that was read."""
     partitions: Mapping[PartitionIndex, PartitionPosition]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """How far a query has read. lineage: made when the start of the query was chosen; tells the progress of one
-    checkpoint from that of another. skipped: offsets skipped in partitions that are gone."""
+    """How far a query has read."""
 
     cluster_id: str
     lineage: str
+    """Made when the start of the query was chosen; tells the progress of one checkpoint from that of another."""
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
     skipped: int = 0
+    """Offsets skipped in partitions that are gone."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, TopicId, PartitionPosition]]:
         for name, topic in self.topics.items():

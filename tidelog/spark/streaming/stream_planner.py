@@ -23,15 +23,18 @@ Target = Mapping[TopicPartition, tuple[TopicId, Offset]]
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a query can read now. begins: where each partition continues, with what it has skipped. ends: where it ends.
-    losses: what is missing before `begins`. gone: positions that are left out because the partition is lost."""
+    """What a query can read now."""
 
     start: StreamOffset
     states: Mapping[TopicPartition, LogState]
     begins: Mapping[TopicPartition, PartitionPosition]
+    """Where each partition continues, with what it has skipped."""
     ends: Mapping[TopicPartition, Offset]
+    """Where each partition ends."""
     losses: tuple[Loss, ...]
+    """What is missing before `begins`."""
     skipped: int
+    """Offsets skipped in partitions that are gone."""
 
     @property
     def start_losses(self) -> tuple[Loss, ...]:
@@ -80,7 +83,7 @@ def find_backlog(
         topic_id, position = known.get(key, (None, None))
         state = states.get(key)
         if target is not None and key not in target and position is None:
-            continue
+            continue  # it is newer than the trigger: the query would never end if it read each new partition
         loss = find_loss(key, topic_id, position, state)
         if loss is not None:
             losses.append(loss)
@@ -154,12 +157,13 @@ def split_start(start: StreamOffset, end: StreamOffset, starting: Bound) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The ranges of a batch before they are split, what is missing in them, and how many offsets of it the end of the
-    batch does not count as skipped yet."""
+    """The ranges of a batch before they are split."""
 
     ranges: list[OffsetRange] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    """What is missing in the ranges."""
     extra_skipped: dict[TopicPartition, int] = field(default_factory=dict)
+    """Offsets of it that the end of the batch does not count as skipped yet."""
 
 
 def changed_partitions(
