@@ -17,7 +17,12 @@ async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[An
             # A task of its own: awaited here, each message would resume all frames from the listener down to it.
             receiver = tasks.create_task(receiving)
             sender = tasks.create_task(sending)
-            receiver.add_done_callback(lambda _: sender.cancel())
+            # Waited for inside of the group: a group that is left before a task of it fails cancels this task and does
+            # not take that back (Python 3.11); a later call of this task would take it for a cancellation of its own.
+            await asyncio.wait((receiver,))
+            sender.cancel()
+        if receiver.cancelled():
+            raise asyncio.CancelledError
     except BaseExceptionGroup as group:
         raise _first(group) from None
 
