@@ -110,7 +110,7 @@ RECORD := --record-durations
 
 .PHONY: test
 # A third of the tests waits for clocks and processes: with a worker more than cores none of these is idle meanwhile.
-test test-deep: JOBS = $(shell expr $(CORES) + 1)
+test: JOBS = $(shell expr $(CORES) + 1)
 test: env  ## What a change needs: unit, simulation, processes, Spark; budget 12 minutes on two cores (TESTS=path)
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER)' $(addprefix --ignore=,$(CHECKED)) $(TESTS)
