@@ -19,7 +19,9 @@ from tidelog.types import TransactionState
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = sorted((ROOT / "tidelog/protocol/kafka/schemas").glob("*.json"))
-WIRE = sorted((ROOT / "tests/protocol/schemas").glob("*.json"))
+WIRE = [path for path in PRODUCT if re.search(r"(Request|Response|Header)$", path.stem)]
+RECORDS = [path for path in PRODUCT if path not in WIRE]
+OTHERS = sorted((ROOT / "tests/protocol/schemas").glob("*.json"))
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -94,9 +96,9 @@ def _primitives(kind: str, tame: bool) -> st.SearchStrategy[Any]:
 
 @cache
 def message(path: Path) -> Message:
-    """The checked-in module of a schema of the product; of another one, a module for both directions."""
+    """The checked-in module of a record; of a request or an answer, whose module has one direction, one with both."""
     schema = path.read_text(encoding="utf-8")
-    if path not in PRODUCT:
+    if path not in RECORDS:
         return generated(schema)
     return Message(_parsed(schema), importlib.import_module(f"tidelog.protocol.kafka.messages.{snake(path.stem)}"))
 

@@ -1,4 +1,4 @@
-"""Codecs that are generated from Kafka's schemas: all messages of the product, and some requests, answers and headers.
+"""Codecs that are generated from Kafka's schemas: all messages of the product, and two more requests and answers.
 
 Oracles: kio, which reads and writes the messages by code of its own, and golden bytes of Kafka
 (tests/replication/test_coordinator_formats.py).
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from tests.protocol.kafka_messages import PRODUCT, ROOT, WIRE, message
+from tests.protocol.kafka_messages import OTHERS, PRODUCT, ROOT, WIRE, message
 from tidelog.protocol.kafka.message_codec import MalformedMessage, UnencodableMessage
 from tidelog.protocol.kafka.messages.group_metadata_value import (
     GROUP_METADATA_VALUE,
@@ -29,11 +29,11 @@ from tidelog.protocol.kafka.messages.transaction_log_value import TRANSACTION_LO
 from tidelog.protocol.kafka.schemas.generate import generate, snake
 from tidelog.types import Millis, ProducerId, TransactionState
 
-each_message = pytest.mark.parametrize("path", [*PRODUCT, *WIRE], ids=lambda path: path.stem)
+each_message = pytest.mark.parametrize("path", [*PRODUCT, *OTHERS], ids=lambda path: path.stem)
 
 
 def schema(name: str) -> Path:
-    return ROOT / "tests/protocol/schemas" / f"{name}.json"
+    return ROOT / "tidelog/protocol/kafka/schemas" / f"{name}.json"
 
 
 # --- every message in every version -----------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_any_bytes_are_a_message_or_the_error(path: Path, data: st.DataObject) -
         codec.decode(bytes(damaged), version)
 
 
-@pytest.mark.parametrize("path", WIRE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*WIRE, *OTHERS], ids=lambda path: path.stem)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_kio_reads_what_is_written_and_writes_the_same(path: Path, data: st.DataObject) -> None:
@@ -187,6 +187,25 @@ def test_lengths_are_not_trusted(members: str, complaint: str) -> None:
     head = "0000 00000000 ffff ffff".replace(" ", "") + "00" * 8
     with pytest.raises(MalformedMessage, match=complaint):
         GROUP_METADATA_VALUE.decode(bytes.fromhex(head + members), 3)
+
+
+def test_a_message_has_as_many_elements_as_its_reader_allows() -> None:
+    """Goal: a request does not grow: an array of a million elements of one byte would be a million objects."""
+    metadata = message(schema("MetadataRequest"))
+    topics = tuple(metadata.module.MetadataRequestTopic(name="") for _ in range(1_000))
+    encoded = metadata.codec.encode(metadata.module.MetadataRequest(topics), 9)
+    assert len(metadata.codec.decode(encoded, 9, elements_max=1_000)[0].topics) == 1_000
+    with pytest.raises(MalformedMessage, match="an array of 1000 elements at byte 2 exceeds the limit of elements"):
+        metadata.codec.decode(encoded, 9, elements_max=999)
+    tagged = encoded[:-1] + b"\x7d" + b"\x09\0" * 125
+    assert len(metadata.codec.decode(tagged, 9, elements_max=1_125)[0].topics) == 1_000
+    with pytest.raises(MalformedMessage, match=r"an array of 125 elements at byte .* exceeds the limit of elements"):
+        metadata.codec.decode(tagged, 9, elements_max=1_124)
+
+
+def test_the_version_of_a_header_follows_the_first_flexible_version() -> None:
+    """A request of a flexible version has header 2 and its answer header 1."""
+    assert [message(schema(name)).codec.flexible_from for name in ("ProduceRequest", "FetchResponse")] == [9, 12]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@
                      each structure ends with its tagged fields: varint count, per field varint tag, varint size, bytes
 
 Every read function takes the data and a position, and returns a value and the position behind it. No length is trusted:
-nothing is allocated that the remaining data could not fill.
+nothing is allocated that the remaining data could not fill, and no more elements are made than the caller allows.
 Source: KIP-482 and Kafka's protocol guide.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -38,6 +39,17 @@ _VARINT_BITS_MAX: Final = 35
 
 _UUIDS_MAX: Final = 4_096
 """UUIDs that are kept as objects: each committed offset names a topic id, and few differ."""
+
+_ELEMENTS_MAX: Final = 2**31
+
+
+class _Decoding(threading.local):
+    """How many more elements of arrays, and tagged fields, the message that this thread decodes may have."""
+
+    elements_left = _ELEMENTS_MAX
+
+
+_decoding: Final = _Decoding()
 
 
 class MalformedMessage(ValueError):
@@ -95,6 +107,7 @@ class MessageCodec(Generic[S]):
     """One message of Kafka in all its versions.
 
     readers, writers: by version; a message that is only sent has no readers, one that is only received no writers.
+    flexible_from: the first version with the flexible encoding, of which the version of the header follows.
     """
 
     def __init__(
@@ -104,10 +117,12 @@ class MessageCodec(Generic[S]):
         *,
         readers: Mapping[int, Callable[[Data, int], tuple[S, int]]],
         writers: Mapping[int, Callable[[Output, S], None]],
+        flexible_from: int = 2**15,
     ) -> None:
         self.message: Final = message
         self.api_key: Final = api_key
         """The type of the request, or of the record in a topic of a coordinator; -1 for headers."""
+        self.flexible_from: Final = flexible_from
         self._readers = readers
         self._writers = writers
 
@@ -116,14 +131,18 @@ class MessageCodec(Generic[S]):
         """The versions that exist, ascending."""
         return tuple(self._readers or self._writers)
 
-    def decode(self, data: Data, version: int, position: int = 0) -> tuple[S, int]:
+    def decode(
+        self, data: Data, version: int, position: int = 0, *, elements_max: int = _ELEMENTS_MAX
+    ) -> tuple[S, int]:
         """Return the message and the position behind it, since requests may have trailing bytes.
 
+        elements_max: of all arrays together, with tagged fields: an element of one byte becomes an object of a hundred.
         Raises MalformedMessage for an unknown version and for bytes that are not a message of the version.
         """
         read = self._readers.get(version)
         if read is None:
             raise MalformedMessage(self._unknown(version, self._readers))
+        _decoding.elements_left = elements_max
         try:
             return read(data, position)
         except MalformedMessage as error:
@@ -306,6 +325,14 @@ def read_nullable_structure(data: Data, at: int, read: Callable[[Data, int], tup
     return (None, at + 1) if data[at] >= 0x80 else read(data, at + 1)
 
 
+def read_tag_count(data: Data, at: int) -> tuple[int, int]:
+    """The number of tagged fields, each of which has at least two bytes."""
+    count, at = read_varint(data, at)
+    if count:  # rarely
+        _check_count(data, at, count, 2)
+    return count, at
+
+
 def read_tag(data: Data, at: int) -> tuple[int, int, int]:
     """Return the tag of a tagged field, and where its value begins and ends."""
     tag, at = read_varint(data, at)
@@ -323,7 +350,7 @@ def skip_tags(data: Data, at: int) -> int:
     """The position behind tagged fields that are all unknown: a later version may add some (KIP-482)."""
     if data[at] == 0:  # nearly always
         return at + 1
-    count, at = read_varint(data, at)
+    count, at = read_tag_count(data, at)
     for _ in range(count):
         _, _, at = read_tag(data, at)
     return at
@@ -340,6 +367,9 @@ def _end(data: Data, at: int, length: int) -> int:
 def _check_count(data: Data, at: int, count: int, element_bytes_min: int) -> None:
     if count < 0 or count * element_bytes_min > len(data) - at:
         raise MalformedMessage(f"an array of {count} elements at byte {at} exceeds the data")
+    _decoding.elements_left -= count
+    if _decoding.elements_left < 0:
+        raise MalformedMessage(f"an array of {count} elements at byte {at} exceeds the limit of elements in all")
 
 
 def _null(at: int) -> MalformedMessage:

@@ -18,7 +18,7 @@ from tidelog.protocol.kafka.message_codec import (
     read_nullable_compact_string,
     read_nullable_structure,
     read_tag,
-    read_varint,
+    read_tag_count,
     skip_tags,
     write_array,
     write_bytes,
@@ -151,7 +151,7 @@ def _read_consumer_group_member_metadata_value_0(data: Data, at: int) -> tuple[C
     at += 4
     server_assignor, at = read_nullable_compact_string(data, at)
     classic_member_metadata: ClassicMemberMetadata | None = None
-    tag_count, at = read_varint(data, at)
+    tag_count, at = read_tag_count(data, at)
     for _ in range(tag_count):
         tag, at, end = read_tag(data, at)
         if tag == 0:

@@ -12,7 +12,7 @@ from tidelog.protocol.kafka.message_codec import (
     Structure,
     check_tag,
     read_tag,
-    read_varint,
+    read_tag_count,
     write_tags,
 )
 
@@ -43,7 +43,7 @@ def _read_consumer_group_metadata_value_0(data: Data, at: int) -> tuple[Consumer
     (epoch,) = _r_i(data, at)
     at += 4
     metadata_hash: int = 0
-    tag_count, at = read_varint(data, at)
+    tag_count, at = read_tag_count(data, at)
     for _ in range(tag_count):
         tag, at, end = read_tag(data, at)
         if tag == 0:

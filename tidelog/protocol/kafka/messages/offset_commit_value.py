@@ -16,7 +16,7 @@ from tidelog.protocol.kafka.message_codec import (
     read_compact_string,
     read_string,
     read_tag,
-    read_varint,
+    read_tag_count,
     uuid_of,
     write_compact_string,
     write_string,
@@ -101,7 +101,7 @@ def _read_offset_commit_value_4(data: Data, at: int) -> tuple[OffsetCommitValue,
     (commit_timestamp,) = _r_q(data, at)
     at += 8
     topic_id: UUID = NO_UUID
-    tag_count, at = read_varint(data, at)
+    tag_count, at = read_tag_count(data, at)
     for _ in range(tag_count):
         tag, at, end = read_tag(data, at)
         if tag == 0:

@@ -19,7 +19,7 @@ from tidelog.protocol.kafka.message_codec import (
     read_numbers,
     read_string,
     read_tag,
-    read_varint,
+    read_tag_count,
     skip_tags,
     write_array,
     write_compact_length,
@@ -168,7 +168,7 @@ def _read_transaction_log_value_1(data: Data, at: int) -> tuple[TransactionLogVa
     next_producer_id: ProducerId = ProducerId(-1)
     client_transaction_version: int = 0
     next_producer_epoch: int = -1
-    tag_count, at = read_varint(data, at)
+    tag_count, at = read_tag_count(data, at)
     for _ in range(tag_count):
         tag, at, end = read_tag(data, at)
         if tag == 0:

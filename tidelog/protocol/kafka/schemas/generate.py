@@ -152,6 +152,7 @@ class Module:
     def __init__(self, schema: dict[str, Any], directions: str) -> None:
         self._message: str = schema["name"]
         self._api_key: int = schema.get("apiKey", -1)
+        self._is_of_api = schema["type"] in _DIRECTIONS
         self._directions = directions
         self._versions = versions_of(schema["validVersions"])
         self._flexible = versions_of(schema["flexibleVersions"])
@@ -173,6 +174,8 @@ class Module:
             entries = [f"{version}: {self._function(way, self._message, version)}" for version in versions]
             rows.append(f"    {table}={{{', '.join(entries)}}},")
         name = snake(self._message).upper()
+        if self._is_of_api and self._flexible:
+            rows.append(f"    flexible_from={self._flexible.start},")
         codec = "\n".join([f"{name}: Final = MessageCodec(", f"    {self._message}, {self._api_key},", *rows, ")\n"])
         layouts = [
             f'_{way}_{_layout_name(layout)} = Struct(">{layout}").{method}'
@@ -286,7 +289,7 @@ class Module:
         if tagged:
             lines += [f"{field.name}: {field.type} = {self._default(field)}" for field in tagged]
             lines += [
-                "tag_count, at = read_varint(data, at)",
+                "tag_count, at = read_tag_count(data, at)",
                 "for _ in range(tag_count):",
                 "    tag, at, end = read_tag(data, at)",
             ]
