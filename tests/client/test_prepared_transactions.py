@@ -12,7 +12,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.client.transactional import committed, ends, transactional
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.client.transaction_core import PreparedTransaction, PrepareTransaction, TransactionCore, TransactionPolicy
+from tidelog.client.transaction_core import PreparedTransaction, TransactionCore, TransactionPolicy
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidTxnState,
@@ -119,7 +119,7 @@ async def test_a_producer_that_has_left_its_transaction_opens_no_other_one() -> 
                     pass
         core = TransactionCore(TransactionPolicy("t", 1, 1, 1, 1), Random(1))
         with pytest.raises(InvalidTxnState, match="no open transaction"):
-            core.handle(PrepareTransaction(has_written=True))
+            core.prepare(has_written=True)
 
 
 async def test_a_transaction_reads_what_the_ones_before_it_committed() -> None:

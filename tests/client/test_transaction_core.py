@@ -21,12 +21,9 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.transaction_core import (
     TRANSITIONS,
     UNKNOWN_TOPIC_MS,
-    AddOffsets,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    OffsetsAdded,
-    RecordsFailed,
     TransactionalCause,
     TransactionalState,
     TransactionCore,
@@ -91,8 +88,8 @@ def test_a_transaction_without_records_and_offsets_asks_nobody() -> None:
     assert application.done == [None] * 4
     assert len(application.asked) == 1
     application.begin()
-    application.note(AddOffsets(GROUP, OFFSETS, application.at))
-    application.note(OffsetsAdded(application.at))
+    application.apply(application.core.add_offsets(GROUP, OFFSETS, application.at))
+    application.apply(application.core.offsets_added())
     application.commit(has_written=False)
     assert isinstance(application.asked[-1].call, AskEnd), "offsets alone are a transaction"
 
@@ -100,7 +97,7 @@ def test_a_transaction_without_records_and_offsets_asks_nobody() -> None:
 def test_the_offset_of_an_unknown_partition_is_sent_again_for_three_seconds_only() -> None:
     application = Application().in_transaction()
     begun = application.at
-    application.note(AddOffsets(GROUP, OFFSETS, begun))
+    application.apply(application.core.add_offsets(GROUP, OFFSETS, begun))
     while len(application.done) == 1:
         application.refuse(UnknownTopicOrPartition("partition in-0 does not exist"))
     error = application.done[-1]
@@ -204,12 +201,12 @@ def test_who_is_fenced_is_decided_by_the_coordinator(error: TidelogError) -> Non
 
 def test_a_failed_record_makes_the_transaction_abort_only() -> None:
     application = Application().in_transaction()
-    application.note(RecordsFailed(RecordTooLarge("too large"), application.at))
+    application.fail_records(RecordTooLarge("too large"))
     assert isinstance(application.refused[-1], TransactionAborted)
     assert isinstance(application.refused[-1].__cause__, RecordTooLarge)
     with pytest.raises(TransactionAborted):
         application.commit()
-    application.note(RecordsFailed(DeliveryTimedOut("another"), application.at))
+    application.fail_records(DeliveryTimedOut("another"))
     application.abort()
     assert application.asked[-1].call == AskEnd(ProducerId(7), 0, committed=False)
     application.identify(7, 1)
@@ -219,7 +216,7 @@ def test_a_failed_record_makes_the_transaction_abort_only() -> None:
 
 def test_a_record_of_a_fenced_producer_ends_it_without_another_question() -> None:
     application = Application().in_transaction()
-    application.note(RecordsFailed(ProducerFenced("epoch 0 is over"), application.at))
+    application.fail_records(ProducerFenced("epoch 0 is over"))
     with pytest.raises(ProducerFenced):
         application.abort()
     assert len(application.asked) == 1
@@ -239,7 +236,7 @@ def test_an_abort_is_certain_before_the_coordinator_confirms_it(error: TidelogEr
 def test_offsets_of_a_member_that_lost_its_partitions_abort_the_transaction() -> None:
     """Not even the member's next epoch may be tried with the same offsets."""
     application = Application().in_transaction()
-    application.note(AddOffsets(GROUP, OFFSETS, application.at))
+    application.apply(application.core.add_offsets(GROUP, OFFSETS, application.at))
     assert application.asked[-1].call == AskOffsets(ProducerId(7), 0, GROUP, OFFSETS)
     application.refuse(StaleMemberEpoch("the member has epoch 4"))
     error = error_of(application)
@@ -252,7 +249,7 @@ def test_offsets_of_a_member_that_lost_its_partitions_abort_the_transaction() ->
 def test_a_member_whose_epoch_grew_commits_with_the_next_one() -> None:
     """Unlike fixed metadata: each attempt asks the member, which refuses if it has lost what it read."""
     application = Application().in_transaction()
-    application.note(AddOffsets(GROUP, OFFSETS, application.at, has_member=True))
+    application.apply(application.core.add_offsets(GROUP, OFFSETS, application.at, has_member=True))
     application.refuse(StaleMemberEpoch("the member has epoch 4"))
     assert application.asked[-1].call == application.asked[-2].call
     application.refuse(CommitFailed("partitions were given up"))
@@ -261,11 +258,11 @@ def test_a_member_whose_epoch_grew_commits_with_the_next_one() -> None:
 
 def test_offsets_are_repeated_while_their_coordinator_moves_but_not_for_a_transaction_that_failed() -> None:
     application = Application().in_transaction()
-    application.note(AddOffsets(GROUP, OFFSETS, application.at))
+    application.apply(application.core.add_offsets(GROUP, OFFSETS, application.at))
     application.lose()
     application.refuse(NotCoordinator("moved"))
     assert len(application.asked) == 4
-    application.note(RecordsFailed(RecordTooLarge("too large"), application.at))
+    application.fail_records(RecordTooLarge("too large"))
     application.refuse(NotCoordinator("moved again"))
     assert len(application.asked) == 4
     assert isinstance(error_of(application), TransactionAborted)
@@ -393,7 +390,7 @@ class TransactionalLives(RuleBasedStateMachine):
         if self.epoch == self.coordinator.epoch:
             self.coordinator.is_open = True
         else:
-            self.application.note(RecordsFailed(InvalidProducerEpoch("over"), self.application.at))
+            self.application.fail_records(InvalidProducerEpoch("over"))
 
     @precondition(lambda self: self.core.state is TransactionalState.OPEN)
     @rule()

@@ -1,22 +1,16 @@
-"""An application on a transaction core, driven event by event."""
+"""An application on a transaction core, driven call by call."""
 
 from __future__ import annotations
 
 import random
 
 from tidelog.client.transaction_core import (
-    AbortTransaction,
     Ask,
-    BeginTransaction,
-    CallFailed,
-    CommitTransaction,
     Done,
-    Identified,
     Opened,
     RecordsRefused,
     TransactionCore,
     TransactionEffect,
-    TransactionEvent,
     TransactionPolicy,
 )
 from tidelog.errors import (
@@ -49,11 +43,11 @@ class Application:
     def at(self) -> Millis:
         return Millis(self.now)
 
-    def note(self, event: TransactionEvent) -> None:
-        for effect in self.core.handle(event):
-            self._note(effect)
+    def apply(self, effects: list[TransactionEffect]) -> None:
+        for effect in effects:
+            self._apply(effect)
 
-    def _note(self, effect: TransactionEffect) -> None:
+    def _apply(self, effect: TransactionEffect) -> None:
         match effect:
             case Ask():
                 self.asked.append(effect)
@@ -66,23 +60,26 @@ class Application:
                 self.done.append(error)
 
     def begin(self) -> None:
-        self.note(BeginTransaction(self.at))
+        self.apply(self.core.begin(self.at))
 
     def commit(self, *, has_written: bool = True) -> None:
-        self.note(CommitTransaction(has_written, self.at))
+        self.apply(self.core.commit(self.at, has_written=has_written))
 
     def abort(self, *, has_written: bool = True) -> None:
-        self.note(AbortTransaction(has_written, self.at))
+        self.apply(self.core.abort(self.at, has_written=has_written))
 
     def identify(self, producer_id: int = 7, epoch: int = 0) -> None:
-        self.note(Identified(ProducerId(producer_id), epoch, self.at))
+        self.apply(self.core.identified(ProducerId(producer_id), epoch, self.at))
 
     def refuse(self, error: TidelogError, *, is_applied: bool | None = False) -> None:
-        self.note(CallFailed(error, is_applied, self.at))
+        self.apply(self.core.call_failed(error, is_applied, self.at))
 
     def lose(self) -> None:
         """The answer to the last call got lost."""
         self.refuse(ConnectionLost("the connection broke"), is_applied=None)
+
+    def fail_records(self, error: TidelogError) -> None:
+        self.apply(self.core.records_failed(error))
 
     def in_transaction(self) -> Application:
         self.begin()

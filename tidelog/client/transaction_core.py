@@ -1,5 +1,5 @@
-"""Transaction core: when a transaction of a producer begins and how it ends. Pure: events in, effects out. The states
-are drawn in docs/client.md.
+"""Transaction core: when a transaction of a producer begins and how it ends. Pure: calls in, effects
+out. The states are drawn in docs/client.md.
 
 Invariants:
   1. A transaction is reported as committed only after the coordinator has said so, and as aborted only if it is certain
@@ -115,101 +115,12 @@ class AskOffsets:
 Call: TypeAlias = AskProducerId | AskEnd | AskOffsets
 
 
-# --- events -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTransaction:
-    """The application opens a transaction."""
-
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class AddOffsets:
-    """The application commits offsets of a group with the open transaction. has_member: as in AskOffsets."""
-
-    group: GroupMetadata
-    offsets: Mapping[TopicPartition, OffsetCommitted]
-    at: Millis
-    has_member: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTransaction:
-    """All records of the transaction are acknowledged: commit it. has_written: there are any."""
-
-    has_written: bool
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class AbortTransaction:
-    """Abort the open transaction. has_written: a record may have reached a leader."""
-
-    has_written: bool
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareTransaction:
-    """Leave the open transaction to another process, which ends it. has_written: a record may have reached a leader."""
-
-    has_written: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsFailed:
-    """Records of the open transaction are not acknowledged, or were never queued: it cannot be committed."""
-
-    error: TidelogError
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class Identified:
-    """Answer to AskProducerId and AskEnd: producer id and epoch of the next transaction."""
-
-    producer_id: ProducerId
-    epoch: int
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsAdded:
-    """Answer to AskOffsets."""
-
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class CallFailed:
-    """The call was refused or not answered. is_applied: None if it may have been applied, otherwise False."""
-
-    error: TidelogError
-    is_applied: bool | None
-    at: Millis
-
-
-TransactionEvent: TypeAlias = (
-    BeginTransaction
-    | AddOffsets
-    | CommitTransaction
-    | AbortTransaction
-    | PrepareTransaction
-    | RecordsFailed
-    | Identified
-    | OffsetsAdded
-    | CallFailed
-)
-
-
 # --- effects ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Make the call after a pause, and answer with Identified, OffsetsAdded or CallFailed; at the latest at `until`."""
+    """Make the call after a pause, and report its answer or failure to the core; at the latest at `until`."""
 
     call: Call
     pause_ms: int
@@ -350,45 +261,50 @@ class TransactionCore:
         """Whether the producer must end."""
         return self.state is TransactionalState.FAILED
 
-    def handle(self, event: TransactionEvent) -> list[TransactionEffect]:
-        """Apply an event and return the effects in order. Raises InvalidTxnState, or the reason why the producer has
-        failed, for a call of the application that the state does not allow; nothing has changed then."""
-        match event:
-            case BeginTransaction(at):
-                return self._begin(at)
-            case AddOffsets(group, offsets, at, has_member):
-                self._ensure(TransactionalState.OPEN)
-                self._has_offsets = True
-                call = AskOffsets(self._producer_id, self._epoch, group, offsets, has_member)
-                return self._ask(call, at, self.policy.max_block_ms)
-            case CommitTransaction(has_written, at):
-                self._ensure(TransactionalState.OPEN)
-                return self._end(TransactionalCause.COMMIT, at, has_written=has_written)
-            case AbortTransaction(has_written, at):
-                self._ensure(TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
-                return self._end(TransactionalCause.ABORT, at, has_written=has_written)
-            case PrepareTransaction(has_written):
-                return self._prepare(has_written=has_written)
-            case RecordsFailed(error):
-                return self._records_failed(error)
-            case Identified(producer_id, epoch, at):
-                self._identified_at = at
-                return self._identified(producer_id, epoch)
-            case OffsetsAdded():
-                self._question = None
-                return [Done(self.reason())]
-            case CallFailed(error, is_applied, at):
-                return self._call_failed(error, is_applied, at)
-
     # --- what the application asks for --------------------------------------------------------------------------
+    # These raise InvalidTxnState, or the reason why the producer has failed, if the state does not allow the call;
+    # nothing has changed then.
 
-    def _begin(self, at: Millis) -> list[TransactionEffect]:
+    def begin(self, at: Millis) -> list[TransactionEffect]:
+        """Open a transaction."""
         self._ensure(TransactionalState.NEW, TransactionalState.READY)
         is_ready = self.state is TransactionalState.READY
         if is_ready and at - self._identified_at < IDLE_MS:
             return self._open(TransactionalCause.BEGIN)
         self._move(TransactionalCause.BEGIN_AFTER_PAUSE if is_ready else TransactionalCause.BEGIN)
         return self._ask(AskProducerId(self._producer_id, self._epoch), at, self.policy.max_block_ms)
+
+    def add_offsets(
+        self,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetCommitted],
+        at: Millis,
+        *,
+        has_member: bool = False,
+    ) -> list[TransactionEffect]:
+        """Commit offsets of a group with the open transaction. has_member: as in AskOffsets."""
+        self._ensure(TransactionalState.OPEN)
+        self._has_offsets = True
+        call = AskOffsets(self._producer_id, self._epoch, group, offsets, has_member)
+        return self._ask(call, at, self.policy.max_block_ms)
+
+    def commit(self, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
+        """Commit the transaction: all its records are acknowledged. has_written: there are any."""
+        self._ensure(TransactionalState.OPEN)
+        return self._end(TransactionalCause.COMMIT, at, has_written=has_written)
+
+    def abort(self, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
+        """Abort the open transaction. has_written: a record may have reached a leader."""
+        self._ensure(TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
+        return self._end(TransactionalCause.ABORT, at, has_written=has_written)
+
+    def prepare(self, *, has_written: bool) -> list[TransactionEffect]:
+        """Leave the open transaction to another process, which ends it. has_written: as for `abort`."""
+        self._ensure(TransactionalState.OPEN)
+        if not has_written and not self._has_offsets:
+            raise InvalidTxnState(f"the transaction of {self._name} has neither records nor offsets: send some first")
+        self._move(TransactionalCause.PREPARE)
+        return [Done()]
 
     def _open(self, cause: TransactionalCause) -> list[TransactionEffect]:
         self._move(cause)
@@ -405,13 +321,6 @@ class TransactionCore:
         self._move(cause)
         limit_ms = self.policy.transaction_timeout_ms if committed else self.policy.max_block_ms
         return [*effects, *self._ask(AskEnd(self._producer_id, self._epoch, committed), at, limit_ms)]
-
-    def _prepare(self, *, has_written: bool) -> list[TransactionEffect]:
-        self._ensure(TransactionalState.OPEN)
-        if not has_written and not self._has_offsets:
-            raise InvalidTxnState(f"the transaction of {self._name} has neither records nor offsets: send some first")
-        self._move(TransactionalCause.PREPARE)
-        return [Done()]
 
     def prepared(self) -> PreparedTransaction:
         """Return the transaction that was prepared, for the process that ends it."""
@@ -450,8 +359,9 @@ class TransactionCore:
 
     # --- what happened ------------------------------------------------------------------------------------------
 
-    def _records_failed(self, error: TidelogError) -> list[TransactionEffect]:
-        """The open transaction can only be aborted; if the producer is fenced, not even that."""
+    def records_failed(self, error: TidelogError) -> list[TransactionEffect]:
+        """Records are not acknowledged, or were never queued: the open transaction can only be aborted; if the producer
+        is fenced, not even that."""
         if self.state is not TransactionalState.OPEN:
             return []
         if isinstance(error, ProducerFenced):
@@ -460,15 +370,22 @@ class TransactionCore:
         self.failure = error
         return [RecordsRefused(self._aborted())]
 
-    def _identified(self, producer_id: ProducerId, epoch: int) -> list[TransactionEffect]:
-        self._question = None
+    def identified(self, producer_id: ProducerId, epoch: int, at: Millis) -> list[TransactionEffect]:
+        """The answer to AskProducerId and AskEnd: producer id and epoch of the next transaction."""
+        self._question, self._identified_at = None, at
         self._producer_id, self._epoch = producer_id, epoch
         if self.state is TransactionalState.STARTING:
             return self._open(TransactionalCause.IDENTIFIED)
         self._move(TransactionalCause.ENDED)
         return [Done()]
 
-    def _call_failed(self, error: TidelogError, is_applied: bool | None, at: Millis) -> list[TransactionEffect]:
+    def offsets_added(self) -> list[TransactionEffect]:
+        """The answer to AskOffsets."""
+        self._question = None
+        return [Done(self.reason())]
+
+    def call_failed(self, error: TidelogError, is_applied: bool | None, at: Millis) -> list[TransactionEffect]:
+        """The call was refused or not answered. is_applied: None if it may have been applied, otherwise False."""
         question = self._question
         assert question is not None, "one call is under way"
         question.failures += 1
@@ -485,7 +402,7 @@ class TransactionCore:
             case AskProducerId():
                 return self._not_identified(error)
             case AskOffsets():
-                effects = self._records_failed(error)
+                effects = self.records_failed(error)
                 return [*effects, Done(self.reason())]
             case AskEnd(committed=True):
                 return self._not_committed(error, question)

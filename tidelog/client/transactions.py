@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -22,28 +22,18 @@ from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, offset_t
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.producer_events import Effect, Flushed, Policy
 from tidelog.client.transaction_core import (
-    AbortTransaction,
-    AddOffsets,
     Ask,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    BeginTransaction,
     Call,
-    CallFailed,
-    CommitTransaction,
     Done,
-    Identified,
-    OffsetsAdded,
     Opened,
     PreparedTransaction,
-    PrepareTransaction,
-    RecordsFailed,
     RecordsRefused,
     TransactionalState,
     TransactionCore,
     TransactionEffect,
-    TransactionEvent,
     TransactionPolicy,
     needs_lookup,
 )
@@ -99,7 +89,7 @@ class ProducerTransactions:
         """The producer has ended: a call that is under way gets no answer any more. No commit was asked for if the
         transaction is open or being aborted, so it is aborted, at the latest by its timeout."""
         self._stopped = reason
-        self._core.handle(RecordsFailed(reason, self._clock.monotonic_ms()))  # the records have their outcomes
+        self._core.records_failed(reason)  # the records have their outcomes
         if self._caller is not None and not self._caller.done():
             if self._core.state is TransactionalState.ABORTING:
                 self._caller.set_result(None)
@@ -139,7 +129,7 @@ class ProducerTransactions:
         async with self._turn:
             await self._settled()
             try:
-                await self._perform(BeginTransaction(self._clock.monotonic_ms()))
+                await self._perform(lambda: self._core.begin(self._clock.monotonic_ms()))
             except asyncio.CancelledError:
                 self._when_settled(self._abandon)
                 raise
@@ -155,8 +145,8 @@ class ProducerTransactions:
         async with self._turn:
             await self._settled()
             self._member = member
-            event = AddOffsets(group, offsets, self._clock.monotonic_ms(), has_member=member is not None)
-            await self._perform(event)
+            at, has_member = self._clock.monotonic_ms(), member is not None
+            await self._perform(lambda: self._core.add_offsets(group, offsets, at, has_member=has_member))
 
     async def committed_offsets(self, group_id: str, *, require_stable: bool) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group. require_stable: wait until no open transaction may change one.
@@ -169,16 +159,16 @@ class ProducerTransactions:
 
     async def commit(self) -> None:
         """Send what is queued, then commit. Raises TransactionAborted, TransactionOutcomeUnknown, ProducerFenced."""
-        await self._finish(lambda: CommitTransaction(self.records.has_written, self._clock.monotonic_ms()))
+        await self._finish(lambda: self._core.commit(self._clock.monotonic_ms(), has_written=self.records.has_written))
 
     async def prepare(self) -> PreparedTransaction:
         """Send what is queued, then leave the transaction to another process, which ends it. Raises TransactionAborted,
         ProducerFenced."""
-        await self._finish(lambda: PrepareTransaction(self.records.has_written))
+        await self._finish(lambda: self._core.prepare(has_written=self.records.has_written))
         return self._core.prepared()
 
-    async def _finish(self, event: Callable[[], TransactionEvent]) -> None:
-        """Send what is queued, then apply the event. Aborts, and raises the reason, if a part of the transaction has
+    async def _finish(self, decide: Callable[[], list[TransactionEffect]]) -> None:
+        """Send what is queued, then ask the core. Aborts, and raises the reason, if a part of the transaction has
         failed."""
         try:
             self.records.refuse_records(InvalidTxnState(_COMMITTING))
@@ -193,7 +183,7 @@ class ProducerTransactions:
             async with self._turn:
                 await self._settled()
                 if self._core.state is not TransactionalState.ABORT_ONLY:
-                    await self._perform(event())
+                    await self._perform(decide)
                     return
         except asyncio.CancelledError:
             if self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY):
@@ -212,7 +202,7 @@ class ProducerTransactions:
             is_open = self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
             if is_open and self._stopped is None:
                 try:
-                    await self._perform(AbortTransaction(self.records.has_written, self._clock.monotonic_ms()))
+                    await self._perform(self._decide_abort)
                 except asyncio.CancelledError:
                     self._when_settled(self._abandon)
                     raise
@@ -222,7 +212,7 @@ class ProducerTransactions:
 
     def fail(self, error: TidelogError) -> None:
         """Something of the open transaction failed: it can only be aborted."""
-        self._handle(RecordsFailed(error, self._clock.monotonic_ms()))
+        self._apply(self._core.records_failed(error))
 
     def refusal(self) -> TidelogError:
         """Return what a call raises that is not possible now."""
@@ -241,12 +231,16 @@ class ProducerTransactions:
         if self._caller is not None:
             await asyncio.wait([self._caller])
 
-    async def _perform(self, event: TransactionEvent) -> None:
+    def _decide_abort(self) -> list[TransactionEffect]:
+        return self._core.abort(self._clock.monotonic_ms(), has_written=self.records.has_written)
+
+    async def _perform(self, decide: Callable[[], list[TransactionEffect]]) -> None:
+        """Make a call of the application, and wait for its end. decide: asks the core."""
         caller = self._caller = asyncio.get_running_loop().create_future()
         try:
             if self._stopped is not None:
                 raise type(self._stopped)(self._stopped.message) from self._stopped.__cause__
-            self._handle(event)
+            self._apply(decide())
         except BaseException:
             self._caller = None
             raise
@@ -267,24 +261,21 @@ class ProducerTransactions:
             and self._cluster is not None
         ):
             self._caller = asyncio.get_running_loop().create_future()
-            self._handle(AbortTransaction(self.records.has_written, self._clock.monotonic_ms()))
+            self._apply(self._decide_abort())
 
     # --- the core and the world ---------------------------------------------------------------------------------
 
-    def _handle(self, event: TransactionEvent) -> None:
-        for effect in self._core.handle(event):
-            self._apply(effect)
-
-    def _apply(self, effect: TransactionEffect) -> None:
-        match effect:
-            case Ask():
-                self._spawn(self._ask(effect), "ask a coordinator")
-            case Opened(producer_id, epoch):
-                self.records.begin_transaction(producer_id, epoch)
-            case RecordsRefused(reason):
-                self._execute(self.records.drop_records(reason, self._clock.monotonic_ms()))
-            case Done(error):
-                self._done(error)
+    def _apply(self, effects: Iterable[TransactionEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Ask():
+                    self._spawn(self._ask(effect), "ask a coordinator")
+                case Opened(producer_id, epoch):
+                    self.records.begin_transaction(producer_id, epoch)
+                case RecordsRefused(reason):
+                    self._execute(self.records.drop_records(reason, self._clock.monotonic_ms()))
+                case Done(error):
+                    self._done(error)
 
     def _done(self, error: TidelogError | None) -> None:
         """The application's call has ended."""
@@ -309,16 +300,16 @@ class ProducerTransactions:
         try:
             endpoint = await self._coordinators.find(kind, key, timeout_ms=self._left_ms(ask.until))
             try:
-                answer = await self._call(endpoint, ask.call, min(ATTEMPT_MS, self._left_ms(ask.until)))
+                effects = await self._call(endpoint, ask.call, min(ATTEMPT_MS, self._left_ms(ask.until)))
             except TidelogError as error:
                 is_applied = error.written
                 if needs_lookup(error):
                     self._coordinators.forget(kind, key, endpoint)
                 raise
         except TidelogError as error:
-            self._handle(CallFailed(error, is_applied, self._clock.monotonic_ms()))
+            self._apply(self._core.call_failed(error, is_applied, self._clock.monotonic_ms()))
         else:
-            self._handle(answer)
+            self._apply(effects)
 
     def _left_ms(self, until: Millis) -> int:
         return max(1, until - self._clock.monotonic_ms())
@@ -328,8 +319,8 @@ class ProducerTransactions:
             return CoordinatorKind.GROUP, call.group.group_id
         return CoordinatorKind.TRANSACTION, self._policy.transactional_id
 
-    async def _call(self, to: Endpoint, call: Call, timeout_ms: int) -> TransactionEvent:
-        """Make one attempt. Raises the error of the answer."""
+    async def _call(self, to: Endpoint, call: Call, timeout_ms: int) -> list[TransactionEffect]:
+        """Make one attempt, and report its answer to the core. Raises the error of the answer."""
         assert self._cluster is not None, "a transaction begins after the start"
         transport, transactional_id = self._cluster.transport, self._policy.transactional_id
         match call:
@@ -343,7 +334,7 @@ class ProducerTransactions:
                 )
                 method = methods.TRANSACTIONS_INIT_PRODUCER_ID
                 given = await transport.call(to, method, request, timeout_ms=timeout_ms)
-                return Identified(ProducerId(given.producer_id), given.producer_epoch, self._clock.monotonic_ms())
+                return self._identified(given)
             case AskEnd(producer_id, epoch, committed):
                 end = transactions_pb2.EndTxnRequest(
                     transactional_id=transactional_id,
@@ -353,7 +344,7 @@ class ProducerTransactions:
                     transaction_version=TRANSACTION_VERSION,
                 )
                 ended = await transport.call(to, methods.TRANSACTIONS_END_TXN, end, timeout_ms=timeout_ms)
-                return Identified(ProducerId(ended.producer_id), ended.producer_epoch, self._clock.monotonic_ms())
+                return self._identified(ended)
             case AskOffsets():
                 if self._member is not None:
                     call = replace(call, group=self._member())
@@ -362,7 +353,12 @@ class ProducerTransactions:
                 for partition in answer.partitions:
                     if error := error_of(partition):
                         raise error
-                return OffsetsAdded(self._clock.monotonic_ms())
+                return self._core.offsets_added()
+
+    def _identified(
+        self, answer: transactions_pb2.InitTransactionalProducerResponse | transactions_pb2.EndTxnResponse
+    ) -> list[TransactionEffect]:
+        return self._core.identified(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms())
 
 
 def offsets_request(transactional_id: str, call: AskOffsets) -> groups_pb2.TxnOffsetCommitRequest:
