@@ -16,7 +16,7 @@ from typing import Final
 from bench.figure import Figure, Run
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from tidelog.types import LeaderEpoch, Offset
 
 CHUNK_BYTES: Final = 1 << 20

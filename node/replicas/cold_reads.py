@@ -15,7 +15,7 @@ from node.replicas.fetch_state import READING, READY, FetchCause
 from node.replicas.waiting_fetch import DiskResult, WaitingFetch
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.errors import TidelogError

@@ -41,7 +41,7 @@ from storage.append_info import LogAppendInfo, Origin
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import WouldBlock
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from storage.recovery.loaded import Damage
 from tidelog.errors import (

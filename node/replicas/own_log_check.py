@@ -15,7 +15,7 @@ from node.runtime.work import run_in
 from storage.directory.log_directory import LogDirectory
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.recovery.loaded import Damage
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import ensure_agreed

@@ -38,7 +38,7 @@ from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, 
 from storage.directory.log_directory import LogDirectory
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.types import (

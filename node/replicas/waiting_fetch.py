@@ -38,7 +38,7 @@ from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from tidelog.epochs import divergence
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset

@@ -25,7 +25,8 @@ from storage.log.directory_claims import DirectoryClaims
 from storage.log.flush import FlushTicket
 from storage.log.log_positions import LogPositions
 from storage.log.log_producers import first_result
-from storage.log.log_reader import LogRead, LogReader
+from storage.log.log_read import LogRead
+from storage.log.log_reader import LogReader
 from storage.log.log_start import LogStart
 from storage.log.log_truncation import LogTruncator
 from storage.log.log_writer import LogWriter
@@ -206,7 +207,7 @@ class Log(LogPositions):
         bytes. epochs: the leader's epoch entries over the batches, entered into the follower's cache; without them the
         batches' own epochs count (v0 and v1 have none). inspected: the result of `inspect_sent` with the log's `rules`.
         check: of a transactional batch or a marker, on the leader.
-        The buffer is not kept, except `bytes`, of which a leader may keep the last batches in memory.
+        The buffer is not kept, unless it is `bytes`.
 
         If it raises, nothing was appended. Raises CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,

@@ -8,36 +8,23 @@ Not here: which offsets may be read (log.py), reading within a segment (segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.files.file_system import Files
 from storage.log.cold_read import BytesRead
-from storage.log.recent_appends import JOINED_MAX, RecentAppends, RecentBatch, Tail, lasting
+from storage.log.log_read import LogRead
+from storage.log.recent_appends import RecentAppends, Tail
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
 from storage.segment.segments import LogSegments
-from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import INT32_MAX, Buffer, EpochStart, Offset
+from tidelog.types import INT32_MAX, Buffer, Offset
 
 _HINTS_MAX: Final = 64
 """Number of cached positions: more than the replicas and active consumers of one partition plus the appends that some
 replica has not fetched yet.
 """
-
-
-class LogRead(NamedTuple):
-    """The result of a read: whole batches, the first of which may begin below the requested offset.
-
-    next_offset: where to continue. epochs: the epoch entries over the range of the batches. aborted: the aborted
-    transactions with records in the range, if only decided records are read.
-    """
-
-    records: Buffer
-    next_offset: Offset
-    epochs: tuple[EpochStart, ...]
-    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 class LogReader:
@@ -81,10 +68,10 @@ class LogReader:
             del hints[next(iter(hints))]
         hints[offset] = (segment, BatchPlace(position, offset))
 
-    def remember(self, base_offset: Offset, buffers: Sequence[Buffer], next_offset: Offset, size: int) -> None:
+    def remember(self, base_offset: Offset, buffers: Sequence[Buffer], next_offset: Offset) -> None:
         """Keep a batch that the leader has just appended, for `from_memory`."""
-        kept = (b"".join(buffers),) if size <= JOINED_MAX else lasting(buffers)
-        self._recent.note(self._tail, base_offset, RecentBatch(kept, next_offset, size))
+        # Its epochs are looked up when it is read: the log start may have removed entries by then.
+        self._recent.note(self._tail, base_offset, LogRead(b"".join(buffers), next_offset, ()))
 
     def from_memory(self, offset: Offset, max_bytes: int, up_to: Offset) -> LogRead | None:
         """Recent batches from `offset` on, at least one, all below `up_to`; None if the file must be read. Damage of
@@ -92,10 +79,10 @@ class LogReader:
         parts: list[Buffer] = []
         at, size, tail = offset, 0, self._tail
         while (batch := tail.get(at)) is not None and batch.next_offset <= up_to:
-            size += batch.size
+            size += len(batch.records)
             if size > max_bytes and parts:
                 break
-            parts += batch.buffers
+            parts.append(batch.records)
             at = batch.next_offset
         if not parts:
             return None

@@ -100,7 +100,7 @@ class LogWriter:
         self._reader.note(log.log_end_offset, segment, position)
         if self._reader.keeps_recent and leader_epoch is not None and len(headers) == 1:
             end = Offset(info.last_offset + 1)
-            self._reader.remember(log.log_end_offset, prepared.buffers, end, info.valid_bytes)
+            self._reader.remember(log.log_end_offset, prepared.buffers, end)
         log.end_at(Offset(info.last_offset + 1))
         if batches:
             log.producers.appended(batches, now)

@@ -19,7 +19,7 @@ from storage.directory.log_directory import ConfigOf, LogDirectory
 from storage.files.os_files import OsFiles
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import decode_snapshot
 from storage.segment.time_lookup import TimestampedOffset

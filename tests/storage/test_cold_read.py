@@ -13,7 +13,7 @@ import pytest
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.producers.aborted_transactions import AbortedTransactions
 from storage.segment.agreed_indexes import AGREEMENT_FILE
 from storage.segment.batch_walk import BrokenChain

@@ -10,7 +10,7 @@ import pytest
 from storage.directory.scrub_segment import Finding, FindingKind
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
-from storage.log.log_reader import LogRead
+from storage.log.log_read import LogRead
 from storage.recovery.loaded import Damage
 from storage.segment.batch_walk import BrokenChain
 from tests.storage.scrub_world import World
