@@ -50,5 +50,5 @@ class Peers(Protocol):
         """Whether the address refuses connections; see `tidelog.protocol.network.NodeTransport.is_refused`."""
         ...
 
-    on_failed: Callable[[Endpoint], None]
+    when_failed: list[Callable[[Endpoint], None]]
     """Called when a connection to this address breaks or cannot be made."""

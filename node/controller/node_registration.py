@@ -105,17 +105,7 @@ class Registration:
         """The directories that the registration names."""
         self._wake = asyncio.Event()
         for directory, _ in self._directories:
-            self._listen(directory)
-
-    def _listen(self, directory: LogDirectory) -> None:
-        """Send a heartbeat at once when the directory fails."""
-        others = directory.on_offline
-
-        def on_offline(failed: LogDirectory) -> None:
-            others(failed)
-            self._wake.set()
-
-        directory.on_offline = on_offline
+            directory.when_offline.append(lambda _failed: self.beat_soon())
 
     def beat_soon(self) -> None:
         """Send a heartbeat at once: there is something to report."""

@@ -67,7 +67,7 @@ class ProcessWatch:
         self._watched: set[NodeId] = set()
         self._refused: dict[NodeId, NodeEpoch] = {}
         self._on_refused, self._on_leader_refused = on_refused, on_leader_refused
-        peers.on_failed = self.connection_failed  # connections are made before anybody watches them
+        peers.when_failed.append(self.connection_failed)
 
     async def run(self) -> None:
         """Probe until cancelled."""

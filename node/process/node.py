@@ -216,7 +216,7 @@ class Node:
         await finished(lambda done: logs.open(paths, self._directory_opener(writers), writers.__getitem__, done))
         self._report_left_out(())
         for directory in logs.directories:
-            directory.on_offline = _log_offline
+            directory.when_offline.append(_log_offline)
         home, known, opened = logs.directories[0], logs.cluster_id, dict(logs.failed)
         if known is not None:
             await finished(lambda done: logs.adopt(known, self._config.node_id, done))

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(NodeProcess(config, until_stdin_ends=options.until_stdin_ends).run())
+            runner.run(_run(config, until_stdin_ends=options.until_stdin_ends))
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
@@ -102,15 +102,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+async def _run(config: NodeConfig, *, until_stdin_ends: bool) -> None:
+    await NodeProcess(config, until_stdin_ends=until_stdin_ends).run()
+
+
 class NodeProcess:
-    """One incarnation of a node on this machine."""
+    """One incarnation of a node on this machine. Created on a running loop, as its executors are."""
 
     def __init__(self, config: NodeConfig, *, until_stdin_ends: bool = False) -> None:
         self._config = config
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
-        self._audit = AuditLog(write_to_log, clock=self._clock, node_id=config.node_id)
+        self._work_times: dict[str, WorkTimes] = {}
+        self._executors: list[ThreadExecutor] = []
+        self._defect: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._audit_file = self._new_audit_file() if config.audit.file else None
+        write = write_to_log if self._audit_file is None else self._audit_file.write
+        self._audit = AuditLog(write, clock=self._clock, node_id=config.node_id)
         self._authorizer = AclAuthorizer(config.authorizer, self._audit) if config.authorizer.enabled else None
         limits = config.quotas
         self._boundary = Boundary(
@@ -122,18 +131,14 @@ class NodeProcess:
         )
         self._process_metrics = CollectorRegistry()
         ProcessCollector(registry=self._process_metrics)
-        self._work_times: dict[str, WorkTimes] = {}
-        self._executors: list[ThreadExecutor] = []
         self._servers: list[GrpcServer] = []
         self._tls: list[ServerTls] = []
-        self._defect: asyncio.Future[Exception]
         self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
         self._announcement = ""
         """Printed once, when the node becomes ready for the first time."""
 
     async def run(self) -> None:
         """Serve until stopped, then stop gracefully. Raises the error that makes running impossible."""
-        self._defect = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
             rng = random.SystemRandom()
             user = node_user(self._config.sasl.secret_file) if self._config.sasl.secret_file else None
@@ -181,15 +186,17 @@ class NodeProcess:
             raise self._defect.result()
         await running
 
+    def _new_audit_file(self) -> AuditFile:
+        audit, writer = self._config.audit, self._executor("audit")
+        return AuditFile(audit.file, OsFiles(), writer, bytes_max=audit.bytes_max, files_max=audit.files_max)
+
     @asynccontextmanager
     async def _auditing(self) -> AsyncIterator[None]:
-        """Write the audit log to its file, if it has one, and report regularly what was left out."""
-        audit, file = self._config.audit, None
-        if audit.file:
-            writer = self._executor("audit")
-            file = AuditFile(audit.file, OsFiles(), writer, bytes_max=audit.bytes_max, files_max=audit.files_max)
+        """Make sure that the file of the audit log, if it has one, can be written, and report regularly what was left
+        out."""
+        file = self._audit_file
+        if file is not None:
             await file.open()
-            self._audit.write = file.write
         try:
             async with _running(self._audit.run()):
                 yield

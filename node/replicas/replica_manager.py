@@ -71,8 +71,7 @@ class ReplicaManager:
         config: ReplicaConfig,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """logs: of open directories, loaded before the first image. Callbacks set before are kept. call_soon: of the
-        event loop."""
+        """logs: of open directories, loaded before the first image. call_soon: of the event loop."""
         self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
@@ -137,23 +136,8 @@ class ReplicaManager:
         self._stop = asyncio.Event()
         self.stopping = False
         for directory in logs.directories:
-            self._listen(directory)
-
-    def _listen(self, directory: LogDirectory) -> None:
-        others_durable, others_offline = directory.on_durable, directory.on_offline
-
-        def on_durable(log: Log) -> None:
-            replica = self.registry.of_log(log)
-            if replica is not None:
-                replica.durable_moved()
-            else:
-                others_durable(log)
-
-        def on_offline(failed: LogDirectory) -> None:
-            others_offline(failed)
-            self._directory_failed(failed)
-
-        directory.on_durable, directory.on_offline = on_durable, on_offline
+            directory.when_durable.append(self._durable_moved)
+            directory.when_offline.append(self._directory_failed)
 
     # --- start and stop ---
 
@@ -381,6 +365,11 @@ class ReplicaManager:
         for replica in self.partitions():
             if replica.directory is directory and replica.offline is None:
                 replica.go_offline(error)
+
+    def _durable_moved(self, log: Log) -> None:
+        replica = self.registry.of_log(log)
+        if replica is not None:
+            replica.durable_moved()
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has advanced the log start offset of a log."""

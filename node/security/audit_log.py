@@ -57,7 +57,7 @@ class AuditLog(AuditTrail):
 
     def __init__(self, write: Callable[[str], None], *, clock: Clock, node_id: int) -> None:
         """write: takes a line without its end; it must not wait."""
-        self.write = write
+        self._write = write
         self._clock, self._node_id = clock, node_id
         self.counts = dict.fromkeys(("denied", "authentication_failed", "change"), 0)
         """Events since the start, also those that were left out."""
@@ -134,7 +134,7 @@ class AuditLog(AuditTrail):
                 break
         else:
             line = self._line("change", {**what, "outcome": result, "asked": "too long for a line"})
-        self.write(line)
+        self._write(line)
 
     def close(self) -> None:
         """Report what was left out so far."""
@@ -156,7 +156,7 @@ class AuditLog(AuditTrail):
                 self._event("suppressed", {"of": limit.last_event, "count": others})
 
     def _event(self, event: str, content: Mapping[str, Any]) -> None:
-        self.write(self._line(event, content))
+        self._write(self._line(event, content))
 
     def _line(self, event: str, content: Mapping[str, Any]) -> str:
         at = datetime.fromtimestamp(self._clock.wall_ms() / 1_000, UTC).isoformat(timespec="milliseconds")

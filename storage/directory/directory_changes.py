@@ -77,14 +77,12 @@ class DirectoryChanges:
         *,
         ensure_online: Callable[[], None],
         fail: Callable[[str, OSError], TidelogError],
-        on_failure: Callable[[TidelogError], None],
         on_renamed: Callable[[Retired], None],
     ) -> None:
-        """path: of the log directory; ensure_online, fail: its methods. on_failure: a batch failed. on_renamed: a log
-        has its new path, durably."""
+        """path: of the log directory; ensure_online, fail: its methods. on_renamed: a log has its new path, durably."""
         self._files, self._path, self._claims, self._executor = files, path, claims, executor
         self._ensure_online, self._fail = ensure_online, fail
-        self._on_failure, self._on_renamed = on_failure, on_renamed
+        self._on_renamed = on_renamed
         self._next = _Batch()
         self._waits = False
         """True while a request for a free executor is pending."""
@@ -154,10 +152,10 @@ class DirectoryChanges:
             write = self._prepare(batch)
         except OSError as error:
             self._keep_for_retry(batch, error)
-            self._reject(batch, self._fail(f"changing logs of {self._path}", error))
+            _reject(batch, self._fail(f"changing logs of {self._path}", error))
             return False
         except TidelogError as error:
-            self._reject(batch, error)
+            _reject(batch, error)
             return False
         self.batches += 1
         self._running += 1
@@ -167,11 +165,6 @@ class DirectoryChanges:
     def _keep_for_retry(self, batch: _Batch, error: OSError) -> None:
         if is_full(error):
             self._next.retired[:0] = batch.retired
-
-    def _reject(self, batch: _Batch, error: TidelogError) -> None:
-        self._on_failure(error)
-        for callback in batch.callbacks:
-            callback(error)
 
     def _prepare(self, batch: _Batch) -> Callable[[], None]:
         for log, offset in list(batch.starts.items()):
@@ -200,7 +193,6 @@ class DirectoryChanges:
         if isinstance(result, OSError):
             failure = self._fail(f"changing logs of {self._path}", result)
             self._keep_for_retry(batch, result)
-            self._on_failure(failure)
         elif isinstance(result, BaseException):
             raise result
         else:
@@ -214,3 +206,8 @@ class DirectoryChanges:
             callback(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:
             self._request_turn()  # if the directory is offline by now, this reports it to the pending changes
+
+
+def _reject(batch: _Batch, error: TidelogError) -> None:
+    for callback in batch.callbacks:
+        callback(error)

@@ -26,14 +26,14 @@ class GroupCommit:
 
     executor: should have at least `at_once` workers. on_durable: called for each log after its flush, when
     `durable_offset` and `recovery_point` have moved. on_failure: called after a flush failed and the directory has
-    handled the error.
+    handled the error. A full disk needs no more: the next append requests another flush.
     """
 
     def __init__(
         self,
         executor: Executor,
         on_durable: Callable[[Log], None],
-        on_failure: Callable[[BaseException], None],
+        on_failure: Callable[[TidelogError], None] = lambda _: None,
         *,
         at_once: int = 1,
     ) -> None:
@@ -93,9 +93,9 @@ class GroupCommit:
         else:
             log.abandon_flush(ticket)
             if result is not None and not log.closed:  # the directory of a deleted log can no longer be synced
-                self._on_failure(
-                    log.directory.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
-                )
+                if not isinstance(result, OSError):
+                    raise result
+                self._on_failure(log.directory.fail(f"flushing {log.path}", result))
         if self._requested:
             self._begin()
 

@@ -74,12 +74,7 @@ def waits(log: Log) -> bool:
 
 
 class LogDirectory:
-    """A log directory in use by this process.
-
-    `on_durable(log)`: a flush made more of the log durable. `on_offline(directory)`: the directory failed; `offline` is
-    the reason. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action. All three
-    are called on the owner's thread and may be set at any time.
-    """
+    """A log directory in use by this process."""
 
     def __init__(
         self,
@@ -131,10 +126,11 @@ class LogDirectory:
         """What loading truncated, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}
         """Logs that had durable records and whose directory was not found (complete after `load_logs`)."""
-        self.on_durable: Callable[[Log], None] = _ignore
-        self.on_offline: Callable[[LogDirectory], None] = _ignore
-        self.on_flush_failure: Callable[[BaseException], None] = _ignore
-        self.commit = GroupCommit(syncer or executor, self._log_durable, self.flush_failed, at_once=syncs_at_once)
+        self.when_durable: list[Callable[[Log], None]] = []
+        """Called, on the owner's thread, when a flush made more of a log durable."""
+        self.when_offline: list[Callable[[LogDirectory], None]] = []
+        """Called, on the owner's thread, when the directory failed; `offline` is the reason."""
+        self.commit = GroupCommit(syncer or executor, self._log_durable, at_once=syncs_at_once)
         self.executor = executor
         """Runs the work of this directory that may wait for its disk, one piece after the other."""
         self.changes = DirectoryChanges(
@@ -144,7 +140,6 @@ class LogDirectory:
             executor,
             ensure_online=self.ensure_online,
             fail=self.fail,
-            on_failure=self.flush_failed,
             on_renamed=self._log_renamed,
         )
         """Deletions, renames and moves of the log start."""
@@ -363,7 +358,7 @@ class LogDirectory:
     def _run_in_background(self, work: Callable[[], object], doing: str) -> None:
         def done(result: object) -> None:
             if isinstance(result, OSError):
-                self.flush_failed(self.fail(doing, result))
+                self.fail(doing, result)
 
         self.background.submit(work, done)
 
@@ -388,7 +383,8 @@ class LogDirectory:
         """Take the directory offline for the rest of this process."""
         if self.offline is None:
             self.offline = why
-            self.on_offline(self)
+            for call in self.when_offline:
+                call(self)
 
     def note_changed(self, log: Log) -> None:
         """The state of the log changed: maintenance looks at it until it needs no more work."""
@@ -400,7 +396,7 @@ class LogDirectory:
         try:
             self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.durable_offset)
         except OSError as error:
-            self.flush_failed(self.fail("writing durable-offset marks", error))
+            self.fail("writing durable-offset marks", error)
 
     def reserve_space(self, tp: TopicPartition, size: int) -> None:
         """Reserve free space for an append or a new log. The metadata log may use the reserve: nothing could be deleted
@@ -419,10 +415,8 @@ class LogDirectory:
 
     def _log_durable(self, log: Log) -> None:
         self.note_changed(log)
-        self.on_durable(log)
-
-    def flush_failed(self, error: BaseException) -> None:
-        self.on_flush_failure(error)
+        for call in self.when_durable:
+            call(log)
 
     # --- maintenance ----------------------------------------------------------------------------------------------
 
@@ -506,7 +500,7 @@ class LogDirectory:
             self._write_later(self.claims.prepare(self.logs.values()))
         except OSError as error:
             self._unwritten = True
-            self.flush_failed(self.fail("writing durable-offset marks", error))
+            self.fail("writing durable-offset marks", error)
 
     def keep_damage(self, log: Log, *, accepted: bool) -> None:
         """Make sure that a next start finds what a log has lost below its recovery point, unless the log is replaced
@@ -524,7 +518,7 @@ class LogDirectory:
         try:
             self._write_later(self.claims.recovering_from(log, offset))
         except OSError as error:
-            self.flush_failed(self.fail("writing durable-offset marks", error))
+            self.fail("writing durable-offset marks", error)
 
     def _write_later(self, write: Callable[[], None] | None) -> None:
         if write is None:
@@ -533,7 +527,7 @@ class LogDirectory:
         def done(result: object) -> None:
             if isinstance(result, OSError):
                 self._unwritten = True
-                self.flush_failed(self.fail("writing checkpoints", result))
+                self.fail("writing checkpoints", result)
 
         self.executor.submit(write, done)
 

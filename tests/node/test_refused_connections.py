@@ -62,7 +62,7 @@ async def test_calls_and_streams_that_fail_report_their_address() -> None:
     wires = Wires()
     failed: list[Endpoint] = []
     peers = GrpcPeers(wires)
-    peers.on_failed = failed.append
+    peers.when_failed.append(failed.append)
     attempts: tuple[Callable[[], object], ...] = (
         lambda: peers.call(endpoint_of(1), QUORUM_INTRODUCE, IntroduceRequest(NodeId(0)), timeout_ms=100),
         lambda: peers.open_stream(endpoint_of(2), DATA_FETCH_STREAM),
@@ -113,9 +113,10 @@ async def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> Non
         try:
             return await answer
         finally:
-            peers.on_failed(endpoint_of(2))
+            for call in peers.when_failed:
+                call(endpoint_of(2))
 
-    peers: Any = SimpleNamespace(is_refused=is_refused)
+    peers: Any = SimpleNamespace(is_refused=is_refused, when_failed=[])
     clock = MachineClock()
     watch = ProcessWatch(
         view,

@@ -19,7 +19,7 @@ class GrpcPeers:
 
     def __init__(self, transport: NodeTransport) -> None:
         self._transport = transport
-        self.on_failed: Callable[[Endpoint], None] = _ignore
+        self.when_failed: list[Callable[[Endpoint], None]] = []
 
     async def call(self, to: Endpoint, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
         codec = codec_of(api.name)
@@ -27,7 +27,7 @@ class GrpcPeers:
         try:
             message = await self._transport.call(to, codec.method, codec.write_request(asked), timeout_ms=timeout_ms)
         except ConnectionFailed:
-            self.on_failed(to)
+            self._failed(to)
             raise
         return cast("Answered", _answer(codec, message))
 
@@ -36,12 +36,16 @@ class GrpcPeers:
         try:
             stream = await self._transport.open_stream(to, codec.method)
         except ConnectionFailed:
-            self.on_failed(to)
+            self._failed(to)
             raise
-        return PeerStream(stream, codec, lambda: self.on_failed(to))
+        return PeerStream(stream, codec, lambda: self._failed(to))
 
     async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
         return await self._transport.is_refused(to, timeout_ms=timeout_ms)
+
+    def _failed(self, to: Endpoint) -> None:
+        for call in self.when_failed:
+            call(to)
 
 
 class PeerStream:
@@ -74,7 +78,3 @@ def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
         raise UnknownServerError(
             f"{codec.method}: the answer of the other node is malformed ({error}); check that it runs this version"
         ) from None
-
-
-def _ignore(_: Endpoint) -> None:
-    """The callback before another one is set."""
