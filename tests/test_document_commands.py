@@ -23,7 +23,6 @@ from tidelog.cli.app import app
 OF_A_CHECKOUT = {
     "python -m node --config": "the sentence names the command of the wheel too, tidelog-node",
     "python -m node.process.probe": "in the container image, which has the server packages on its path",
-    "python -m storage.dump": "the sentence names the command of the wheel too, tidelog log dump",
     "python -m tests": "tests are not in the wheel",
     "python -m bench": "measurements are not in the wheel",
     "python -m examples": "examples are not in the wheel",

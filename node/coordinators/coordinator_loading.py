@@ -176,7 +176,7 @@ class _Replay:
             raise UnreadableCoordinatorRecord(
                 f"{self._coordinator.name}, batch at offset {batch.base_offset}: {error.message}. The coordinator of "
                 "this partition serves nothing; the others are not affected. Run the version that wrote the record, or "
-                "examine it with tidelog dump-log"
+                "examine it with tidelog log dump"
             ) from error
 
     async def _yield(self, offset: Offset) -> None:

@@ -380,10 +380,10 @@ def test_a_malformed_record_stops_its_partition_alone(
         else:
             request, method = init(keys[0]), INIT
             assert (await ask(nodes, INIT, init(keys[1]), keys[1], TRANSACTION)).producer_epoch == 1
-        says = (f"{name}, batch at offset {broken}", "the others are not affected", "tidelog dump-log")
+        says = (f"{name}, batch at offset {broken}", "the others are not affected", "tidelog log dump")
         await refused(nodes, method, request, UnreadableCoordinatorRecord, *says)
         [line] = [line for line in caplog.messages if "serves nothing" in line]
         assert name in line
-        assert "tidelog dump-log" in line
+        assert "tidelog log dump" in line
 
     story(tmp_path, 1, steps, SETTINGS)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TypeVar
 
-from storage.dump.command import main
 from storage.dump.dump_events import DumpFinding, Event, Severity
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
+from tidelog.cli.app import run
 
 T = TypeVar("T")
 
@@ -30,6 +32,6 @@ def damage(found: list[Event]) -> list[DumpFinding]:
 
 def command(*arguments: Path | str) -> tuple[int, str]:
     """The command's exit code and output."""
-    lines: list[str] = []
-    code = main([str(argument) for argument in arguments], lines.append)
-    return code, "".join(lines)
+    with redirect_stdout(io.StringIO()) as out:
+        code = run(["log", "dump", *map(str, arguments)])
+    return code, out.getvalue()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.output import Json
 from tidelog.cli.server_packages import server_module
 
@@ -28,8 +29,11 @@ def dump(
     Exit code 0: no damage; or the reader of standard output closed the pipe, and the rest was not checked. 1: damage
     was found. 2: a path does not exist.
     """
-    command: Any = server_module("storage.dump.command")
-    options = [
-        name for name, wanted in (("--records", records), ("--findings", findings), ("--json", as_json)) if wanted
-    ]
-    raise typer.Exit(command.main([*options, "--", *map(str, paths)], sys.stdout.write, prog="tidelog log dump"))
+    if records and findings:
+        raise WrongUsage("--records and --findings exclude each other: choose one")
+    show, walk = server_module("storage.dump.show"), server_module("storage.dump.walk")
+    try:
+        damage = show.show(map(str, paths), sys.stdout.write, records=records, brief=findings, as_json=as_json)
+    except walk.NotFound as error:
+        raise WrongUsage(str(error)) from None
+    raise typer.Exit(1 if damage else 0)
