@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from node.api.record_bytes import Records
+from node.api.topic_reference import TopicReference
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
+    NO_LEADER_EPOCH,
     EpochEnd,
     EpochStart,
     Incarnation,
@@ -29,24 +31,23 @@ class FetchingReplica(NamedTuple):
 class PartitionFetch(NamedTuple):
     """A fetch of one partition.
 
-    fetch_id: returned in the answer; the codec of a protocol that has none may use any number. topic_id: the bytes
-    as sent.
-    current_leader_epoch: of the node as known to the sender; -1 skips the check (consumers only). fetch_offset: the
-    first offset to read; a follower's log end offset. last_fetched_epoch: epoch of the record before it; -1 unknown.
-    durable_offset, log_start_offset: of a follower's log, else -1. max_bytes: at least one whole batch is returned; 0
-    for the default. refused: the bytes last sent from this offset on were corrupt.
+    fetch_offset: the first offset to read; a follower's log end offset. current_leader_epoch: of the node as known to
+    the sender; -1 skips the check (consumers only). last_fetched_epoch: epoch of the record before the fetch offset; -1
+    unknown. durable_offset, log_start_offset: of a follower's log, else -1. max_bytes: at least one whole batch is
+    returned; 0 for the default. refused: the bytes last sent from this offset on were corrupt. correlation_id: on a
+    stream, whose answers come in any order: returned in the answer.
     """
 
-    fetch_id: int
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
-    current_leader_epoch: LeaderEpoch
     fetch_offset: Offset
-    last_fetched_epoch: LeaderEpoch
-    durable_offset: Offset
-    log_start_offset: Offset
-    max_bytes: int
-    refused: bool
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    durable_offset: Offset = Offset(-1)
+    log_start_offset: Offset = Offset(-1)
+    max_bytes: int = 0
+    refused: bool = False
+    correlation_id: int = 0
 
 
 class DurablePosition(NamedTuple):
@@ -61,9 +62,11 @@ class DurablePosition(NamedTuple):
 class FetchRequest(NamedTuple):
     """Fetches to open; a later one replaces an earlier one of the same partition.
 
-    replica: None for a consumer. max_wait_ms, min_bytes: a partition's fetch is answered once this number of bytes is
-    available, or after this time; the fetch of a follower in the in-sync set waits without limit. isolation_level:
-    for consumers. rack: of a consumer, for the nearest replica (KIP-392).
+    replica: None for a consumer. max_wait_ms, min_bytes: on a stream a partition's fetch is answered once this number
+    of bytes is available, or after this time; the fetch of a follower in the in-sync set waits without limit. A call is
+    answered once all its partitions together have as many bytes, or one has an answer of its own, as an error.
+    isolation_level: for consumers. rack: of a consumer, for the nearest replica (KIP-392). max_bytes: of the records in
+    the answer to a call, except for the first batch, which is returned whole (KIP-74); 0 for the default.
     """
 
     replica: FetchingReplica | None
@@ -73,6 +76,7 @@ class FetchRequest(NamedTuple):
     partitions: Sequence[PartitionFetch]
     durable_positions: Sequence[DurablePosition] = ()
     rack: str = ""
+    max_bytes: int = 0
 
 
 class AbortedStart(NamedTuple):
@@ -92,8 +96,7 @@ class FetchedPartition(NamedTuple):
     offset of the fetch.
     """
 
-    fetch_id: int
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     leader_epoch: LeaderEpoch
     high_watermark: Offset
@@ -107,6 +110,7 @@ class FetchedPartition(NamedTuple):
     waits: bool = False
     held_from: Offset = Offset(0)
     records: Records = b""
+    correlation_id: int = 0
 
 
 class AnswerMemory(Protocol):
@@ -118,7 +122,7 @@ class AnswerMemory(Protocol):
 
 
 class FetchAnswer(NamedTuple):
-    """Answers to fetches; on a stream those that are due, possibly none.
+    """Answers to fetches, in the order of the request; on a stream those that are due, possibly none.
 
     charge: represents the memory of the records; it is returned when the object is deleted. A listener keeps the answer
     or its charge until the answer is sent.

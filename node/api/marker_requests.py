@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.api.topic_reference import TopicReference
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, ProducerId
@@ -11,9 +12,9 @@ from tidelog.types import Offset, ProducerId
 
 @dataclass(frozen=True, slots=True)
 class PartitionId:
-    """A partition. topic_id: the bytes as sent."""
+    """A partition."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
 
 
@@ -41,7 +42,7 @@ class WriteTxnMarkersRequest:
 class MarkedPartition:
     """error: None: the marker is committed."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     error: TidelogError | None = None
 
@@ -71,7 +72,7 @@ class DescribeProducersRequest:
 class DescribedProducers:
     """producers: by producer id."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     error: TidelogError | None = None
     last_stable_offset: Offset = Offset(-1)
@@ -90,7 +91,7 @@ class AbortTransactionRequest:
     """End a transaction that has no coordinator any more (KIP-664). transaction_start: its first offset: another
     transaction is not aborted."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     producer_id: ProducerId
     producer_epoch: int

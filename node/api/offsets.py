@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.api.topic_reference import TopicReference
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, DirectoryId, EpochEnd, Isolation, LeaderEpoch, Millis, Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
-    """A question about one partition. topic_id: the bytes as sent. timestamp_ms: the first offset at or
-    after this time; -1 latest, -2 earliest, -3 the largest timestamp."""
+    """A question about one partition. timestamp_ms: the first offset at or after this time; -1 latest, -2 earliest, -3
+    the largest timestamp."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     current_leader_epoch: LeaderEpoch
     timestamp_ms: int
@@ -32,7 +33,7 @@ class ListedOffset:
     """offset: -1 if no record is that recent. timestamp_ms: of that record; -1 for earliest and latest.
     leader_epoch: of that record; for latest, of the record before it; -1 unknown."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     error: TidelogError | None = None
     offset: Offset = Offset(-1)
@@ -49,9 +50,9 @@ class ListOffsetsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EpochQuestion:
-    """A question about one partition. topic_id: the bytes as sent. leader_epoch: its end is requested."""
+    """A question about one partition. leader_epoch: its end is requested."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     current_leader_epoch: LeaderEpoch
     leader_epoch: LeaderEpoch
@@ -68,7 +69,7 @@ class OffsetForLeaderEpochRequest:
 class EpochAnswer:
     """end: the largest epoch not above the requested one, and its end offset; epoch -1 if there is none."""
 
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
     error: TidelogError | None = None
     end: EpochEnd | None = None

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from node.api.record_bytes import Records
+from node.api.topic_reference import TopicReference
 from tidelog.errors import TidelogError
-from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, BatchReceipt, LeaderEpoch, Millis, Offset
 
 
 class ProduceBatch(NamedTuple):
     """One batch of a request.
 
-    batch_id: returned in the answer; the codec of a protocol that has none numbers the batches. topic_id: the bytes
-    as sent.
-    leader_epoch: of the node as known to the sender; -1 skips the check. records: one record batch.
+    records: one record batch. leader_epoch: of the node as known to the sender; -1 skips the check. correlation_id: on
+    a stream, whose answers come in any order: returned in the answer.
     """
 
-    batch_id: int
-    topic_id: bytes
+    topic_id: TopicReference
     partition: int
-    leader_epoch: LeaderEpoch
     records: Records
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    correlation_id: int = 0
 
 
 class ProduceRequest(NamedTuple):
@@ -50,7 +50,6 @@ class ProducedBatch(NamedTuple):
     and the node can state what is stored.
     """
 
-    batch_id: int
     error: TidelogError | None
     base_offset: Offset
     log_append_time_ms: Millis
@@ -58,9 +57,10 @@ class ProducedBatch(NamedTuple):
     leader_epoch: LeaderEpoch
     duplicate: bool = False
     receipt: BatchReceipt | None = None
+    correlation_id: int = 0
 
 
 class ProduceAnswer(NamedTuple):
-    """Outcomes of batches; on a stream those that are known, in any order."""
+    """Outcomes of batches, in the order of the request; on a stream those that are known, in any order."""
 
     partitions: Sequence[ProducedBatch]

@@ -110,16 +110,16 @@ class FollowerReplica:
         for effect in self.core.handle(events.StreamReady(fetch_id)):
             assert isinstance(effect, events.SendFetch), "a ready stream causes only a fetch"
             return PartitionFetch(
-                effect.fetch_id,
                 self.topic_id,
                 self.key.partition,
-                self.leader_epoch,
                 effect.next_offset,
+                self.leader_epoch,
                 effect.last_epoch,
                 effect.durable_offset,
                 effect.log_start,
                 max_bytes,
                 effect.refused,
+                effect.fetch_id,
             )
         return None
 
@@ -128,7 +128,7 @@ class FollowerReplica:
         if answer.error is None:
             self._started_at = None
         event = events.Answered(
-            answer.fetch_id,
+            answer.correlation_id,
             answer.leader_epoch,
             answer.error,
             answer.diverging,

@@ -342,7 +342,7 @@ class Replica:
             self._wait(fetch)
             return None
         if not (due or fetch.is_filled_by(read, up_to)):
-            fetch.fall_short()
+            fetch.fall_short(len(read.records))
             return None
         follower = fetch.follower
         held_from = Offset(0) if follower is None or leader is None else leader.note_sent(follower.node_id)

@@ -224,10 +224,10 @@ class ReplicaFetcher:
             self._failures = 0
             self._silent_ticks, self._heard = 0, True
             for answer in response.partitions:
-                follower = self._open.get(answer.fetch_id)
+                follower = self._open.get(answer.correlation_id)
                 if follower is not None:  # otherwise it answers a fetch of an earlier leader epoch, or one sent again
                     if not answer.waits:
-                        del self._open[answer.fetch_id], self._number[follower]
+                        del self._open[answer.correlation_id], self._number[follower]
                     if follower.moves_here:
                         self._throttle.spend(len(answer.records), self._clock.monotonic_ms())
                     follower.answered(answer)

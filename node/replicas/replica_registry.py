@@ -1,4 +1,4 @@
-"""The replicas of one node, by partition, by the ids of a request, and by name; and why a partition has none here.
+"""The replicas of one node, by partition, as requests name it, and by name; and why a partition has none here.
 
 Not here: which replicas there are (replica_manager.py).
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from node.api.topic_reference import TopicReference
 from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage, TopicState
 from storage.log.log import Log
@@ -48,18 +49,20 @@ class ReplicaRegistry:
         self._me, self._image = me, image
         self.by_key: dict[PartitionKey, Replica] = {}
         self.by_name: dict[TopicPartition, Replica] = {}
-        self._by_wire: dict[tuple[bytes, int], Replica] = {}
+        self._as_sent: dict[tuple[TopicReference, int], Replica] = {}
         self._removed: dict[TopicId, str] = {}
 
     def add(self, replica: Replica) -> None:
         """Register a replica."""
         self.by_key[replica.key] = self.by_name[replica.name] = replica
-        self._by_wire[replica.key.topic_id.bytes, replica.key.partition] = replica
+        for topic in (replica.key.topic_id.bytes, replica.name.topic):
+            self._as_sent[topic, replica.key.partition] = replica
 
     def remove(self, replica: Replica) -> None:
         """Remove a replica."""
         del self.by_key[replica.key], self.by_name[replica.name]
-        del self._by_wire[replica.key.topic_id.bytes, replica.key.partition]
+        for topic in (replica.key.topic_id.bytes, replica.name.topic):
+            del self._as_sent[topic, replica.key.partition]
 
     def topic_removed(self, topic: TopicState) -> None:
         """Remember the name of a removed topic."""
@@ -76,30 +79,40 @@ class ReplicaRegistry:
         replica = self.by_name.get(log.topic_partition)
         return replica if replica is not None and replica.log is log else None
 
-    def find(self, topic_id: bytes, index: int) -> Replica | None:
-        """The replica of a partition, by the topic id and index of a request; None if there is none."""
-        return self._by_wire.get((topic_id, index))
+    def find(self, topic: TopicReference, index: int) -> Replica | None:
+        """The replica of a partition in a request; None if there is none."""
+        return self._as_sent.get((topic, index))
 
-    def locate(self, topic_id: bytes, index: int, listener: str) -> Replica:
+    def locate(self, topic: TopicReference, index: int, listener: str) -> Replica:
         """As `find`. Raises the reason if there is none; NotLeaderOrFollower names the leader if known."""
-        replica = self._by_wire.get((topic_id, index))
+        replica = self._as_sent.get((topic, index))
         if replica is None:
-            raise self._absence(topic_id, index, listener)
+            raise self._absence(self._topic(topic), PartitionIndex(index), listener)
         return replica
 
-    def _absence(self, topic_id: bytes, index: int, listener: str) -> TidelogError:
-        if len(topic_id) != 16:
-            return InvalidRequest(f"a topic id has 16 bytes, {len(topic_id)} were sent")
-        image, key = self._image(), PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(index))
-        topic = image.topics.get(key.topic_id)
-        if topic is None:
-            name = self._removed.get(key.topic_id)
+    def _topic(self, topic: TopicReference) -> TopicState:
+        """Raises the reason if there is none."""
+        image = self._image()
+        if isinstance(topic, str):
+            named = image.topic(topic)
+            if named is None:
+                raise UnknownTopicOrPartition(f"topic {topic!r} does not exist, as far as this node knows")
+            return named
+        if len(topic) != 16:
+            raise InvalidRequest(f"a topic id has 16 bytes, {len(topic)} were sent")
+        topic_id = TopicId(UUID(bytes=topic))
+        found = image.topics.get(topic_id)
+        if found is None:
+            name = self._removed.get(topic_id)
             if name is not None and name in image.topic_ids:
-                return InconsistentTopicId(
-                    f"topic {name} was deleted and created again: {key.topic_id} is its former id; look it up again"
+                raise InconsistentTopicId(
+                    f"topic {name} was deleted and created again: {topic_id} is its former id; look it up again"
                 )
-            return UnknownTopicId(f"no topic has the id {key.topic_id}, as far as this node knows: look it up again")
-        state = image.partition(key)
+            raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows: look it up again")
+        return found
+
+    def _absence(self, topic: TopicState, index: PartitionIndex, listener: str) -> TidelogError:
+        state = self._image().partition(PartitionKey(topic.topic_id, index))
         if state is None:
             return UnknownTopicOrPartition(
                 f"topic {topic.name} has {len(topic.partitions)} partitions, numbered from 0; {index} is not one"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from node.api.fetch import AbortedStart, FetchedPartition
+from node.api.topic_reference import TopicReference
 from node.replicas.fetch_state import (
     CALLED,
     ENDED,
@@ -76,8 +77,8 @@ class WaitingFetch:
     """The fetch of one partition."""
 
     outbox: FetchOutbox
-    fetch_id: int
-    topic_id: bytes
+    correlation_id: int
+    topic_id: TopicReference
     index: int
     next_offset: Offset
     last_epoch: LeaderEpoch
@@ -98,6 +99,13 @@ class WaitingFetch:
     """The number of disk reads for this fetch."""
     result: DiskResult | None = None
     """In state READ."""
+    available: int = 0
+    """In state SHORT: the bytes that could be read."""
+
+    @property
+    def topic(self) -> str:
+        """The topic as it was named, as text."""
+        return self.topic_id if isinstance(self.topic_id, str) else self.topic_id.hex()
 
     def is_due(self, now: Millis) -> bool:
         """True if it must be answered now, with or without records. `deadline` applies to consumers only."""
@@ -125,8 +133,9 @@ class WaitingFetch:
         """Note that nothing can be read yet. The replica wakes it."""
         self.outbox.move(self, FetchCause.NOTHING)
 
-    def fall_short(self) -> None:
-        """Note that fewer than `min_bytes` can be read."""
+    def fall_short(self, size: int) -> None:
+        """Note that fewer than `min_bytes` can be read: `size` bytes."""
+        self.available = size
         self.outbox.move(self, FetchCause.FEW)
 
     def send_update(self, update: FetchedPartition) -> None:
@@ -167,6 +176,11 @@ class FetchOutbox:
         """True if every disk place is taken."""
         return self.reads + self._called >= AT_ONCE
 
+    @property
+    def short_bytes(self) -> int:
+        """The bytes that could be read by all fetches for which they are too few."""
+        return sum(fetch.available for fetch in self.short)
+
     def add(self, answer: FetchedPartition) -> None:
         """Send this answer before those that are not complete yet."""
         self.answers.append(answer)
@@ -177,7 +191,7 @@ class FetchOutbox:
         before = fetch.state
         after = MOVES[cause].get(before)
         assert after is not None, (
-            f"fetch {fetch.fetch_id} of partition {fetch.topic_id.hex()}-{fetch.index}: {cause.name} in {before.name}"
+            f"fetch {fetch.correlation_id} of partition {fetch.topic}-{fetch.index}: {cause.name} in {before.name}"
         )
         if after is before:
             return
@@ -246,7 +260,6 @@ def read_answer(
     """The result of a read, possibly nothing. waits: the fetch keeps waiting. held_from: for a follower, as of
     `InSyncSet.held_from`. preferred: the consumer should fetch from this node instead."""
     return FetchedPartition(
-        fetch.fetch_id,
         fetch.topic_id,
         fetch.index,
         leader_epoch,
@@ -261,13 +274,13 @@ def read_answer(
         waits,
         held_from,
         read.records,
+        fetch.correlation_id,
     )
 
 
 def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> FetchedPartition:
     """The logs diverge: neither records nor a high watermark."""
     return FetchedPartition(
-        fetch.fetch_id,
         fetch.topic_id,
         fetch.index,
         leader_epoch,
@@ -275,6 +288,7 @@ def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, e
         Offset(-1),
         log.log_start_offset,
         diverging=end,
+        correlation_id=fetch.correlation_id,
     )
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeVar
 
-from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest
+from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest, PartitionFetch
 from node.api.offsets import (
     EpochAnswer,
     EpochQuestion,
@@ -28,7 +29,7 @@ from node.api.offsets import (
     ReplicaLogInfoRequest,
 )
 from node.api.peers import ValueStream
-from node.api.produce import ProduceAnswer, ProducedBatch, ProduceRequest
+from node.api.produce import ProduceAnswer, ProduceBatch, ProducedBatch, ProduceRequest
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
 from node.api.table import DATA_LIST_OFFSETS, DATA_OFFSET_FOR_LEADER_EPOCH
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
@@ -51,6 +52,9 @@ from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
 from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Offset
+
+Item = TypeVar("Item", ProduceBatch, PartitionFetch)
+Outcome = TypeVar("Outcome", ProducedBatch, FetchedPartition)
 
 OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
@@ -118,16 +122,16 @@ class DataHandlers(MarkerHandlers):
         return True
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
-        """Append the entries; answer when all outcomes are known."""
+        """Append the entries; answer when all outcomes are known, in the order of the request."""
         session = self._produce_session(context)
         with session.charge(request):
-            await session.take(request)
+            await session.take(request._replace(partitions=_numbered(request.partitions)))
             await session.admit()
         answers: list[ProducedBatch] = []
         while len(answers) < session.outstanding:
             await session.wait_answers()
             answers += session.collect()
-        return ProduceAnswer(answers)
+        return ProduceAnswer(_in_order(answers, request.partitions))
 
     async def init_producer_id(self, _request: InitProducerIdRequest, _context: RequestContext) -> InitProducerIdAnswer:
         """A new producer id. As in Kafka, a producer without a transactional id increments its epoch itself, and
@@ -211,33 +215,41 @@ class DataHandlers(MarkerHandlers):
         else:
             share = await memory.take(kind, copies * wanted, copies * least)
         granted = share.size // copies
-        _add(answer, charge, session.collect(min(enough, granted - least) if granted else enough, granted), share)
+        enough = min(enough, granted - least) if granted else enough
+        _add(answer, charge, session.collect(enough, granted if room is None else min(granted, room)), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
-        """Read from the partitions; answer when each has enough, or at the deadline. For consumers only: a
-        follower's fetches are ordered by its stream. Raises InvalidRequest."""
+        """Read from the partitions; answer when one can be answered, when all together have enough, or at the deadline,
+        as Kafka's DelayedFetch. For consumers only: a follower's fetches are ordered by its stream. Raises
+        InvalidRequest."""
         if request.replica is not None:
             raise InvalidRequest("a follower fetches on a stream, not with unary calls")
+        limit = min(request.max_bytes or UNARY_FETCH_BYTES_MAX, UNARY_FETCH_BYTES_MAX)
         most = max(1, UNARY_FETCH_BYTES_MAX // max(1, len(request.partitions)))
-        request = request._replace(
-            partitions=[item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
+        asked = _numbered(
+            [item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
         )
         session = self._sessions.open(context)
         charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH, session.copies)
         answer = FetchAnswer([], charge)
         try:
-            session.take(request)
-            wanted = min(UNARY_FETCH_BYTES_MAX, sum(item.max_bytes for item in request.partitions))
+            session.take(request._replace(partitions=asked))
+            wanted = min(limit, sum(item.max_bytes for item in asked))
+            waits = True
             while not session.idle:
                 await session.wait_ready()
                 _, least = session.next_bytes(0)
                 rest = wanted - charge.size // session.copies
                 await self._add_next(answer, charge, session, rest, wanted, least, room=rest)
+                if waits and (answer.partitions or session.outbox.short_bytes >= min(request.min_bytes, limit)):
+                    waits = False
+                    session.answer_anyway()
         except BaseException:
             charge.release()  # a traceback may keep this frame alive for long
             raise
         finally:
             self._sessions.close(session)
+        answer.partitions[:] = _limited(_in_order(answer.partitions, request.partitions), limit)
         return answer
 
     # --- offsets ---
@@ -303,6 +315,28 @@ class DataHandlers(MarkerHandlers):
             raise partition.offline
         sound, lost = await look_at_damage(partition.log, partition.directory, request.look_ms)
         return ReplicaLogInfo(sound.epoch, sound.end_offset, partition.directory.directory_id, lost)
+
+
+def _numbered(items: Sequence[Item]) -> list[Item]:
+    """The items of a call, with their positions in it as correlation ids: those of the caller need not be unique."""
+    return [item._replace(correlation_id=position) for position, item in enumerate(items)]
+
+
+def _in_order(answers: Sequence[Outcome], items: Sequence[Item]) -> list[Outcome]:
+    """The answers to numbered items in the order of the call, with the correlation ids of the caller."""
+    found = sorted(answers, key=attrgetter("correlation_id"))
+    return [answer._replace(correlation_id=items[answer.correlation_id].correlation_id) for answer in found]
+
+
+def _limited(answers: Sequence[FetchedPartition], limit: int) -> list[FetchedPartition]:
+    """The answers without the records that exceed the limit, but with those of the first that has any: a batch is
+    returned whole, and a reader of a large one would not advance otherwise (KIP-74)."""
+    limited, size = [], 0
+    for answer in answers:
+        fits = not size or size + len(answer.records) <= limit
+        limited.append(answer if fits else answer._replace(records=b"", aborted=()))
+        size += len(limited[-1].records)
+    return limited
 
 
 def _add(answer: FetchAnswer, charge: AnswerCharge, partitions: Sequence[FetchedPartition], share: Share) -> None:

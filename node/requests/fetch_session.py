@@ -20,6 +20,7 @@ from typing import Final
 
 from node.api.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.api.table import DATA_FETCH
+from node.api.topic_reference import TopicReference
 from node.replicas.fetch_state import READ, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
@@ -34,7 +35,14 @@ from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
-from tidelog.errors import InvalidRequest, NodeShuttingDown, OffsetOutOfRange, TidelogError, TopicAuthorizationFailed
+from tidelog.errors import (
+    InvalidRequest,
+    NodeShuttingDown,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    TidelogError,
+    TopicAuthorizationFailed,
+)
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.fetch_session")
@@ -72,7 +80,7 @@ class FetchSession:
         self._config = config
         self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
-        self._open: dict[tuple[bytes, int], tuple[WaitingFetch, Replica]] = {}
+        self._open: dict[tuple[TopicReference, int], tuple[WaitingFetch, Replica]] = {}
         self._wake = asyncio.Event()
         self.outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
         self._deadline: Millis | None = None
@@ -165,7 +173,7 @@ class FetchSession:
     ) -> None:
         fetch = WaitingFetch(
             self.outbox,
-            item.fetch_id,
+            item.correlation_id,
             item.topic_id,
             item.partition,
             item.fetch_offset,
@@ -215,7 +223,7 @@ class FetchSession:
         partition = self._end(fetch)
         if fetch.follower is None:  # ACLs may have changed while it waited
             try:
-                ensure_permitted(self._context, DATA_FETCH, partition)
+                ensure_permitted(self._context, DATA_FETCH, fetch.topic_id, partition)
             except TidelogError as refusal:
                 error = refusal
         self.outbox.add(self._error_answer(fetch, partition, error))
@@ -229,10 +237,19 @@ class FetchSession:
             partition = None  # the answer tells nothing about it
         if partition is not None:
             epoch, log_start = partition.leader_epoch, partition.log_start
-            if isinstance(error, OffsetOutOfRange):  # the reader looks for another position
+            if isinstance(error, OffsetOutOfRange | OffsetNotAvailable):  # the reader looks for another position
                 watermark, stable = partition.log.high_watermark, partition.log.last_stable_offset
         error = self._manager.registry.with_leader(error, partition, self._context.listener)
-        return FetchedPartition(fetch.fetch_id, fetch.topic_id, fetch.index, epoch, watermark, stable, log_start, error)
+        return FetchedPartition(
+            fetch.topic_id,
+            fetch.index,
+            epoch,
+            watermark,
+            stable,
+            log_start,
+            error,
+            correlation_id=fetch.correlation_id,
+        )
 
     def _end(self, fetch: WaitingFetch) -> Replica:
         """Forget a fetch that may wait at its replica. Returns the replica."""
@@ -303,7 +320,7 @@ class FetchSession:
         partition.stop_waiting(fetch)  # a failure of the read may end the leadership, which refuses waiting fetches
         try:
             if fetch.follower is None:  # ACLs may have changed while it waited
-                ensure_permitted(self._context, DATA_FETCH, partition)
+                ensure_permitted(self._context, DATA_FETCH, fetch.topic_id, partition)
             answer = partition.read_for(fetch, self._last_sent)
         except TidelogError as error:
             answer = self._error_answer(fetch, partition, error)
@@ -383,6 +400,11 @@ class FetchSession:
                 fetch.answer_anyway()
             elif self._deadline is None or fetch.deadline < self._deadline:
                 self._deadline = fetch.deadline
+
+    def answer_anyway(self) -> None:
+        """Answer every open fetch now, with or without records."""
+        for fetch, _ in self._open.values():
+            fetch.answer_anyway()
 
     def due(self, now: Millis) -> Millis | None:
         """When the next `tick` is needed if nothing happens before; None: not at all."""

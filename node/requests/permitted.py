@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.api.api import Api
+from node.api.topic_reference import TopicReference
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
@@ -19,27 +20,36 @@ InTopic = TypeVar("InTopic", FetchedOffset, NamedPartition)
 
 
 def locate_permitted(
-    manager: ReplicaManager, context: RequestContext, api: Api[Any, Any], topic_id: bytes, index: int
+    manager: ReplicaManager, context: RequestContext, api: Api[Any, Any], topic: TopicReference, index: int
 ) -> Replica:
-    """As `ReplicaManager.locate`. Raises TopicAuthorizationFailed for a caller without permission, also instead of an
-    error that tells something about the topic."""
+    """As `ReplicaRegistry.locate`. Raises TopicAuthorizationFailed for a caller without permission, also instead of an
+    error that tells something about the topic: for a name also whether there is such a topic."""
     try:
-        replica = manager.registry.locate(topic_id, index, context.listener)
+        replica = manager.registry.locate(topic, index, context.listener)
     except TidelogError:
-        topic = manager.image.topics.get(TopicId(UUID(bytes=topic_id))) if len(topic_id) == 16 else None
-        refusal = None if topic is None else context.authorizer.topic_refusal(context, api, topic.name, by_id=True)
+        name = topic if isinstance(topic, str) else _name_of(manager, topic)
+        refusal = None if name is None else _refusal(context, api, topic, name)
         if refusal is not None:
             raise refusal from None
         raise
-    ensure_permitted(context, api, replica)
+    ensure_permitted(context, api, topic, replica)
     return replica
 
 
-def ensure_permitted(context: RequestContext, api: Api[Any, Any], replica: Replica) -> None:
-    """Raises TopicAuthorizationFailed for a caller without permission."""
-    refusal = context.authorizer.topic_refusal(context, api, replica.name.topic, by_id=True)
+def ensure_permitted(context: RequestContext, api: Api[Any, Any], topic: TopicReference, replica: Replica) -> None:
+    """Raises TopicAuthorizationFailed for a caller without permission. topic: as the caller named it."""
+    refusal = _refusal(context, api, topic, replica.name.topic)
     if refusal is not None:
         raise refusal
+
+
+def _name_of(manager: ReplicaManager, topic_id: bytes) -> str | None:
+    topic = manager.image.topics.get(TopicId(UUID(bytes=topic_id))) if len(topic_id) == 16 else None
+    return None if topic is None else topic.name
+
+
+def _refusal(context: RequestContext, api: Api[Any, Any], topic: TopicReference, name: str) -> TidelogError | None:
+    return context.authorizer.topic_refusal(context, api, name, by_id=isinstance(topic, bytes))
 
 
 def refused_topics(

@@ -60,13 +60,13 @@ BATCHES_PER_TURN: Final = 200
 class _Waiting:
     """An appended entry whose outcome is unknown; called with the outcome."""
 
-    __slots__ = ("acks", "batch_id", "leader", "partition", "request", "session")
+    __slots__ = ("acks", "correlation_id", "leader", "partition", "request", "session")
 
     def __init__(
-        self, session: ProduceSession, batch_id: int, acks: Acks, partition: Replica, leader: LeaderReplica | None
+        self, session: ProduceSession, correlation_id: int, acks: Acks, partition: Replica, leader: LeaderReplica | None
     ) -> None:
         """leader: gives the receipt; None if none is requested."""
-        self.session, self.batch_id, self.acks, self.partition = session, batch_id, acks, partition
+        self.session, self.correlation_id, self.acks, self.partition = session, correlation_id, acks, partition
         self.leader = leader
         self.request = session.request
 
@@ -215,7 +215,7 @@ class ProduceSession:
             origin=Origin.CLIENT,
             acks=acks,
             deadline=deadline,
-            done=_Waiting(self, entry.batch_id, acks, partition, leader if self._receipts else None),
+            done=_Waiting(self, entry.correlation_id, acks, partition, leader if self._receipts else None),
             inspected=inspected,
             check=check,
             for_receipt=self._receipts,
@@ -231,11 +231,11 @@ class ProduceSession:
             return
         if self.request is not None:
             self.request.entry_ended()
-        self._refuse(entry.batch_id, partition, error)
+        self._refuse(entry.correlation_id, partition, error)
 
-    def _refuse(self, batch_id: int, partition: Replica | None, error: TidelogError) -> None:
+    def _refuse(self, correlation_id: int, partition: Replica | None, error: TidelogError) -> None:
         self._context.meter.count_error(error)
-        self._refused.append((batch_id, partition, error))
+        self._refused.append((correlation_id, partition, error))
         self._wake.set()
 
     async def _inspected(self, partition: Replica, records: Buffer) -> Inspected | None:
@@ -259,7 +259,7 @@ class ProduceSession:
         if waiting.acks is Acks.NONE:
             return
         if error is not None:
-            self._refuse(waiting.batch_id, waiting.partition, error)
+            self._refuse(waiting.correlation_id, waiting.partition, error)
             return
         assert info is not None, "an acknowledged entry was appended"
         receipt = None if waiting.leader is None else waiting.leader.receipt(info)
@@ -277,20 +277,20 @@ class ProduceSession:
         """The answers that are complete; each is returned once."""
         settled, self._settled = self._settled, []
         refused, self._refused = self._refused, []
-        answers = [_acknowledged(waiting.batch_id, info, receipt) for waiting, info, receipt in settled]
-        answers += [self._error_answer(batch_id, partition, error) for batch_id, partition, error in refused]
+        answers = [_acknowledged(waiting.correlation_id, info, receipt) for waiting, info, receipt in settled]
+        answers += [self._error_answer(*each) for each in refused]
         return answers
 
-    def _error_answer(self, batch_id: int, partition: Replica | None, error: TidelogError) -> ProducedBatch:
+    def _error_answer(self, correlation_id: int, partition: Replica | None, error: TidelogError) -> ProducedBatch:
         if isinstance(error, TopicAuthorizationFailed):
             partition = None  # the answer tells nothing about it
         return ProducedBatch(
-            batch_id,
             self._manager.registry.with_leader(error, partition, self._context.listener),
             Offset(-1),
             NO_TIMESTAMP,
             Offset(-1) if partition is None else partition.log_start,
             NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
+            correlation_id=correlation_id,
         )
 
     def sent(self, count: int) -> None:
@@ -313,9 +313,8 @@ class ProduceSession:
             await self._room.wait()
 
 
-def _acknowledged(batch_id: int, info: LogAppendInfo, receipt: BatchReceipt | None) -> ProducedBatch:
+def _acknowledged(correlation_id: int, info: LogAppendInfo, receipt: BatchReceipt | None) -> ProducedBatch:
     return ProducedBatch(
-        batch_id,
         None,
         info.first_offset,
         info.log_append_time,
@@ -323,4 +322,5 @@ def _acknowledged(batch_id: int, info: LogAppendInfo, receipt: BatchReceipt | No
         info.last_leader_epoch,
         info.duplicate,
         receipt,
+        correlation_id,
     )

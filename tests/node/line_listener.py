@@ -1,7 +1,8 @@
 """A listener of another protocol: a request and an answer is a line of JSON. It has framing and codecs, nothing else.
 
-    {"api": "Data.Produce", "client_id": "loader", "acks": -1, "topic_id": "...", "partition": 0, "records": "..."}
-    {"throttle_time_ms": 0, "base_offset": 7}        or {"error": "TOPIC_AUTHORIZATION_FAILED", "message": "..."}
+    {"api": "Data.Produce", "client_id": "loader", "acks": -1, "batches": [["orders", 0, "..."]]}
+    {"throttle_time_ms": 0, "batches": [{"base_offset": 7}]}    or
+    {"error": "TOPIC_AUTHORIZATION_FAILED", "message": "..."}
 
 A connection has several requests open. Its answers come in the order of its requests; one with acks=0 has none. A
 throttled connection is muted instead of delayed.
@@ -16,13 +17,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from node.api.caller import Caller
-from node.api.fetch import FetchAnswer, FetchRequest, PartitionFetch
+from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest, PartitionFetch
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
 from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
 from node.api.table import ADMIN_GET_METADATA, APIS, DATA_FETCH, DATA_PRODUCE
 from node.boundary.boundary import Boundary, EncodedAnswer, Request
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.types import NO_LEADER_EPOCH, Isolation, Offset
+from tidelog.types import Isolation, Offset
 
 OPEN_MAX = 5  # requests of one connection that are served at once
 
@@ -31,8 +32,9 @@ def line(**fields: object) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def refusal(error: TidelogError) -> dict[str, str]:
-    return {"error": error.kafka_name or type(error).__name__, "message": error.message}
+def outcome(error: TidelogError | None, **fields: object) -> dict[str, object]:
+    refusal = {} if error is None else {"error": error.kafka_name or type(error).__name__, "message": error.message}
+    return {**fields, **refusal}
 
 
 class LineCodec:
@@ -62,9 +64,7 @@ class MetadataCodec(LineCodec):
 
     def write(self, answer: GetMetadataAnswer) -> dict[str, object]:
         return {
-            topic.name: {"id": topic.topic_id.hex(), "leaders": [each.state.leader for each in topic.partitions]}
-            if topic.error is None
-            else refusal(topic.error)
+            topic.name: outcome(topic.error, leaders=[each.state.leader for each in topic.partitions])
             for topic in answer.topics
         }
 
@@ -74,28 +74,28 @@ class ProduceCodec(LineCodec):
 
     def read(self, fields: dict[str, Any]) -> ProduceRequest:
         self.acks = int(fields["acks"])
-        topic_id, records = bytes.fromhex(fields["topic_id"]), bytes.fromhex(fields["records"])
-        batch = ProduceBatch(0, topic_id, fields["partition"], NO_LEADER_EPOCH, records)
-        return ProduceRequest(self.acks, 10_000, [batch])
+        batches = [ProduceBatch(topic, index, bytes.fromhex(records)) for topic, index, records in fields["batches"]]
+        return ProduceRequest(self.acks, 10_000, batches)
 
     def encode(self, answer: ProduceAnswer, throttle_time_ms: int) -> bytes:
         return b"" if self.acks == 0 else super().encode(answer, throttle_time_ms)
 
     def write(self, answer: ProduceAnswer) -> dict[str, object]:
-        [batch] = answer.partitions
-        return {"base_offset": batch.base_offset} if batch.error is None else dict(refusal(batch.error))
+        return {"batches": [outcome(each.error, base_offset=each.base_offset) for each in answer.partitions]}
 
 
 class FetchCodec(LineCodec):
     def read(self, fields: dict[str, Any]) -> FetchRequest:
-        topic_id, offset = bytes.fromhex(fields["topic_id"]), Offset(fields["offset"])
-        unknown, none = NO_LEADER_EPOCH, Offset(-1)
-        fetch = PartitionFetch(0, topic_id, fields["partition"], unknown, offset, unknown, none, none, 0, refused=False)
-        return FetchRequest(None, fields["max_wait_ms"], 1, Isolation.READ_UNCOMMITTED, [fetch])
+        fetches = [PartitionFetch(topic, index, Offset(offset)) for topic, index, offset in fields["positions"]]
+        wait_ms, least, most = (fields[name] for name in ("max_wait_ms", "min_bytes", "max_bytes"))
+        return FetchRequest(None, wait_ms, least, Isolation.READ_UNCOMMITTED, fetches, max_bytes=most)
 
     def write(self, answer: FetchAnswer) -> dict[str, object]:
-        [fetched] = answer.partitions
-        return {"records": bytes(fetched.records).hex()} if fetched.error is None else dict(refusal(fetched.error))
+        return {"partitions": [self._fetched(each) for each in answer.partitions]}
+
+    def _fetched(self, each: FetchedPartition) -> dict[str, object]:
+        known = {"high_watermark": each.high_watermark, "log_start_offset": each.log_start_offset}
+        return outcome(each.error, partition=each.partition, records=bytes(each.records).hex(), **known)
 
 
 class LineListener:
@@ -137,7 +137,7 @@ class LineListener:
         try:
             return await self._boundary.serve(APIS[api], request, caller)
         except TidelogError as error:
-            return EncodedAnswer(line(**refusal(error)), None, 0)
+            return EncodedAnswer(line(**outcome(error)), None, 0)
 
     async def _write(self, to: asyncio.StreamWriter, queue: asyncio.Queue[asyncio.Task[EncodedAnswer] | None]) -> None:
         while (serving := await queue.get()) is not None:

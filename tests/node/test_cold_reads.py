@@ -191,13 +191,13 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     release(cluster)
     replica = cluster.partition(1, 0)
     replica.state = ReplicaState.TRUNCATING
-    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [1]
+    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [1]
     assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
     replica.state = ReplicaState.LEADING
     cluster.append(1, batch(b"c"), acks=1)
     assert session.collect(1 << 20) == []
-    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [0]
+    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [0]
     cluster.sessions(1).close(session)
 
 
@@ -212,7 +212,7 @@ def test_a_disk_that_fails_for_one_of_several_reads_answers_each_fetch_once(clus
     cluster.machines[1].disk.is_cold = None
     cluster.machines[1].disk.fail("read", "t-0", times=-1)
     answers = session.collect_read(1 << 20) + session.collect(1 << 20)
-    assert [(answer.fetch_id, type(answer.error)) for answer in answers] == [
+    assert [(answer.correlation_id, type(answer.error)) for answer in answers] == [
         (0, KafkaStorageError),
         (1, NotLeaderOrFollower),
     ]
@@ -229,8 +229,8 @@ def test_a_fetch_that_gets_a_place_is_tried_after_those_that_were_ready_before(c
     session.take(as_value(fetch_request(0, index=AT_ONCE + 1, fetch_id=AT_ONCE + 1)))
     cluster.machines[1].disk.is_cold = None
     release(cluster)
-    assert [answer.fetch_id for answer in session.collect_read(1 << 20)] == [*range(AT_ONCE)]
-    assert [answer.fetch_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
+    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [*range(AT_ONCE)]
+    assert [answer.correlation_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
     assert session.idle
     cluster.sessions(1).close(session)
 

@@ -93,7 +93,7 @@ produce_requests = st.builds(
     produce.ProduceRequest,
     int32,
     int32,
-    lists(st.builds(produce.ProduceBatch, int64, topic_ids, int32, int32, records)),
+    lists(st.builds(produce.ProduceBatch, topic_ids, int32, records, int32, int64)),
     text,
     int32,
     st.booleans(),
@@ -106,7 +106,6 @@ produce_answers = st.builds(
     lists(
         st.builds(
             produce.ProducedBatch,
-            int64,
             st.none() | errors | rejected,
             int64,
             int64,
@@ -114,11 +113,12 @@ produce_answers = st.builds(
             int32,
             st.booleans(),
             st.none() | receipts,
+            int64,
         )
     ),
 )
 fetches = st.builds(
-    fetch.PartitionFetch, int64, topic_ids, int32, int32, int64, int32, int64, int64, int32, st.booleans()
+    fetch.PartitionFetch, topic_ids, int32, int64, int32, int32, int64, int64, int32, st.booleans(), int64
 )
 positions = st.builds(fetch.DurablePosition, topic_ids, int32, int32, int64)
 consumers_fetches = st.builds(
@@ -139,7 +139,6 @@ fetch_answers = st.builds(
     lists(
         st.builds(
             fetch.FetchedPartition,
-            int64,
             topic_ids,
             int32,
             int32,
@@ -154,6 +153,7 @@ fetch_answers = st.builds(
             st.booleans(),
             int64,
             records,
+            int64,
         )
     ),
     st.none(),
@@ -254,7 +254,13 @@ def _plain(value: Any) -> Any:
             return value.bytes
         case produce.ProducedBatch(error=TidelogError() as error):
             found = [{"index": each.index, "message": each.message} for each in error.record_errors]
-            return {**_named(value, value._fields), "record_errors": found}
+            return {**_correlated(value, "batch_id"), "record_errors": found}
+        case produce.ProduceBatch() | produce.ProducedBatch():
+            return _correlated(value, "batch_id")
+        case fetch.PartitionFetch() | fetch.FetchedPartition():
+            return _correlated(value, "fetch_id")
+        case fetch.FetchRequest():  # messages limit single partitions only
+            return _named(value, (name for name in value._fields if name != "max_bytes"))
         case BatchReceipt():
             named = _named(value, ("topic_id", "last_offset", "checksum", "replicas", "durable_replicas"))
             return {**named, "fsync": value.durability is Durability.FSYNC}
@@ -266,6 +272,13 @@ def _plain(value: Any) -> Any:
             return _named(value, (field.name for field in fields(value) if field.compare))
         case _:
             return value
+
+
+def _correlated(value: Any, name: str) -> dict[str, Any]:
+    """name: of the correlation id in the message."""
+    return {
+        name if field == "correlation_id" else field: plain for field, plain in _named(value, value._fields).items()
+    }
 
 
 def _named(value: object, names: Iterable[str]) -> dict[str, Any]:
@@ -321,7 +334,7 @@ def test_records_are_passed_on_and_not_copied() -> None:
 
 def test_the_records_of_an_answer_are_copied_once_into_the_encoded_message() -> None:
     large = bytes(1_000_000)
-    fetched = fetch.FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(1), Offset(1), Offset(0), records=large)
+    fetched = fetch.FetchedPartition(b"", 0, LeaderEpoch(3), Offset(1), Offset(1), Offset(0), records=large)
     write = codec_of(DATA_FETCH).write_answer
     tracemalloc.start()
     try:

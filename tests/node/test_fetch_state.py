@@ -193,9 +193,9 @@ class Fetches(RuleBasedStateMachine):
         self.assert_order(before)
 
     def collect_read(self) -> None:
-        before, read = self.ready(), [fetch.fetch_id for fetch in self.outbox.read]
+        before, read = self.ready(), [fetch.correlation_id for fetch in self.outbox.read]
         self.note(self.session.collect_read(1 << 20), read)
-        assert not [each for each in self.outbox.read if each.fetch_id in read], "all of them were tried"
+        assert not [each for each in self.outbox.read if each.correlation_id in read], "all of them were tried"
         self.assert_order(before)
 
     @rule(index=st.integers(0, PARTITIONS - 1))
@@ -216,10 +216,10 @@ class Fetches(RuleBasedStateMachine):
 
     def unsent(self) -> set[int]:
         """The fetches whose answers are complete."""
-        return {answer.fetch_id for answer in self.outbox.answers if not answer.waits}
+        return {answer.correlation_id for answer in self.outbox.answers if not answer.waits}
 
     def ready(self) -> list[int]:
-        return [fetch.fetch_id for fetch in self.outbox.ready]
+        return [fetch.correlation_id for fetch in self.outbox.ready]
 
     def assert_order(self, before: list[int]) -> None:
         """Those that were ready and still are precede those that became ready."""
@@ -230,10 +230,10 @@ class Fetches(RuleBasedStateMachine):
     def note(self, answers: list[FetchedPartition], tried: list[int]) -> None:
         answers = [answer for answer in answers if not answer.waits]
         for answer in answers:
-            assert answer.fetch_id not in self.answered, "answered twice"
-            self.answered.add(answer.fetch_id)
-            assert self.open.pop(answer.fetch_id) == answer.partition
-        order = [answer.fetch_id for answer in answers if answer.fetch_id in tried]
+            assert answer.correlation_id not in self.answered, "answered twice"
+            self.answered.add(answer.correlation_id)
+            assert self.open.pop(answer.correlation_id) == answer.partition
+        order = [answer.correlation_id for answer in answers if answer.correlation_id in tried]
         assert order == [each for each in tried if each in order], "in the order in which they became ready"
 
     @invariant()
@@ -249,7 +249,7 @@ class Fetches(RuleBasedStateMachine):
             assert set(queue) == {fetch for fetch in fetches if fetch.state.name in names}
         assert all(fetch.state is not FetchState.ENDED for fetch in fetches)
         assert all((fetch.result is not None) == (fetch.state is FetchState.READ) for fetch in fetches)
-        assert {fetch.fetch_id for fetch in fetches} | self.unsent() == set(self.open), "no fetch is lost"
+        assert {fetch.correlation_id for fetch in fetches} | self.unsent() == set(self.open), "no fetch is lost"
 
     @invariant()
     def reads_have_places_and_memory(self) -> None:

@@ -155,7 +155,7 @@ def test_a_follower_takes_no_records_of_an_epoch_after_its_leaders() -> None:
     """Once in its log, no later leader's records could follow them."""
     bench = Bench()
     ahead = stamped(0, b"a", epoch=2**31 - 1)
-    nothing = FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(-1), Offset(-1), Offset(0))
+    nothing = FetchedPartition(b"", 0, LeaderEpoch(3), Offset(-1), Offset(-1), Offset(0))
     unnamed = nothing._replace(records=ahead)
     named = unnamed._replace(epochs=(EpochStart(LeaderEpoch(2**31 - 1), Offset(0)),))
     for answer in (unnamed, named):

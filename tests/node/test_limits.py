@@ -132,7 +132,7 @@ def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster
     session.take(as_value(fetch_request(1, max_wait_ms=500, fetch_id=77)))
     assert session.collect(1 << 20) == []
     cluster.run(0.6)
-    assert [answer.fetch_id for answer in session.collect(1 << 20)] == [77], (
+    assert [answer.correlation_id for answer in session.collect(1 << 20)] == [77], (
         "the one that waits is still answered in time"
     )
     cluster.sessions(1).close(session)

@@ -131,7 +131,7 @@ def let_no_flush_begin(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
 def fetch_of(cluster: Cluster, leader_epoch: LeaderEpoch, *, refused: bool = False) -> FetchRequest:
     """A fetch of node 2."""
     start = Offset(0)
-    item = PartitionFetch(1, TOPIC.bytes, 0, leader_epoch, start, NO_LEADER_EPOCH, start, start, 0, refused)
+    item = PartitionFetch(TOPIC.bytes, 0, start, leader_epoch, NO_LEADER_EPOCH, start, start, 0, refused)
     node = FetchingReplica(NodeId(2), cluster.machines[2].incarnation)
     return FetchRequest(node, 500, 1, Isolation.READ_UNCOMMITTED, [item], [])
 

@@ -8,6 +8,7 @@ from typing import Final
 from node.api.admin_requests import TopicPartitionId
 from node.api.fetch import isolation_of
 from node.api.metadata import PartitionMetadata, SharedPartitions
+from node.api.topic_reference import TopicReference
 from replication.controller.events import AcceptedIsr, AlteredPartition, ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
@@ -61,6 +62,7 @@ CONVERTERS: Final[Mapping[object, Converter]] = {
     TopicPartition: Converter(_PLACE.to_fields, _PLACE.from_message),  # nodes also tell each other the id
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
+    TopicReference: Converter(),  # the messages have ids only
     SharedPartitions: Converter(write=_write_partitions),
     AlteredPartition: Converter(_write_outcome, _read_outcome),
 }

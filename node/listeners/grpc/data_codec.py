@@ -43,7 +43,7 @@ def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
     for entry in message.partitions:
         header = entry.header
         batches.append(
-            ProduceBatch(header.batch_id, header.topic_id, header.partition, header.leader_epoch, entry.records)
+            ProduceBatch(header.topic_id, header.partition, entry.records, header.leader_epoch, header.batch_id)
         )
     return ProduceRequest(
         message.acks,
@@ -58,7 +58,7 @@ def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
 def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
     message = data_pb2.ProduceResponse()
     add = message.partitions.add
-    for batch_id, error, base_offset, append_time_ms, log_start, leader_epoch, duplicate, receipt in answer.partitions:
+    for error, base_offset, append_time_ms, log_start, leader_epoch, duplicate, receipt, batch_id in answer.partitions:
         entry = add(
             batch_id=batch_id,
             base_offset=base_offset,
@@ -132,16 +132,16 @@ def _read_fetch(message: data_pb2.FetchRequest) -> FetchRequest:
         fetch.isolation_of(message.isolation_level) if replica is None else Isolation.READ_UNCOMMITTED,
         [
             PartitionFetch(
-                entry.fetch_id,
                 entry.topic_id,
                 entry.partition,
-                entry.current_leader_epoch,
                 entry.fetch_offset,
+                entry.current_leader_epoch,
                 entry.last_fetched_epoch,
                 entry.durable_offset,
                 entry.log_start_offset,
                 entry.max_bytes,
                 entry.refused,
+                entry.fetch_id,
             )
             for entry in entries
         ],
@@ -157,6 +157,7 @@ def _read_fetch(message: data_pb2.FetchRequest) -> FetchRequest:
 
 def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
     replica = request.replica
+    entries: Any = request.partitions  # nodes name topics by their ids
     return data_pb2.FetchRequest(
         replica=None if replica is None else _replica_message(replica),
         max_wait_ms=request.max_wait_ms,
@@ -164,7 +165,7 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
         isolation_level=_LEVELS[request.isolation_level],
         partitions=[
             data_pb2.FetchPartition(
-                fetch_id=each.fetch_id,
+                fetch_id=each.correlation_id,
                 topic_id=each.topic_id,
                 partition=each.partition,
                 current_leader_epoch=each.current_leader_epoch,
@@ -175,7 +176,7 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
                 max_bytes=each.max_bytes,
                 refused=each.refused,
             )
-            for each in request.partitions
+            for each in entries
         ],
         durable_positions=[
             data_pb2.DurablePosition(
@@ -194,9 +195,10 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
 
 def _fetched_header(fetched: FetchedPartition) -> bytes:
     """The encoded entry of one partition without its records."""
+    topic_id: Any = fetched.topic_id  # as in the request, whose message has ids only
     message = data_pb2.PartitionFetched(
-        fetch_id=fetched.fetch_id,
-        topic_id=fetched.topic_id,
+        fetch_id=fetched.correlation_id,
+        topic_id=topic_id,
         partition=fetched.partition,
         leader_epoch=fetched.leader_epoch,
         high_watermark=fetched.high_watermark,
@@ -225,7 +227,6 @@ def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
         diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
         partitions.append(
             FetchedPartition(
-                header.fetch_id,
                 header.topic_id,
                 header.partition,
                 header.leader_epoch,
@@ -240,6 +241,7 @@ def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
                 header.waits,
                 header.held_from,
                 entry.records,
+                header.fetch_id,
             )
         )
     return FetchAnswer(partitions)

@@ -61,7 +61,7 @@ def a_topic_is_found_by_its_name(patch: Patch) -> None:
     locate = ReplicaRegistry.locate
 
     def find(self: Any, topic_id: bytes, index: int) -> Any:
-        exact = self._by_wire.get((topic_id, index))
+        exact = self._as_sent.get((topic_id, index))
         return exact or next((each for each in self.by_key.values() if each.key.partition == index), None)
 
     patch.setattr(ReplicaRegistry, "find", find)

@@ -297,7 +297,9 @@ class FetchRequest(_message.Message):
     fetches of a follower, the leader sends at least one message in this time, possibly an empty one.
     """
     min_bytes: _builtins.int
-    """answer a partition's fetch once this number of bytes is available"""
+    """On the stream: answer a partition's fetch once this number of bytes is available. Of a call: answer once all of its
+    partitions together have as many, or one of them has an answer of its own, for example an error.
+    """
     isolation_level: Global___IsolationLevel.ValueType
     """for consumers"""
     rack: _builtins.str
