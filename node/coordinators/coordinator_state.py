@@ -14,20 +14,21 @@ class CoordinatorState(Enum):
     """States of a coordinator."""
 
     LOADING = "loading"
-    """Its partition is being read, or waits for that."""
+    """The coordinator's partition is being read, or waits until other partitions are read."""
     ACTIVE = "active"
-    """It decides on requests."""
+    """The coordinator serves requests."""
     SUSPENDED = "suspended"
-    """An append failed, or too few replicas are in sync: it is loaded again once appends are possible."""
+    """An append failed, or too few replicas are in sync. The state in memory may contain what is not in the log, so the
+    partition is read again once appends are possible."""
     UNREADABLE = "unreadable"
-    """A record of its partition cannot be read: it serves nothing in this leader epoch. A log is replaced
-    or repaired only while its partition has no leader, so that another epoch follows."""
+    """A record of the partition cannot be read: the coordinator refuses all requests in this leader epoch. That lasts
+    long enough, because a log is replaced or repaired only while its partition has no leader."""
     ENDED = "ended"
-    """Its node no longer leads the partition in this leader epoch."""
+    """The node no longer leads the partition in this leader epoch."""
 
 
 class CoordinatorCause(Enum):
-    """What changes the state."""
+    """Cause of a transition."""
 
     LOADED = "the partition was read up to its end"
     APPEND_FAILED = "an append failed, or could not be attempted"

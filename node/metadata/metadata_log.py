@@ -76,7 +76,7 @@ def open_log(directory: LogDirectory) -> Log:
         max_message_bytes=BATCH_BYTES_MAX, segment_bytes=SEGMENT_BYTES, delete=False
     )  # snapshots replace its start
     logs = directory.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
-    found = logs.get(METADATA)
+    log = logs.get(METADATA)
     lost = directory.is_gone(METADATA_KEY)
     if lost is not None:
         raise CorruptLog(
@@ -84,7 +84,7 @@ def open_log(directory: LogDirectory) -> Log:
             "with it the record of how this node voted. Restore the directory, or start the node with an empty log "
             "directory; it then joins as a new replica"
         )
-    return directory.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
+    return directory.create_log(METADATA, METADATA_TOPIC_ID, config) if log is None else log
 
 
 class MetadataLog:
@@ -100,10 +100,12 @@ class MetadataLog:
         on_moved: Callable[[], None] = lambda: None,
         on_full: Callable[[DiskFull], None] = lambda _error: None,
     ) -> None:
-        """log: open and recovered. executor: runs its fsyncs. snapshot_bytes: bytes appended between two snapshots.
-        on_moved: called when the log's end, durable offset, high watermark or voters change. on_full: called when a
-        flush fails on a full disk; the next append requests another flush. Raises CorruptLog, UnsupportedVersion,
-        KafkaStorageError."""
+        """log: open and recovered.
+        executor: runs its fsyncs.
+        snapshot_bytes: bytes appended between two snapshots.
+        on_moved: called when the log's end, durable offset, high watermark or voters change.
+        on_full: called when a flush fails on a full disk; the next append requests another flush.
+        Raises CorruptLog, UnsupportedVersion, KafkaStorageError."""
         self.log = log
         self._executor, self._snapshot_bytes = executor, snapshot_bytes
         self._bytes_since_snapshot = 0
@@ -114,9 +116,10 @@ class MetadataLog:
         self._on_moved, self._on_full = on_moved, on_full
         self._clock = clock
         self._one_snapshot = asyncio.Lock()
-        """Held while a snapshot, the node's own or the leader's, is written and put in place."""
+        """Locked while a snapshot, the node's own or the leader's, is written and put in place."""
         self._commit = GroupCommit(executor, self._durable_moved, self._flush_failed)
         self._pending: deque[MetadataBatch] = deque()
+        """The batches that are not applied to the image yet, in order."""
         self._subscribers: list[Callable[[ClusterImage], None]] = []
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._read_back()
@@ -168,15 +171,15 @@ class MetadataLog:
 
     def _voters(self) -> tuple[tuple[Voter, ...], Offset, tuple[Voter, ...]]:
         """The newest voters, the offset after their record (0 if that is applied), and the voters before them."""
-        found = (
+        newest_first = (
             (record.voters, Offset(offset + 1))
             for batch in reversed(self._pending)
             for offset, record in reversed(batch.records)
             if isinstance(record, VotersRecord)
         )
         applied = (self.image.voters, Offset(0))
-        newest, end = next(found, applied)
-        before = next(found, applied)[0]
+        newest, end = next(newest_first, applied)
+        before = next(newest_first, applied)[0]
         return newest, end, before
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
@@ -266,6 +269,7 @@ class MetadataLog:
 
         Raises CorruptLog if committed records would be lost, KafkaStorageError, DiskFull.
         """
+        # A correct leader has all committed records: truncating them would hide that its log was lost.
         if offset < self.image.offset:
             raise CorruptLog(
                 f"the quorum's leader lacks metadata from offset {offset} on, but metadata up to "
@@ -311,6 +315,7 @@ class MetadataLog:
         image, stamped = self.image, self._clock.wall_ms()
         entries = [entry for entry in self.log.epoch_entries() if entry.start_offset < image.offset]
         latest = self.snapshots.latest
+        # Without an entry below, the log begins at the latest snapshot, whose epoch is then still that of the image.
         snapshot = SnapshotId(image.offset, entries[-1].epoch if entries or latest is None else latest.epoch)
         await self._write(snapshot, lambda: encode_snapshot(image, snapshot.epoch, stamped))
         self._keep(snapshot)
@@ -338,17 +343,20 @@ class MetadataLog:
         InvalidRequest, KafkaStorageError."""
         return self._guard("reading a snapshot in", lambda: self.snapshots.read(snapshot, position, max_bytes))
 
-    async def install_snapshot(self, snapshot: SnapshotId, data: bytes, wanted: Callable[[], bool]) -> None:
+    async def install_snapshot(self, snapshot: SnapshotId, data: bytes, still_leads: Callable[[], bool]) -> None:
         """Install a snapshot of the leader and restart the log after it. The snapshot may end where this image ends: no
-        record after it agrees with the leader's log. wanted: called when the snapshot is durable; the log is unchanged
-        if it returns False, because that leader no longer leads. Raises CorruptLog, UnsupportedVersion,
-        KafkaStorageError, DiskFull."""
+        record after it agrees with the leader's log.
+
+        still_leads: False once a newer leader epoch is known; the log is then left unchanged. Raises CorruptLog,
+        UnsupportedVersion, KafkaStorageError, DiskFull.
+        """
         image = decode_snapshot(data, snapshot)
         async with self._one_snapshot:
-            if image.offset < self.image.offset:
+            if image.offset < self.image.offset:  # records were committed meanwhile: the image must not go back
                 return
             await self._write(snapshot, lambda: data)
-            if wanted():
+            # If this node was elected during the write, its log has records of its own epoch: they stay.
+            if still_leads():
                 self._begin_after(snapshot, image)
 
     def _begin_after(self, snapshot: SnapshotId, image: ClusterImage) -> None:
@@ -385,7 +393,8 @@ class MetadataLog:
         snapshot = self.snapshots.latest
         if snapshot is not None:
             self.image = self._guard("reading a snapshot in", lambda: self.snapshots.load(snapshot))
-            if not self._reaches(snapshot):  # it was fetched, and the log was not restarted after it
+            # The process ended after a fetched snapshot was written and before the log was restarted after it.
+            if not self._reaches(snapshot):
                 _log.warning(
                     "%s does not match its snapshot of offset %d: the log restarts after the snapshot",
                     self.log.path,
@@ -399,6 +408,7 @@ class MetadataLog:
                 f"the metadata log in {self.log.path} begins at offset {position}, and no snapshot covers the metadata "
                 "before it: restore the directory, or start the node with an empty log directory"
             )
+        # What follows damage is fetched again: applying it would make an image that lacks the damaged records.
         end = self.end if self.log.damage is None else min(self.end, self.log.damage.first_offset)
         while position < end:
             read = self.log.read(position, READ_BYTES, up_to=end)
@@ -408,13 +418,14 @@ class MetadataLog:
         self._apply_committed()
 
     def _reaches(self, snapshot: SnapshotId) -> bool:
-        """True if the log contains the records of a snapshot or begins after it. A log that fails this may still be
-        longer than the snapshot, with records that no other replica has."""
+        """True if the log contains the records of a snapshot or begins after it. A log of which this is false may still
+        be longer than the snapshot, with records that no other replica has."""
         log, end = self.log, snapshot.end_offset
         if log.log_end_offset < end or log.log_start_offset >= end or log.damage is not None:
             return log.log_end_offset >= end
         below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
-        return not below or below[-1] == snapshot.epoch  # none: it began after the snapshot, its start was lost
+        # Without an entry below, the log began after the snapshot, and only the record of its start was lost.
+        return not below or below[-1] == snapshot.epoch
 
     def _guard(self, doing: str, work: Callable[[], T]) -> T:
         try:
@@ -434,7 +445,7 @@ class MetadataLog:
         for subscriber in list(self._subscribers):
             subscriber(image)
 
-    def _durable_moved(self, _log_of_ours: Log) -> None:
+    def _durable_moved(self, _log: Log) -> None:
         self._moved()
 
     def _flush_failed(self, error: BaseException) -> None:

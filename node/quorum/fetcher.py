@@ -293,7 +293,7 @@ class QuorumFetcher:
                 snapshots.append(snapshot)
 
     async def _fetch_snapshot(
-        self, target: Endpoint, receiver: ReplicaKey, snapshot: SnapshotId, wanted: Callable[[], bool]
+        self, target: Endpoint, receiver: ReplicaKey, snapshot: SnapshotId, still_leads: Callable[[], bool]
     ) -> None:
         """Fetch a snapshot from the leader in parts, and restart the log behind it."""
         core = self._core
@@ -319,7 +319,7 @@ class QuorumFetcher:
                 )
             pieces.append(answer.data)
             position, size = position + len(answer.data), answer.size
-        await self._metadata.install_snapshot(snapshot, b"".join(pieces), wanted)
+        await self._metadata.install_snapshot(snapshot, b"".join(pieces), still_leads)
         _log.info("installed a metadata snapshot up to offset %d, %d bytes", snapshot.end_offset, size)
 
     async def _join(self, cluster_id: str) -> None:

@@ -1,14 +1,11 @@
 """The stream on which each follower fetches from this node.
 
-Invariants:
-  1. Of the streams of one follower process only the latest is served. The order is that in which this node accepted the
-     streams: it does not depend on anything that a request contains.
-  2. An earlier stream ends with an error as soon as a later one names the same process, and a stream that names the
-     process after a later one did ends at once. The follower reconnects and takes over again, so a request that forges
-     the follower's identity has no effect beyond one reconnect.
-  3. Only a process that is registered in the metadata takes over.
+Invariant: of the streams of one follower process only the latest is served. The order is that in which this node
+accepted the streams: it does not depend on anything that a request contains. An earlier stream ends with an error, and
+its follower reconnects and takes over again, so a request that forges a follower's identity has no effect beyond one
+reconnect.
 
-Not here: what a fetch says (replication/partition/leader.py).
+Not here: the meaning of a fetch (replication/partition/leader.py).
 """
 
 from __future__ import annotations
@@ -37,14 +34,15 @@ class FollowerStreams:
     def take_over(
         self, follower: FollowerIdentity, replace: Callable[[InvalidRequest], None], image: ClusterImage
     ) -> None:
-        """A request names this follower. replace: ends its stream, once a later one of the follower takes over. Raises
-        InvalidRequest if a later one exists."""
+        """Make the stream whose request names this follower the served one. replace: ends the stream, called when a
+        later one takes over. Raises InvalidRequest if a later stream of the process exists already."""
         latest, end_latest = self._latest.get(follower.node_id, (None, replace))
         if latest is follower:
             return
         node = image.nodes.get(follower.node_id)
+        # An unregistered process must not end the streams of a registered one. Each partition refuses its fetches.
         if node is None or node.incarnation != follower.incarnation:
-            return  # each partition refuses its fetches
+            return
         if latest is not None and latest.incarnation == follower.incarnation and latest.session != follower.session:
             outdated = InvalidRequest(
                 f"this stream of node {follower.node_id} is outdated: the node has fetched on a later one"

@@ -10,7 +10,9 @@ from storage.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """Sizes in bytes, times in milliseconds. The first three and `listener` are set by the node's configuration."""
+    """Sizes in bytes, times in milliseconds."""
+
+    # Set by the node's configuration:
 
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
 
@@ -20,8 +22,13 @@ class ReplicaConfig:
     log_defaults: LogConfig = field(default_factory=LogConfig)
     """The settings of a log that its topic does not set."""
 
+    listener: str = CLIENT_LISTENER
+    """The name of the listener at which followers connect to their leaders."""
+
+    # Constants:
+
     fetch_patience_ms: int = 2_000
-    """A stream is reconnected if its open fetches get no response for this long after their wait time."""
+    """A follower reconnects its stream if open fetches get no response for this long after their wait time."""
 
     reconnect_ms_min: int = 50
     reconnect_ms_max: int = 1_000
@@ -29,22 +36,20 @@ class ReplicaConfig:
     random."""
 
     response_bytes: int = 512 << 10
-    """A fetch response of this size is sent; further partitions go into the next message."""
+    """A fetch response is sent as soon as it has this size; further partitions go into the next message."""
 
     max_wait_ms: int = 60_000
-    """The longest wait of a consumer's fetch and of a producer's acknowledgement, whatever the request says."""
+    """Limit of the wait times that requests ask for: of a consumer's fetch and of a producer's acknowledgement."""
 
     outstanding_max: int = 2_000
-    """The batches of one produce stream that may wait for their acknowledgement; the stream is not read beyond."""
+    """Batches of one produce stream that may wait for their acknowledgement. At this number the node stops reading from
+    the stream."""
 
     tick_ms: int = 50
     """The precision of deadlines. All waits use this one timer, which does not run on an idle node (ticker.py)."""
 
     applied_at_once: int = 50
-    """The partitions to which one turn of the loop applies a new image: some 10 ms."""
+    """Partitions to which a new image is applied in one turn of the loop: some 10 ms."""
 
     alter_timeout_ms: int = 3_000
     """A change of the in-sync set is sent to the controller again if there is no response for this long."""
-
-    listener: str = CLIENT_LISTENER
-    """The listener of the leader that followers use."""

@@ -1,7 +1,8 @@
 """What damage in a log means for its replica: it stops and leaves both sets, or continues as the only possible leader.
 
-Invariant: a damaged replica stays offline until the metadata has removed it from both sets (design, section 4, rule 6)
-and the leader epoch in which it was last used has ended. Exception: no other replica is eligible as leader.
+Invariant: a damaged replica stays offline until the metadata has removed it from both sets, the in-sync and the
+eligible one (docs/rules.md, rule 6), and the leader epoch in which it was last used has ended. Exception: no other
+replica is eligible as leader.
 Not here: checks of logs (own_log_check.py, the scrub), unclean elections of damaged replicas (salvaging.py).
 """
 
@@ -38,37 +39,36 @@ class ReplicaDamage:
         wake_soon: Callable[[], None],
         apply: Callable[[PartitionKey], None],
     ) -> None:
-        """image: returns the newest image applied. wake_soon: requests a tick. apply: applies the image to a
+        """image: returns the image that was applied last. wake_soon: requests a tick. apply: applies the image to one
         partition."""
         self._me, self._registry, self._proposer = me, registry, proposer
         self._image, self._wake_soon, self._apply = image, wake_soon, apply
-        self._borne: dict[Replica, Damage] = {}
-        """Damage of leaders that no other replica can replace."""
+        self._damaged_leaders: dict[Replica, Damage] = {}
+        """Replicas that lead although they are damaged, because no other replica can."""
 
     @property
     def waits(self) -> bool:
         """True if a damaged replica leads until another one can."""
-        return bool(self._borne)
+        return bool(self._damaged_leaders)
 
     def review(self) -> None:
         """Stop the damaged leaders that another replica can replace by now."""
-        for replica, damage in list(self._borne.items()):
+        for replica, damage in list(self._damaged_leaders.items()):
             self.found(replica.log, damage)
 
     def forget(self, replica: Replica) -> None:
         """Forget a replica that was removed or replaced."""
-        self._borne.pop(replica, None)
+        self._damaged_leaders.pop(replica, None)
 
     def known(self, log: Log, error: TidelogError) -> None:
-        """Take a replica whose log has recorded damage offline, unless it is the only one that can lead the
-        partition."""
+        """Take a replica whose log has recorded damage offline, unless no other replica can lead the partition."""
         replica = self._registry.of_log(log)
         if replica is None:
             return
         if replica.offline is not None or not self._serves_on(replica):
             self._stop(replica, error)
-        elif replica not in self._borne and log.damage is not None:
-            self._bear(replica, log.damage)
+        elif replica not in self._damaged_leaders and log.damage is not None:
+            self._continue_as_leader(replica, log.damage)
 
     def found(self, log: Log, damage: Damage) -> None:
         """Record damage found by the scrub or a follower, and take the replica offline: it leaves both sets and is
@@ -78,8 +78,8 @@ class ReplicaDamage:
             return
         log.lost.note(damage)
         if self._must_stay(replica):
-            if replica not in self._borne:
-                self._bear(replica, damage)
+            if replica not in self._damaged_leaders:
+                self._continue_as_leader(replica, damage)
             self._wake_soon()
             return
         self._stop(replica, CorruptLog(f"its log lost {damage}"))
@@ -91,10 +91,12 @@ class ReplicaDamage:
         if replica.offline is None:
             self.known(replica.log, CorruptLog(f"its log lost {damage}"))
             return False
+        # Until a later partition epoch, this node's own proposal to leave the sets may still take effect.
         if not self._serves_on(replica) or state.partition_epoch <= replica.proposed_on:
             return False
-        replica.accept_loss()  # elected, or left as the only one, before the controller knew
-        self._bear(replica, damage)
+        # The controller elected it, or made it the last member, before it knew of the damage: nobody else has the rest.
+        replica.accept_loss()
+        self._continue_as_leader(replica, damage)
         replica.directory.keep_damage(replica.log, accepted=True)
         return True
 
@@ -111,18 +113,18 @@ class ReplicaDamage:
         others = (node for node in (*state.isr, *state.elr) if node != self._me)
         return state.leader == self._me and not any(electable(image, state, node) for node in others)
 
-    def _bear(self, replica: Replica, damage: Damage) -> None:
+    def _continue_as_leader(self, replica: Replica, damage: Damage) -> None:
         _log.error(
             "%s: continues as leader without lost records: no other replica is eligible; its log lost %s. Start the "
             "nodes of the other replicas, or restore the file from a copy",
             replica,
             damage,
         )
-        self._borne[replica] = damage
+        self._damaged_leaders[replica] = damage
         self._wake_soon()
 
     def _stop(self, replica: Replica, error: TidelogError) -> None:
-        self._borne.pop(replica, None)
+        self._damaged_leaders.pop(replica, None)
         _log.error("%s: offline until fetched again from another leader: %s. Check the disk", replica, error.message)
         replica.go_offline(error)
         replica.directory.keep_damage(replica.log, accepted=False)
@@ -136,7 +138,7 @@ class ReplicaDamage:
         others = tuple(
             (node, nodes[node].node_epoch) for node in sorted(state.isr) if node != self._me and node in nodes
         )
-        if others or state.elr:
+        if others or state.elr:  # else the partition would lose its last leader
             if replica is not None:
                 replica.proposed_on = max(replica.proposed_on, state.partition_epoch)
             name = f"{image.topics[key.topic_id].name}-{key.partition}"

@@ -1,9 +1,7 @@
-"""Handlers of the Data service for transactions: markers of coordinators, and tools against transactions that hang.
+"""Handlers of the Data service for transactions: markers of coordinators, and tools that end hanging transactions.
 
-Invariants:
-  1. A marker is answered when it is committed: all in-sync replicas have it. A refused one is not in the log.
-  2. A marker may be sent any number of times. One of an older coordinator, or of a transaction version 2 whose epoch is
-     not above that of the open transaction, is refused (storage/producers/producer_entry.py).
+Invariant: a marker may be sent any number of times. The log refuses those of an older coordinator, and in transaction
+version 2 those whose epoch is not above that of the open transaction (storage/producers/producer_entry.py).
 Not here: the coordinator that sends markers (node/coordinators/transactions), how a coordinator of groups learns of
 markers in its partition (`LeaderObserver` in node/replicas/leadership_watch.py).
 Source: KIP-98, KIP-664, KIP-890; Kafka's KafkaApis.handleWriteTxnMarkersRequest.
@@ -53,7 +51,7 @@ MARKERS_PER_TURN: Final = 100
 
 
 class _Outcomes:
-    """The outcomes of markers that were sent in one request."""
+    """The outcomes of the markers of one request."""
 
     def __init__(self, count: int) -> None:
         self.errors: list[TidelogError | None] = [None] * count
@@ -63,7 +61,7 @@ class _Outcomes:
             self._done.set()
 
     def settle(self, number: int, error: TidelogError | None) -> None:
-        """The outcome of one marker; None: it is committed."""
+        """Note the outcome of one marker. error: None if it is committed."""
         self.errors[number] = error
         self._open -= 1
         if not self._open:
@@ -75,7 +73,7 @@ class _Outcomes:
 
 
 class MarkerHandlers:
-    """One method for each of these APIs."""
+    """The handlers, one method for each API."""
 
     def __init__(self, manager: ReplicaManager, clock: Clock) -> None:
         self._manager = manager
@@ -87,14 +85,14 @@ class MarkerHandlers:
         self, request: WriteTxnMarkersRequest, context: RequestContext
     ) -> WriteTxnMarkersAnswer:
         """Append the markers to partitions that this node leads; answer when all are committed or refused. Raises
-        InvalidRequest for a marker that cannot exist."""
+        InvalidRequest for a negative producer id or an impossible epoch."""
         context.ensure_for_nodes(DATA_WRITE_TXN_MARKERS)
-        wanted = [(marker, partition) for marker in request.markers for partition in marker.partitions]
-        ensure_few(wanted, "markers")
+        appends = [(marker, partition) for marker in request.markers for partition in marker.partitions]
+        ensure_few(appends, "markers")
         for marker in request.markers:
             ensure_possible(marker.producer_id, marker.producer_epoch)
-        outcomes = _Outcomes(len(wanted))
-        for number, (marker, partition) in enumerate(wanted):
+        outcomes = _Outcomes(len(appends))
+        for number, (marker, partition) in enumerate(appends):
             if (number + 1) % MARKERS_PER_TURN == 0:
                 await self._clock.sleep_ms(0)
             self._append(outcomes, number, marker, partition, context)
@@ -143,6 +141,8 @@ class MarkerHandlers:
                 producer_epoch=marker.producer_epoch,
             ),
             origin=Origin.COORDINATOR,
+            # The coordinator forgets the transaction once its markers are acknowledged: a marker that only the leader
+            # has could be lost with it, and the transaction would stay open for ever.
             acks=Acks.ALL,
             deadline=Millis(self._clock.monotonic_ms() + MARKER_WAIT_MS),
             done=done,
@@ -154,15 +154,15 @@ class MarkerHandlers:
     async def describe_producers(
         self, request: DescribeProducersRequest, context: RequestContext
     ) -> DescribeProducersAnswer:
-        """The producers that partitions know, with their open transactions."""
+        """List the producers of each partition, with their open transactions."""
         ensure_few(request.partitions, "partitions")
         described = []
         for partition in request.partitions:
-            described.append(self._described(partition, context))
-            await self._clock.sleep_ms(0)
+            described.append(self._describe_partition(partition, context))
+            await self._clock.sleep_ms(0)  # a partition can have thousands: let other requests run
         return DescribeProducersAnswer(tuple(described))
 
-    def _described(self, partition: PartitionId, context: RequestContext) -> DescribedProducers:
+    def _describe_partition(self, partition: PartitionId, context: RequestContext) -> DescribedProducers:
         replica: Replica | None = None
         try:
             replica = locate_permitted(
@@ -178,7 +178,7 @@ class MarkerHandlers:
             partition.partition,
             None,
             replica.log.last_stable_offset,
-            tuple(map(_active, states)),
+            tuple(map(_known_producer, states)),
         )
 
     async def abort_transaction(
@@ -191,14 +191,14 @@ class MarkerHandlers:
         replica = self._manager.registry.locate(request.topic_id, request.partition, context.listener)
         try:
             replica.leading_in(NO_LEADER_EPOCH)
-            coordinator_epoch = _open_since(replica, request)
+            coordinator_epoch = _epoch_for_abort(replica, request)
             marker = TransactionMarker(
                 request.producer_id,
                 request.producer_epoch,
                 coordinator_epoch,
                 committed=False,
                 partitions=(),
-                transaction_version=1,
+                transaction_version=1,  # version 2 would refuse the epoch of the open transaction
             )
             outcomes = _Outcomes(1)
             self._append_to(replica, marker, lambda _info, error: outcomes.settle(0, error))
@@ -210,7 +210,7 @@ class MarkerHandlers:
         return AbortTransactionAnswer()
 
 
-def _active(state: ProducerState) -> KnownProducer:
+def _known_producer(state: ProducerState) -> KnownProducer:
     return KnownProducer(
         state.producer_id,
         state.epoch,
@@ -221,21 +221,21 @@ def _active(state: ProducerState) -> KnownProducer:
     )
 
 
-def _open_since(replica: Replica, request: AbortTransactionRequest) -> int:
-    """Ensure that the transaction is open. Returns the coordinator epoch for its marker: that of the producer's last
-    marker, since an older one would be refused and a newer one would fence the coordinator."""
+def _epoch_for_abort(replica: Replica, request: AbortTransactionRequest) -> int:
+    """Return the coordinator epoch for the abort marker. Raises the reason if the transaction is not open."""
     state = replica.log.producers.state.state_of(request.producer_id)
     if state is None or state.transaction_start < 0 or state.transaction_start != request.transaction_start:
-        known = (
+        open_now = (
             "none is open" if state is None or state.transaction_start < 0 else f"one from {state.transaction_start}"
         )
         raise InvalidTxnState(
             f"producer {request.producer_id} has no open transaction from offset {request.transaction_start} in "
-            f"partition {replica} ({known}): nothing was aborted; describe the producers again"
+            f"partition {replica} ({open_now}): nothing was aborted; describe the producers again"
         )
     if state.epoch != request.producer_epoch:
         raise InvalidProducerEpoch(
             f"the open transaction of producer {request.producer_id} in partition {replica} has epoch {state.epoch}, "
             f"not {request.producer_epoch}: nothing was aborted; describe the producers again"
         )
+    # That of the producer's last marker: an older one would be refused, a newer one would fence the coordinator.
     return max(0, state.coordinator_epoch)

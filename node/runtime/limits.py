@@ -33,7 +33,7 @@ UNSENT_MAX: Final = 1_000
 
 
 def ensure_few(entries: Sized, what: str, most: int = ENTRIES_MAX) -> None:
-    """Raise InvalidRequest if a request has more than so many entries."""
+    """Raise InvalidRequest if a request has more than `most` entries. what: their name, in the plural."""
     if len(entries) > most:
         raise InvalidRequest(
             f"the request has {len(entries)} {what}: at most {most} are allowed, split it into several requests"

@@ -1,8 +1,7 @@
-"""The keys of an identity provider, as a node has them: read from a file or fetched from a URL, and kept present.
+"""A node's copy of the keys of an identity provider: read from a file or fetched from a URL, and refreshed.
 
-Invariants: nothing here waits for the disk or the network on the event loop, and at most one attempt is under way. What
-callers send decides little: keys that are not known cause at most one attempt in `UNKNOWN_KEY_MS`, whatever their
-number. Keys that were read stay in use until another set was read that can be used.
+Invariants: the event loop never waits for the disk or the network, and at most one attempt to read is under way. Keys
+stay in use until a usable set replaces them.
 Source: KIP-768 (RefreshingHttpsJwks).
 """
 
@@ -25,35 +24,41 @@ from tidelog.types import Millis
 _log = logging.getLogger("node.security")
 
 ATTEMPT_S: Final = 5.0
-"""Limit of an attempt. Handshakes that need a new key wait for it, and a client for them."""
+"""Time limit of an attempt. It is short because handshakes with an unknown key wait for the attempt."""
 UNKNOWN_KEY_MS: Final = 10_000
-"""Least interval of attempts that callers cause (Kafka: 60 s for each key)."""
+"""Minimum time between attempts that callers cause by naming unknown keys, whatever their number: they must not make
+the node flood the provider (Kafka: 60 s for each key)."""
 FILE_CHECK_MS: Final = 5_000
-"""Interval of looking whether the file was changed."""
+"""Interval of checks whether the file has changed."""
 LOG_AGAIN_MS: Final = 300_000
-"""Interval of log lines for one failure that lasts."""
+"""Interval of the log lines about a failure that lasts."""
 TICK_MS: Final = 1_000
-"""Longest sleep between looks at the clock."""
+"""Longest sleep of the task that starts attempts: another task may bring the next one forward."""
 
 
 class ProviderKeys:
-    """The keys of the provider of one node."""
+    """The keys of the identity provider that one node uses."""
 
     def __init__(
         self, config: OAuthBearerConfig, *, clock: Clock, executor: Executor, changed: Callable[[], None]
     ) -> None:
-        """executor: for disk and network. changed: called with each new set of keys, on the event loop."""
+        """executor: for disk and network. changed: called on the event loop after the keys have changed."""
         self._config, self._clock, self._executor, self._changed = config, clock, executor, changed
         self.present: KeySet | None = None
-        """None: none was read yet."""
+        """The keys in use; None before the first set was read."""
         self.attempts = 0
         self._state: tuple[int, int, int] | None = None
-        self._due_ms = self._allowed_ms = Millis(0)
+        """The state of the file when it was last read: an unchanged file is not read again."""
+        self._due_ms = Millis(0)
+        """When the next regular attempt begins."""
+        self._allowed_ms = Millis(0)
+        """When the next attempt may begin that a caller causes."""
         self._backoff_ms = config.retry_ms
         self._failure, self._logged_ms = "", Millis(0)
+        """The failure that lasts, empty if there is none, and when it was last logged."""
         self._wanted = asyncio.Event()
         self._attempted: asyncio.Future[None] | None = None
-        """Done after the attempt that is under way or wanted; None: there is none."""
+        """Done after the attempt that is requested or under way; None if there is none."""
 
     @property
     def digests(self) -> frozenset[str]:
@@ -74,9 +79,9 @@ class ProviderKeys:
             ) from None
 
     async def run(self) -> None:
-        """Keep the keys present, until cancelled."""
+        """Refresh the keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_time(), name="time of keys")
+            tasks.create_task(self._request_regularly(), name="refresh of keys")
             while True:
                 await self._wanted.wait()
                 try:
@@ -90,28 +95,29 @@ class ProviderKeys:
                         attempted.set_result(None)
 
     async def look_again(self) -> None:
-        """A caller names a key that is not known: read the keys again if that is allowed now, and wait for it."""
+        """Read the keys again, if that is allowed now, because a caller names an unknown one; return after that."""
         at = self._clock.monotonic_ms()
         if self._attempted is None and at >= self._allowed_ms:
             self._allowed_ms = Millis(at + UNKNOWN_KEY_MS)
-            self._want()
+            self._request_attempt()
         if self._attempted is not None:
-            await asyncio.wait((self._attempted,), timeout=2 * ATTEMPT_S)  # while a node starts, none begins
+            # Bounded: while the node starts, `run` does not run yet, and the attempt does not begin.
+            await asyncio.wait((self._attempted,), timeout=2 * ATTEMPT_S)
 
-    def _want(self) -> None:
+    def _request_attempt(self) -> None:
         if self._attempted is None:
             self._attempted = asyncio.get_running_loop().create_future()
         self._wanted.set()
 
-    async def _keep_time(self) -> None:
+    async def _request_regularly(self) -> None:
         while True:
             left_ms = self._due_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                self._want()
+                self._request_attempt()
             await self._clock.sleep_ms(TICK_MS if left_ms <= 0 else min(TICK_MS, left_ms))
 
     async def _attempt(self) -> None:
-        """Read the keys. Raises UnusableKeys."""
+        """Read the keys, and use them if they can be read. Raises UnusableKeys."""
         self._due_ms = Millis(self._clock.monotonic_ms() + self._backoff_ms)
         self._backoff_ms = Millis(min(2 * self._backoff_ms, self._config.retry_max_ms))
         found = await self._read()
@@ -132,7 +138,7 @@ class ProviderKeys:
             self._changed()
 
     async def _read(self) -> KeySet | None:
-        """The keys; None: the file is as it was when it was read last."""
+        """Return the keys, or None if the file has not changed since it was last read."""
         url = self._config.url
         request = None if is_file(url) else HttpReading(url, self._config.ca_file)
 
@@ -147,10 +153,10 @@ class ProviderKeys:
             raise UnusableKeys(f"it was not read within {ATTEMPT_S:g} s") from None
         finally:
             if request is not None:
-                request.abort()
+                request.abort()  # else the worker would wait for a slow provider, and the next attempt for the worker
 
     def _parse_changed(self, path: str) -> KeySet | None:
-        """Runs on the worker, the only one that uses `_state`."""
+        """Runs on the executor; nothing else uses `_state`."""
         state = file_state(path)
         if state == self._state:
             return None
@@ -159,7 +165,7 @@ class ProviderKeys:
         return found
 
     def _note(self, error: UnusableKeys) -> None:
-        """Log a failure, but not each time."""
+        """Log a failure when it is new, and at intervals while it lasts."""
         at = self._clock.monotonic_ms()
         if str(error) == self._failure and at - self._logged_ms < LOG_AGAIN_MS:
             return

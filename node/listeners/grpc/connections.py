@@ -1,5 +1,5 @@
-"""The connections of the process by the addresses of their peers, and its memory: gRPC exposes neither sockets nor file
-descriptors, nor what it buffers."""
+"""The TCP connections and the memory of this process, read from /proc: gRPC exposes neither its sockets nor the bytes
+that it buffers."""
 
 from __future__ import annotations
 
@@ -25,39 +25,38 @@ _TRAFFIC: Final = struct.Struct("=120xQQ")
 """`tcpi_bytes_acked` and `tcpi_bytes_received` in Linux's `struct tcp_info` (since Linux 4.1)."""
 
 COUNTS_TRAFFIC: Final = hasattr(socket, "TCP_INFO")
-"""Whether `traffic_of` and `private_memory` work: on Linux."""
+"""True if `traffic_of` and `private_memory` work: on Linux."""
 
 PAUSE: Final = 20
-"""Between two searches the loop does other work for so many times the duration of the first one."""
+"""The pause after a search, as a multiple of the time that it took: searches take at most 5 % of the loop's time."""
 
 
 def host_of(peer: str) -> str:
     """The IP address of a caller, in the usual form; empty if gRPC does not report one. peer: as gRPC reports it."""
-    found = re.fullmatch(r"ipv[46]:\[?([^\]]+?)\]?:\d+", unquote(peer) if "%" in peer else peer)
-    return "" if found is None else found[1].removeprefix(_MAPPED)
+    match = re.fullmatch(r"ipv[46]:\[?([^\]]+?)\]?:\d+", unquote(peer) if "%" in peer else peer)
+    return "" if match is None else match[1].removeprefix(_MAPPED)
 
 
 def address_of(peer: str) -> Address | None:
     """The address of a caller; None if gRPC does not report one. peer: as gRPC reports it, `ipv4:127.0.0.1:40000` or
     `ipv6:%5B::1%5D:40000`."""
-    found = re.fullmatch(r"ipv[46]:\[?([^\]]+?)\]?:(\d+)", unquote(peer))
-    return None if found is None else (found[1], int(found[2]))
+    match = re.fullmatch(r"ipv[46]:\[?([^\]]+?)\]?:(\d+)", unquote(peer))
+    return None if match is None else (match[1], int(match[2]))
 
 
 def shut_down_connections(peers: Collection[str]) -> int:
-    """Shut down the TCP connections to these callers in both directions. peers: as gRPC reports them. Returns how many
-    such connections there were."""
-    wanted = {address for peer in peers if (address := address_of(peer)) is not None}
-    return shut_down_addresses(wanted)
+    """Shut down the TCP connections to these callers in both directions. peers: as gRPC reports them. Returns the
+    number of connections that were shut down."""
+    return shut_down_addresses({address for peer in peers if (address := address_of(peer)) is not None})
 
 
-def shut_down_addresses(wanted: Collection[Address]) -> int:
-    """Shut down the TCP connections to these peers in both directions. Returns how many there were."""
-    if not wanted:
+def shut_down_addresses(addresses: Collection[Address]) -> int:
+    """Shut down the TCP connections to these peers in both directions. Returns the number that were shut down."""
+    if not addresses:
         return 0
     ended = 0
     for connection, peer in _connections():
-        if peer in wanted:
+        if peer in addresses:
             with suppress(OSError):  # closed meanwhile
                 connection.shutdown(socket.SHUT_RDWR)
                 ended += 1
@@ -79,17 +78,17 @@ def private_memory() -> int:
 
 def traffic_of(port: int) -> dict[Address, Traffic]:
     """The traffic of the connections that were made to this local port, by peer."""
-    found = {}
+    traffic = {}
     for connection, peer in _connections():
         with suppress(OSError):  # closed meanwhile
             if connection.getsockname()[1] == port:
-                told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TRAFFIC.size)
-                found[peer] = Traffic(*_TRAFFIC.unpack(told))
-    return found
+                tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TRAFFIC.size)
+                traffic[peer] = Traffic(*_TRAFFIC.unpack(tcp_info))
+    return traffic
 
 
 def _connections() -> Iterator[tuple[socket.socket, Address]]:
-    """The TCP connections of the process with their peers. Each socket is valid until the next one is asked for.
+    """The TCP connections of the process with their peers. A socket is closed when the iteration continues.
 
     Cost: about 5 us for each open file of the process.
     """
@@ -105,9 +104,10 @@ def _connections() -> Iterator[tuple[socket.socket, Address]]:
 
 
 def _copied(descriptor: int) -> socket.socket:
-    """A socket of its own for the same connection. Raises OSError if the descriptor is none of a socket any more."""
+    """A second socket object for the same connection: closing it leaves gRPC's descriptor open. Raises OSError if the
+    descriptor no longer belongs to a socket."""
     copy = os.dup(descriptor)
-    try:  # without questions to the socket; the family only decides how much room an address has
+    try:  # named family and type save system calls; a wrong family only decides the size of the buffer for addresses
         return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=copy)
     except OSError:
         os.close(copy)
@@ -115,13 +115,13 @@ def _copied(descriptor: int) -> socket.socket:
 
 
 class ConnectionShutdown:
-    """Shuts down connections of one event loop, many at once: one caller can have thousands of overdue answers, and a
-    search for the connection of each would stop the loop for minutes."""
+    """Shuts down connections of one event loop, all that were requested in one search: a caller can have thousands of
+    overdue answers, and one search for each would stop the loop for minutes."""
 
     def __init__(self) -> None:
         self._peers: set[str] = set()
         self._search_at = 0.0
-        """The time of the loop before which the next search must not begin."""
+        """The next search begins at this time of the loop at the earliest."""
 
     def request(self, peer: str) -> bool:
         """Shut down the connection to this caller soon. Returns False if that was requested already. peer: as gRPC
@@ -129,7 +129,7 @@ class ConnectionShutdown:
         if peer in self._peers:
             return False
         self._peers.add(peer)
-        if len(self._peers) == 1:
+        if len(self._peers) == 1:  # later requests are served by the same search
             loop = asyncio.get_running_loop()
             loop.call_at(max(self._search_at, loop.time()), self._shut_down)
         return True
