@@ -32,14 +32,16 @@ NODE_DEFAULT: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """The settings of the active controller. cluster: partitions of all topics. node: replicas on each node."""
+    """The settings of the active controller."""
 
     cluster: int = CLUSTER_DEFAULT
+    """Limit of the partitions of all topics."""
     node: int = NODE_DEFAULT
+    """Limit of the replicas on each node."""
 
 
 class PartitionRoom:
-    """What the limits leave free for one request. `image` is the state before it."""
+    """What the limits allow to one request. image: the state before the request."""
 
     def __init__(self, image: ClusterImage, limits: PartitionLimits) -> None:
         self._topics = [topic for topic in image.topics.values() if topic.name not in INTERNAL_TOPICS]
@@ -48,7 +50,7 @@ class PartitionRoom:
         self._added: Counter[NodeId] = Counter()
 
     def ensure_partitions(self, topic: str, count: int) -> None:
-        """Raise PolicyViolation if the cluster may not have so many partitions more."""
+        """Raise PolicyViolation if the cluster may not have `count` more partitions."""
         most = self._limits.cluster
         if topic not in INTERNAL_TOPICS and self._partitions + count > most:
             raise PolicyViolation(
@@ -58,21 +60,19 @@ class PartitionRoom:
 
     def full(self, topic: str, placed: Iterable[Sequence[NodeId]]) -> frozenset[NodeId]:
         """The nodes that would have too many replicas. placed: the new replicas of each partition."""
-        wanted = Counter(node for replicas in placed for node in replicas)
+        new = Counter(node for replicas in placed for node in replicas)
         most = self._limits.node
-        # A node has at most one replica of a partition: far below the limit nothing needs to be counted.
-        if topic in INTERNAL_TOPICS or self._partitions + max(wanted.values(), default=0) <= most:
+        # A node has at most one replica of a partition: in a small cluster no replicas have to be counted.
+        if topic in INTERNAL_TOPICS or self._partitions + max(new.values(), default=0) <= most:
             return frozenset()
-        return frozenset(
-            node for node, count in wanted.items() if self._replicas[node] + self._added[node] + count > most
-        )
+        return frozenset(node for node, count in new.items() if self._replicas[node] + self._added[node] + count > most)
 
     def add(self, nodes: Iterable[NodeId]) -> None:
-        """Another part of the request has added a replica to each of these nodes."""
+        """Count one more replica on each of these nodes: an earlier part of the request has added it."""
         self._added.update(nodes)
 
     def refusal(self, what: str, full: Collection[NodeId]) -> PolicyViolation:
-        """The error for replicas on nodes that would have too many. what: that is refused."""
+        """The error for replicas on nodes that would have too many. what: the refused change."""
         names = ", ".join(f"node {node}" for node in sorted(full))
         return PolicyViolation(
             f"{what}: {names} would have more than the {self._limits.node} replicas that {NODE} allows; use other "

@@ -13,24 +13,27 @@ from tidelog.errors import TidelogError
 from tidelog.types import INT64_MAX, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 NOTHING_HELD: Final = Offset(INT64_MAX)
-"""In place of an offset from which on the leader has held markers: it holds none for this follower now."""
+"""Stands for "no offset" where an offset is expected from which on the leader keeps the markers of transactions for a
+follower: compaction on the leader may remove them all (docs/replication.md)."""
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
 class LogView(NamedTuple):
-    """The follower's log as it is now. `last_epoch`: epoch of its last record, -1 for an empty log."""
+    """The present state of the follower's log."""
 
     log_start: Offset
     log_end: Offset
     durable_offset: Offset
     last_epoch: LeaderEpoch
+    """Epoch of the last record, -1 for an empty log."""
 
 
 class StreamReady(NamedTuple):
-    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream."""
+    """The stream to the leader accepts a fetch."""
 
     fetch_id: int
+    """The number of that fetch, new on the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +42,31 @@ class StreamBroken:
 
 
 class Answered(NamedTuple):
-    """The leader's answer to a fetch.
-
-    error: why the leader rejected the fetch, else None. Without an error: `diverging`, or records (possibly none) with
-    the leader's high watermark.
-    history: the epoch entries of the follower's own log, set together with `diverging`.
-    waits: the answer reports only the high watermark and log start; the fetch stays open.
-    many: the answer is so large that the leader may already have more records.
-    unended: first offset of a transaction of the follower's log, below what the leader has held, whose marker may be
-    among the batches that compaction has removed from the range of the records; None if there is none.
-    is_held: the leader keeps markers for this follower, as it does for every one whose node is in service.
-    is_counted: the follower's node has an in-sync or eligible replica, as far as it knows.
-    """
+    """The leader's answer to a fetch: an error, the place from which on the logs diverge, or records (possibly
+    none)."""
 
     fetch_id: int
     leader_epoch: LeaderEpoch
     error: TidelogError | None
+    """Why the leader rejected the fetch."""
     diverging: EpochEnd | None
     has_records: bool
     high_watermark: Offset
     log_start: Offset
     at: Millis
     history: tuple[EpochStart, ...] = ()
+    """The epoch entries of the follower's own log, set together with `diverging`."""
     waits: bool = False
+    """The answer reports only the high watermark and log start; the fetch stays open."""
     many: bool = False
+    """The answer is so large that the leader may already have more records."""
     unended: Offset | None = None
+    """First offset of a transaction in the follower's log whose marker compaction may have removed from the range of
+    the answer before the leader began to keep markers for this follower; None if there is none."""
     is_held: bool = True
+    """The leader keeps markers for this follower, as for every follower whose node is in service."""
     is_counted: bool = True
+    """The follower's node has an in-sync or eligible replica, according to its own metadata."""
 
 
 class LogChanged(NamedTuple):
@@ -107,7 +108,7 @@ class WantFetch:
 
 
 class SendFetch(NamedTuple):
-    """Send this fetch. refused: the records of the last answer failed their checksum."""
+    """Send this fetch."""
 
     fetch_id: int
     next_offset: Offset
@@ -115,6 +116,7 @@ class SendFetch(NamedTuple):
     durable_offset: Offset
     log_start: Offset
     refused: bool = False
+    """The records of the last answer failed their checksum: the leader should check its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class FetchAgainFrom:
-    """Truncate the log at `offset` to fetch what follows again: the leader has everything that it still needs."""
+    """Truncate the log to `offset` and fetch the rest again: the leader has all records that are needed from there
+    on."""
 
     offset: Offset
     reason: str

@@ -31,7 +31,7 @@ class FollowerCause(Enum):
     OUTDATED = "the answer is for another epoch or another log end: it is discarded"
     RECORDS = "the answer contains records"
     DIVERGED = "the logs diverge: this one is truncated or emptied"
-    MARKER_GONE = "compaction may have removed the marker of an open transaction: it is fetched again, or the whole log"
+    MARKER_GONE = "compaction may have removed a transaction's marker: its records, or the whole log, are fetched again"
     BELOW_START = "the log ends below the leader's log start: it restarts there"
     REFUSED = "the leader rejected the fetch, or keeps no markers for this follower yet"
     LOG_CHANGED = "the log change is complete"

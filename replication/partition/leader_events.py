@@ -23,14 +23,12 @@ positions."""
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """What the metadata contains about the node of a replica.
-
-    eligible: the node is neither fenced nor draining, so it may be proposed for the in-sync set (KIP-841).
-    """
+    """The metadata about the node of a replica."""
 
     node_epoch: NodeEpoch
     incarnation: Incarnation
     eligible: bool
+    """The node is neither fenced nor draining, so it may be proposed for the in-sync set (KIP-841)."""
     rack: str = ""
 
 
@@ -73,25 +71,27 @@ class LogStartMoved:
 
 
 class AckAwaited(NamedTuple):
-    """A produce request waits for its acknowledgement. end_offset: one past its last record. deadline: when it times
-    out."""
+    """A produce request waits for its acknowledgement."""
 
     ticket: Ticket
     acks: Acks
     end_offset: Offset
+    """One past its last record."""
     deadline: Millis
+    """When it times out."""
 
 
 class FollowerFetched(NamedTuple):
-    """A follower fetches from `next_offset`, its log end. `last_epoch`: epoch of its last record, -1 for an empty
-    log."""
+    """A follower sent a fetch."""
 
     replica: NodeId
     incarnation: Incarnation
     session: Session
     leader_epoch: LeaderEpoch
     next_offset: Offset
+    """The end of its log, from which on it fetches."""
     last_epoch: LeaderEpoch
+    """Epoch of its last record, -1 for an empty log."""
     durable_offset: Offset
     log_start: Offset
     at: Millis
@@ -121,12 +121,10 @@ class ProposalAccepted:
 @dataclass(frozen=True, slots=True)
 class ProposalFailed:
     """The controller rejected the proposal or did not answer. In both cases the proposal may still take effect, until a
-    higher partition epoch is known.
-
-    based_on: the partition epoch that the proposal named.
-    """
+    higher partition epoch is known."""
 
     based_on: PartitionEpoch
+    """The partition epoch that the proposal named."""
     at: Millis
 
 

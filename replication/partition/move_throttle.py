@@ -10,12 +10,14 @@ from tidelog.types import Millis
 
 
 class MoveThrottle:
-    """Debt of bytes that decreases with time. rate: bytes per second; 0: no limit."""
+    """A throttle. rate: bytes per second; 0: no limit."""
 
     def __init__(self, rate: int) -> None:
         assert rate >= 0
         self._rate = rate
         self._free_at = 0.0
+        """When all bytes fetched so far would have been fetched at the rate. A replica that did not fetch for a while
+        gains nothing by it: it must not make up for the pause with a burst."""
 
     def spend(self, count: int, at: Millis) -> None:
         """Record that `count` bytes were fetched at time `at`."""

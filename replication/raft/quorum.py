@@ -78,22 +78,20 @@ from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
 
 @dataclass(frozen=True, slots=True)
 class QuorumTimes:
-    """Timeouts in milliseconds.
-
-    fetch_timeout: a follower stands for election after this time, plus up to `jitter`, without an answer of the leader.
-    vote_timeout: duration of a round of votes, plus up to the same again; doubled for each further candidacy.
-    resend: interval at which vote requests and announcements of leadership or resignation are sent again.
-    succession: delay from one successor that a resigning leader names to the next.
-    refused, refused_jitter: a follower whose connections the leader's address refuses stands after this time, plus up
-    to the jitter: by then the other voters have probed it too.
-    """
+    """Timeouts in milliseconds."""
 
     fetch_timeout: int = 1_000
+    """A follower stands for election after this time, plus up to `jitter`, without an answer of the leader."""
     jitter: int = 1_000
     vote_timeout: int = 300
+    """Duration of a round of votes, plus up to the same again; doubled for each further candidacy."""
     resend: int = 250
+    """Interval at which vote requests and announcements of leadership or resignation are sent again."""
     succession: int = 300
+    """Delay from one successor that a resigning leader names to the next."""
     refused: int = 30
+    """A follower whose connections the leader's address refuses stands after this time, plus up to `refused_jitter`: by
+    then the other voters have probed the address too."""
     refused_jitter: int = 120
 
     @property
@@ -103,6 +101,8 @@ class QuorumTimes:
 
 
 DOUBLINGS_MAX = 3
+"""A round of votes becomes at most eight times as long as the first one: after a long network failure the election must
+not wait for a long round."""
 SUCCESSION_BEGINS_MS = 50
 """Delay of the first successor: by then the other voters have received the resignation too."""
 
@@ -132,21 +132,31 @@ class Quorum:
         self._persisted = state
         self._now = at
         self._leader_seen_at = Millis(NEVER)
+        """When the leader last answered a fetch; pre-votes are refused for a fetch timeout after it."""
         self._in_touch_at = at
+        """When any leader last answered, or this replica last led."""
         self._rounds = 0
+        """Candidacies since a leader was last known."""
         self._sent_at = Millis(NEVER)
+        """When the messages that are repeated were last sent."""
         self._ballot: Ballot | None = None
         self._progress: QuorumProgress | None = None
+        """Positions of the other replicas while this replica leads, else None."""
         self._doubted = range(0)
-        """When what is received may be older than a pause of this process."""
+        """Times, right after a pause of this process, at which messages may have been sent before the pause: they do
+        not prove that a majority follows this leader still."""
         self._retired = False
+        """The node is stopping: this replica does not stand again."""
         self._effects: list[Effect] = []
         self.role = self._first_role(state)
         self._successors = self.log.voters.others(me) if self.role is Role.RESIGNED else ()
+        """The voters to which a resigned leader announces its resignation, in the order in which they should stand."""
         self._over: LeaderEpoch | None = None
+        """The last epoch whose leader has resigned, according to a message."""
         self._resigned, self._over_at = NO_NODE, at
-        """The last epoch whose leader is said to have resigned; that leader, and since when."""
+        """The leader of the epoch `_over`, and when the message arrived."""
         self._deadline = self._later(times.fetch_timeout, times.jitter)
+        """When the role ends without further events: the follower stands, the round of votes is lost."""
 
     def _first_role(self, state: QuorumState) -> Role:
         """The role after a start. A replica that led before its process ended starts as resigned: others may have
@@ -233,7 +243,8 @@ class Quorum:
 
     def _take(self, event: Event) -> list[Effect]:
         self._effects = []
-        if event.at - self._now >= self._times.fetch_timeout:  # a leader of other voters has an event more often
+        # A leader has events more often than this, unless its process was paused.
+        if event.at - self._now >= self._times.fetch_timeout:
             self._doubted = range(event.at, event.at + 2 * self._times.resend)
         self._now = max(self._now, event.at)
         match event:
@@ -288,8 +299,8 @@ class Quorum:
     # --- roles and epochs -----------------------------------------------------------------------------------------
 
     def _move(self, cause: Cause, target: Role) -> None:
-        move = Transition(self.role, cause, target)
-        assert move in TRANSITIONS, f"no transition from {self.role.name} to {target.name} by {cause.name}"
+        transition = Transition(self.role, cause, target)
+        assert transition in TRANSITIONS, f"no transition from {self.role.name} to {target.name} by {cause.name}"
         if self.leads and target is not Role.LEADER:
             self._progress, self._in_touch_at = None, self._now
             self._effects.append(StopLeading())
@@ -297,8 +308,8 @@ class Quorum:
         self.role = target
 
     def _persist(self) -> None:
-        """Persist the state if it changed. A change of the known leader alone needs no fsync unless it is this node: no
-        promise depends on it."""
+        """Persist the state if it changed. The driver executes effects in order: what is sent after this effect is sent
+        once the vote is on disk (invariant 1)."""
         voted = self.voted
         state = QuorumState(
             self.epoch,
@@ -309,6 +320,7 @@ class Quorum:
         )
         known = self._persisted
         only_leader = (state.leader_epoch, state.voted_id) == (known.leader_epoch, known.voted_id)
+        # No promise depends on which other node leads: learning it needs no fsync.
         if state != known and not (only_leader and self.leader_id != self.me.node_id):
             self._persisted = state
             self._effects.append(Persist(state))
@@ -493,8 +505,8 @@ class Quorum:
         self._effects.append(Answer(event.request_id, VoteAnswer(self.epoch, self.leader_id, granted)))
 
     def _would_vote(self, request: VoteRequest) -> bool:
-        """Whether to grant a pre-vote. A node that hears from its leader refuses: the requester is disconnected or its
-        timeout is short."""
+        """Whether to grant a pre-vote. A node that hears from its leader refuses: the election would depose a leader
+        that serves, because one voter is disconnected or has a short timeout (invariant 4)."""
         if self.leads:
             return False
         hears_leader = self.leader_id != NO_NODE and self._now - self._leader_seen_at < self._times.fetch_timeout
@@ -504,11 +516,11 @@ class Quorum:
         """Grant the vote if this node has not voted for another replica in this epoch and the candidate's log is at
         least as up to date as its own (Raft 5.4.1)."""
         if self.leader_id != NO_NODE or self.role is Role.RESIGNED:
-            return False
+            return False  # the epoch has, or had, a leader: there must not be a second one (invariant 2)
         if self.voted is not None:
-            return self.voted == request.candidate
+            return self.voted == request.candidate  # invariant 1; the same candidate may have missed the answer
         if not self._is_complete(request):
-            return False
+            return False  # the candidate may lack committed records (invariant 2)
         self._move(Cause.VOTE_GRANTED, Role.VOTED)
         self.voted = request.candidate
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
@@ -517,7 +529,8 @@ class Quorum:
 
     @property
     def _is_whole(self) -> bool:
-        """True if the log has reached its end from before the damage again."""
+        """False after damage, until the log has reached its former end again: before that it may lack committed records
+        for which this replica counted, so that it must neither vote nor stand."""
         return self.log.log_end >= self._persisted.lost_end
 
     def _is_complete(self, request: VoteRequest) -> bool:
@@ -551,11 +564,11 @@ class Quorum:
         self._send_end_epoch()
 
     def _send_end_epoch(self) -> None:
-        """Announce the resignation, repeatedly until this node stands itself: a voter that starts only now would
+        """Announce the resignation. It is repeated until this node stands itself: a voter that starts only now would
         otherwise wait for this leader."""
         self._sent_at = self._now
-        farewell = EndEpoch(self.epoch, self.me.node_id, self._successors)
-        self._effects.extend(SendEndEpoch(voter, farewell) for voter in self._successors)
+        message = EndEpoch(self.epoch, self.me.node_id, self._successors)
+        self._effects.extend(SendEndEpoch(voter, message) for voter in self._successors)
 
     def _maybe_commit(self) -> None:
         progress = self._progress
@@ -577,12 +590,14 @@ class Quorum:
             self._effects.append(Answer(event.request_id, refusal))
             return
         assert self._progress is not None
+        # A fetch without an epoch does not acknowledge this leader: its replica may follow another one (invariant 3).
         counts = fetch.epoch == self.epoch and self._progress.may_track(fetch.replica, self.log)
         if counts:
             self._progress.note_contact(fetch.replica, self._now)
         log = self.log
         snapshot = log.snapshot
-        behind_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (
+        # A log that ends at the snapshot agrees, although the records by which that could be seen may be deleted.
+        ends_at_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (
             snapshot.end_offset,
             snapshot.epoch,
         )
@@ -590,12 +605,13 @@ class Quorum:
             self._effects.append(Answer(event.request_id, BelowLogStart(snapshot)))
             return
         end = divergence(log.epochs, log.log_start, log.log_end, fetch.offset, fetch.last_epoch)
-        if end is not None and not behind_snapshot:
+        if end is not None and not ends_at_snapshot:
+            # No common epoch is left in this log: truncation cannot find where the logs agree, a snapshot replaces it.
             below = end.epoch == NO_LEADER_EPOCH and snapshot is not None
             verdict = BelowLogStart(snapshot) if below and snapshot is not None else LogsDiverge(end)
             self._effects.append(Answer(event.request_id, verdict))
             return
-        if counts:
+        if counts:  # only now: positions of a diverging log are not positions of this leader's records
             self._progress.enter(fetch.replica, min(fetch.durable_offset, fetch.offset), self._now)
         self._effects.append(Answer(event.request_id, LogsAgree(fetch.replica in log.voters)))
         self._maybe_commit()
@@ -625,9 +641,11 @@ class Quorum:
         """The leader resigned: its successors stand one after the other, until one is elected."""
         request = event.request
         if request.epoch > self.epoch:
-            self._confirm_leader(request.epoch, request.leader_id)  # the old leader repeats it until another stands
+            # The message alone must not raise the epoch (invariant 6). It is repeated, and counts once the epoch is
+            # known.
+            self._confirm_leader(request.epoch, request.leader_id)
         elif not self._is_another(request.leader_id):
-            pass  # only another node can resign as this node's leader
+            pass  # a message that names this node, or none, as the leader that resigned is forged or faulty
         elif request.epoch == self.epoch and self.leader_id == request.leader_id:
             self._move(Cause.LEADER_RESIGNED, Role.UNATTACHED if self.role is not Role.OBSERVER else Role.OBSERVER)
             self.leader_id = NO_NODE
@@ -637,8 +655,9 @@ class Quorum:
         self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: EndEpoch) -> None:
-        """Wait for this node's turn to stand. A node that does not know of the resignation may still name the old
-        leader, which is not followed again unless it answers a later fetch."""
+        """Wait for this node's turn to stand."""
+        # Nodes that do not know of the resignation still name the old leader: it is not followed again in this epoch
+        # unless it answers a later fetch itself.
         self._over, self._resigned, self._over_at = request.epoch, request.leader_id, self._now
         self._leader_seen_at = Millis(NEVER)
         if self.me in request.successors:
@@ -649,7 +668,7 @@ class Quorum:
         if not self._is_another(event.leader_id):
             return
         if (event.epoch, event.leader_id) == (self._over, self._resigned) and event.asked_at > self._over_at:
-            self._over = None  # it leads: the message of its resignation was not its own
+            self._over = None  # the leader leads: it did not send the message of its resignation
         self._leader_reported(event.epoch, event.leader_id, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:
             return

@@ -1,7 +1,5 @@
-"""Creation of a new log in a log directory, on any thread, and renaming of a directory that is in its way.
+"""Creation of a new log in a log directory, on any thread. A directory of an earlier log with its name is set aside.
 
-Invariants: before the log is created, it is durable that no file records anything about it. A failure leaves no
-directory behind.
 Not here: when a log is created and put into use (log_directory.py).
 """
 
@@ -24,6 +22,8 @@ T = TypeVar("T")
 
 
 class NewLog:
+    """The creation of one log: a ticket that is made on the owner's thread and run on another."""
+
     def __init__(
         self,
         directory: LogHost,
@@ -35,26 +35,28 @@ class NewLog:
         aside: str,
         forget: Callable[[], None],
     ) -> None:
-        """aside: new path of a directory in the way. forget: makes durable that nothing is recorded of the log."""
+        """aside: new path for an existing directory. forget: removes what the checkpoints record about a log with this
+        name, durably."""
         self.path, self.tp, self.topic_id, self.aside = path, tp, topic_id, aside
         self.set_aside = False
-        """True if a directory was in the way."""
+        """True if a directory existed and was set aside."""
         self._directory, self._changes, self._config, self._forget = directory, changes, config, forget
 
     def run(self) -> Log:
-        """Create the log. On the directory's executor. Raises OSError."""
+        """Create the log. Runs on the directory's executor. Raises OSError."""
         directory, files, path = self._directory, self._directory.files, self.path
         self._changes.ensure_free(path)
         if files.is_directory(path):
             move_aside(files, path, self.aside)
             self.set_aside = True
+        # Before the directory exists: after a crash, recovery would apply the offsets of the former log to the new one.
         self._forget()
         files.make_directory(path)
         try:
             write_partition_metadata(files, path, self.topic_id, sync=False)
             loaded = load_log(files, path, self._config, directory.clock, directory.rng, Known())
         except OSError:
-            remove_log_directory(files, path)
+            remove_log_directory(files, path)  # half a log would be loaded by the next start
             raise
         return Log(directory, path, self.tp, self.topic_id, self._config, loaded)
 

@@ -1,4 +1,4 @@
-"""The batches of a .log file of any format as events, with their records if requested.
+"""The batches of a .log file of any format, as events for the dump, with their records if requested.
 
 Not here: which bytes are a batch (segment/verifier.py), the rules between batches (log_chain.py), indexes
 (segment_files.py).
@@ -34,13 +34,15 @@ MetadataRecord (proto/tidelog/protocol/v1/metadata_records.proto)."""
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A batch that could be read. header: with its position in the file. problem: why the batch is invalid, or None.
-    records: the requested, readable ones."""
+    """A batch that could be read."""
 
     batch: BatchFound
     header: BatchHeader
+    """Its `position` is that in the file."""
     problem: str | None
+    """Why the batch is invalid, or None."""
     records: tuple[RecordFound, ...]
+    """The readable records, if they were requested."""
 
 
 def read_log(file: File, path: str, size: int, *, records: bool) -> Iterator[Read | Gap]:
@@ -55,7 +57,7 @@ def read_log(file: File, path: str, size: int, *, records: bool) -> Iterator[Rea
 
 
 def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path: str, *, records: bool) -> Read:
-    """The facts of a batch, and whether it is valid."""
+    """Read what the dump prints of a batch, and check the batch."""
     problem = None if fault is None else fault.reason
     crc_ok = fault is None or (computed := batch.computed_crc()) == batch.crc
     if not crc_ok:
@@ -63,7 +65,7 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
     base_offset: int | None = None
     count: int | None = None
     try:
-        base_offset, count = batch.base_offset, batch.count  # for a wrapper, this needs decompression
+        base_offset, count = batch.base_offset, batch.count  # of a wrapper, they need decompression, which may fail
     except TidelogError:
         problem = problem or "its wrapped messages cannot be read"
     read: list[Record] = []
@@ -72,7 +74,7 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
             read = batch.record_list()
         except TidelogError as error:
             problem = problem or error.message
-    found = [_record(batch, path, record) for record in read]
+    described = [_record(batch, path, record) for record in read]
     v2 = batch.magic == 2
     event = BatchFound(
         path=path,
@@ -92,12 +94,12 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
         last_sequence=batch.last_sequence if v2 else None,
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
-        control=tuple(record.control for record in found if record.control is not None),
+        control=tuple(record.control for record in described if record.control is not None),
         delete_horizon_ms=batch.delete_horizon_ms,
         crc=batch.crc,
         crc_ok=crc_ok,
     )
-    return Read(event, header, problem, tuple(found) if records else ())
+    return Read(event, header, problem, tuple(described) if records else ())
 
 
 def _codec(batch: RecordBatch) -> str:
@@ -113,6 +115,7 @@ def _record(batch: RecordBatch, path: str, record: Record) -> RecordFound:
     base = batch.base_sequence
     sequence = NO_SEQUENCE if base == NO_SEQUENCE else (base + record.offset - batch.base_offset) & INT32_MAX
     value = record.value
+    # A dump is often copied into reports and tickets: it must not contain passwords or keys.
     if value is not None and value.startswith(_SECRET_KINDS) and PurePath(path).parent.name.startswith(METADATA_TOPIC):
         value = b"a secret, not shown"
     return RecordFound(

@@ -30,8 +30,7 @@ _LENGTH: Final = Struct(">i")
 
 
 class BrokenChain(Exception):
-    """There is no valid batch at byte `position`, where offset `next_offset` or a later one is expected. `reason`:
-    why."""
+    """There is no valid batch at byte `position`, where offset `next_offset` or a later one is expected."""
 
     def __init__(self, position: int, next_offset: int, reason: str) -> None:
         super().__init__(f"byte {position}, offset {next_offset}: {reason}")
@@ -39,8 +38,7 @@ class BrokenChain(Exception):
 
 
 class Hole(BrokenChain):
-    """Offsets from `next_offset` to below `end` are in no batch, although they were not removed. `position`: where they
-    should be."""
+    """Offsets from `next_offset` to below `end` are missing at byte `position`, although nothing removed them."""
 
     def __init__(self, position: int, next_offset: int, end: int) -> None:
         super().__init__(position, next_offset, f"offsets {next_offset} to {end - 1} are in no batch")
@@ -48,14 +46,17 @@ class Hole(BrokenChain):
 
 
 class Link(NamedTuple):
-    """Position in a chain of batches: the next batch begins at byte `position` of the file, with offset `next_offset`
-    or later. `end`: end of the file. `epoch`: leader epoch of the batch before. It is not checked here: no checksum
-    covers it, and a wrong epoch does not make records unreadable."""
+    """Position in a chain of batches."""
 
     position: int
+    """The next batch begins at this byte of the file."""
     end: int
+    """End of the file."""
     next_offset: int
+    """The next batch begins with this offset or a later one."""
     epoch: int = -1
+    """Leader epoch of the batch before. It is not checked here: no checksum covers it, and a wrong epoch does not make
+    records unreadable."""
 
     def behind(self, header: BatchHeader) -> Link:
         return Link(
@@ -91,7 +92,7 @@ class Link(NamedTuple):
             raise self.broken(f"the batch has unknown magic {magic}")
         if length < LENGTHS_MIN[magic]:
             raise self.broken(f"the batch claims a length of {length} bytes, below the minimum of format v{magic}")
-        if self.position + LOG_OVERHEAD + length > self.end:
+        if self.position + LOG_OVERHEAD + length > self.end:  # a corrupt length must not lead to a read beyond the end
             left = self.end - self.position
             raise self.broken(f"the batch claims {LOG_OVERHEAD + length} bytes, but {left} are left in the file")
         return header
@@ -106,11 +107,9 @@ class Link(NamedTuple):
 
 
 def _message_problem(data: Buffer, at: int, header: BatchHeader) -> str | None:
-    """What is wrong with the fields of a v0 or v1 message, None if nothing is. The checksum is not computed.
-
-    The checksum of a v2 batch does not cover its magic byte. A flipped bit can turn the magic into that of an older
-    format, but the other bytes then do not form valid fields.
-    """
+    """What is wrong with the fields of a v0 or v1 message, None if nothing is. The checksum is not computed."""
+    # The checksum of a v2 batch does not cover its magic byte: a flipped bit could make it look like an older message.
+    # Its other bytes then do not form valid fields.
     magic = header.magic
     codec = data[at + ATTRIBUTES_AT] & CODEC_BITS
     if codec > Codec.LZ4:

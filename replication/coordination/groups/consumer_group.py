@@ -1,10 +1,7 @@
 """The state of one consumer group, changed only by records.
 
-Invariants:
-  1. `owners` has each partition of `assigned_partitions` and `partitions_pending_revocation` of each member.
-  2. `target_owners` is the inverse of `targets`.
-  3. `topics` counts, for each topic, the members that subscribe to its name and the patterns that match it.
-Any order of records is accepted, also what compaction leaves over.
+Records are accepted in any order, because compaction removes arbitrary older ones: a member may be known by its current
+assignment before its subscription is read.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from replication.coordination.groups.states import GroupState
 from tidelog.types import Millis
 
 Owners = dict[UUID, dict[int, str]]
-"""A member id for each partition of some topics."""
+"""Member ids by topic id and partition."""
 TopicIndex = dict[str, dict[str, None]]
 """For each topic name the ids of the groups that subscribe to it, in the order of their subscription."""
 
@@ -33,20 +30,31 @@ class ConsumerGroup:
     def __init__(self, group_id: str, index: TopicIndex) -> None:
         self.group_id = group_id
         self.epoch = 0
+        """The group epoch: raised by each change of members, subscriptions or subscribed topics."""
         self.metadata_hash = 0
+        """Hash of the subscribed topics at that epoch."""
         self.assignment_epoch = 0
+        """The group epoch for which `targets` was computed."""
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
+        """Member ids by instance id, of static members."""
         self.targets: dict[str, AssignedTopics] = {}
+        """The target assignment by member id."""
         self.target_owners: Owners = {}
+        """The inverse of `targets`."""
         self.owners: Owners = {}
+        """The owners of all partitions in `assigned_partitions` or `partitions_pending_revocation` of a member: nobody
+        else may be given these."""
         self.patterns: dict[str, ConsumerGroupRegularExpressionValue] = {}
+        """The topics that each subscribed pattern matches, once that is recorded."""
         self.pattern_members: dict[str, int] = {}
+        """The number of members that subscribe to each pattern."""
         self.topics: dict[str, int] = {}
+        """For each topic the number of members that subscribe to its name plus that of patterns that match it."""
         self.has_old_metadata = False
         """Whether a ConsumerGroupPartitionMetadata record of Kafka before 4.1 exists."""
         self.empty_since: Millis | None = None
-        """Wall time at which the last member left, if that was seen; not recorded."""
+        """Wall time at which the last member left, if this coordinator noticed it; it is not recorded."""
         self._index = index
 
     # --- questions ---
@@ -62,8 +70,8 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def subscriptions(self) -> dict[str, MemberMetadata]:
-        """What the members subscribe to, by member id. It lacks members of which only the assignment was read."""
-        return {member_id: each.metadata for member_id, each in self.members.items() if each.metadata is not None}
+        """The subscriptions by member id. Members of which only the assignment was read are left out."""
+        return {member_id: member.metadata for member_id, member in self.members.items() if member.metadata is not None}
 
     def target_of(self, member_id: str) -> AssignedTopics:
         """The target assignment of the member."""
@@ -84,8 +92,8 @@ class ConsumerGroup:
         return members
 
     def topics_after(self, changes: Mapping[str, MemberMetadata | None]) -> set[str]:
-        """The subscribed topics once these members have changed; None: the member is removed. Patterns that are not
-        resolved yet count nothing."""
+        """The subscribed topics after these members have changed (None: the member is removed). A pattern counts once
+        the topics that it matches are recorded."""
         counts = dict(self.topics)
         patterns = dict(self.pattern_members)
         for member_id, new in changes.items():
@@ -127,7 +135,7 @@ class ConsumerGroup:
         self._drop_if_gone(member)
 
     def set_current(self, member_id: str, value: CurrentAssignment | None) -> None:
-        """Apply the current assignment of a member; None: none."""
+        """Apply the current assignment of a member; None: it has none."""
         member = self.members.get(member_id)
         if member is None:
             if value is None:
@@ -155,12 +163,12 @@ class ConsumerGroup:
         old = self.patterns.pop(pattern, None)
         if value is not None:
             self.patterns[pattern] = value
-            self._count(set(value.topics), 1)  # first: a topic in both keeps its place in the index
+            self._count(set(value.topics), 1)  # before the removal: a topic in both keeps its place in the index
         if old is not None:
             self._count(set(old.topics), -1)
 
     def forget(self) -> None:
-        """The group is deleted: it gives up its entries in the index."""
+        """Remove the group's entries from the index: the group is deleted."""
         for topic in self.topics:
             self._unlist(topic)
 
@@ -201,12 +209,12 @@ def _add_owner(owners: Owners, topics: AssignedTopics, member_id: str) -> None:
 
 
 def _remove_owner(owners: Owners, topics: AssignedTopics, member_id: str) -> None:
-    """Partitions that have another owner by now keep it."""
     for topic in topics:
         partitions = owners.get(topic.topic_id)
         if partitions is None:
             continue
         for partition in topic.partitions:
+            # Records come in any order: another member may have been recorded as the owner already.
             if partitions.get(partition) == member_id:
                 del partitions[partition]
         if not partitions:

@@ -1,6 +1,6 @@
-"""What is due when: sessions, rebalance timeouts, target assignments and the search for expired offsets.
+"""The timers of one coordinator: sessions, rebalance timeouts, target assignments and the search for expired offsets.
 
-Nothing of this is recorded: when a coordinator is replaced, sessions and timeouts start again.
+Timers are not recorded: when a coordinator is replaced, sessions and timeouts start again.
 """
 
 from __future__ import annotations
@@ -18,58 +18,63 @@ from tidelog.types import Millis
 
 
 class TimerKind(IntEnum):
-    """What is due."""
+    """What a timer waits for."""
 
     SESSION = 0
     """A member sent no heartbeat for the session timeout."""
     REBALANCE = 1
-    """A member did not give partitions up within its rebalance timeout."""
+    """A member did not give up partitions within its rebalance timeout."""
     CLASSIC_SESSION = 2
-    """As SESSION, of a classic group."""
+    """As SESSION, for a member of a classic group."""
     ASSIGNMENT = 3
     """The target assignment of a group is older than its epoch."""
     EXPIRY = 4
-    """Search for expired offsets."""
+    """The next search for expired offsets."""
     METADATA = 5
-    """Groups are to be compared with the newest image."""
+    """The next comparison of groups with the newest image."""
 
 
 class TimerKey(NamedTuple):
-    """A timer. member_id: empty for a whole group. group_id: empty for all."""
+    """A timer."""
 
     kind: TimerKind
     group_id: str = ""
+    """Empty for all groups."""
     member_id: str = ""
+    """Empty for a whole group."""
 
 
 class MemberTimers:
-    """The timers of a partition. `now` is the time of the last event."""
+    """The timers of the coordinator of one partition."""
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
         self._timers: Timers[TimerKey] = Timers()
         self._assigned_at: dict[str, Millis] = {}
+        """When the last target assignment of each group was computed."""
         self.now = Millis(0)
+        """The time of the last event."""
 
     def next(self) -> Millis | None:
-        """When something is due; None: never."""
+        """The time of the next timer, or None."""
         return self._timers.next()
 
     def pop_due(self, limit: int) -> list[TimerKey]:
-        """What is due by now, at most so many."""
+        """Remove and return timers that have expired, at most `limit`."""
         return self._timers.pop_due(self.now, limit)
 
     def again(self, key: TimerKey) -> None:
-        """What was due could not be done: it is due still."""
+        """Let a timer expire again at once: its work could not be done."""
         self._timers.schedule(key, self.now)
 
     def expect_heartbeat(self, group_id: str, member_id: str) -> None:
-        """The member is alive: its session starts again."""
+        """Start the member's session again: it has sent a heartbeat."""
         key = TimerKey(TimerKind.SESSION, group_id, member_id)
         self._timers.schedule(key, Millis(self.now + self._config.consumer_session_timeout_ms))
 
     def expect_loaded(self, group_id: str, member: Member) -> None:
-        """A member was loaded. One of the classic protocol has a session timeout of its own."""
+        """Start the session of a member that was read from the log. A member of the classic protocol has its own
+        session timeout."""
         self.expect_heartbeat(group_id, member.member_id)
         classic = None if member.metadata is None else member.metadata.classic_member_metadata
         if classic is not None:
@@ -77,12 +82,12 @@ class MemberTimers:
             self._timers.schedule(key, Millis(self.now + classic.session_timeout_ms))
 
     def expect_classic(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
-        """A member of a classic group was loaded."""
+        """Start the session of a member of a classic group that was read from the log."""
         key = TimerKey(TimerKind.CLASSIC_SESSION, group_id, member_id)
         self._timers.schedule(key, Millis(self.now + session_timeout_ms))
 
     def expect_revocation(self, group: ConsumerGroup, member: Member) -> None:
-        """The member's assignment has changed: start or end its rebalance timeout."""
+        """Start or end the member's rebalance timeout after a change of its assignment."""
         key = TimerKey(TimerKind.REBALANCE, group.group_id, member.member_id)
         if member.metadata is not None and member.assignment.state == MemberState.UNREVOKED_PARTITIONS:
             self._timers.schedule(key, Millis(self.now + max(0, member.metadata.rebalance_timeout_ms)))
@@ -90,7 +95,7 @@ class MemberTimers:
             self._timers.cancel(key)
 
     def forget_member(self, group_id: str, member_id: str) -> None:
-        """The member is gone."""
+        """Cancel the timers of a member that was removed."""
         self._timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
         self._timers.cancel(TimerKey(TimerKind.REBALANCE, group_id, member_id))
 
@@ -99,7 +104,7 @@ class MemberTimers:
         return group.assignment_epoch <= 0 or self._assignment_time(group) <= self.now
 
     def expect_assignment(self, group: ConsumerGroup) -> None:
-        """The group epoch or the target assignment has changed: plan the next assignment, or drop the plan."""
+        """Plan the group's next target assignment, or cancel it, after a change of its epoch or of its assignment."""
         key = TimerKey(TimerKind.ASSIGNMENT, group.group_id)
         if group.epoch > group.assignment_epoch and group.members:
             self._timers.schedule(key, max(self.now, self._assignment_time(group)))
@@ -107,11 +112,11 @@ class MemberTimers:
             self._timers.cancel(key)
 
     def note_assignment(self, group_id: str) -> None:
-        """A target assignment of the group was computed."""
+        """Note that a target assignment of the group was computed."""
         self._assigned_at[group_id] = self.now
 
     def forget_group(self, group_id: str) -> None:
-        """The group is gone."""
+        """Cancel the timers of a group that was deleted."""
         self._assigned_at.pop(group_id, None)
         self._timers.cancel(TimerKey(TimerKind.ASSIGNMENT, group_id))
 
@@ -120,7 +125,7 @@ class MemberTimers:
         self._timers.schedule(TimerKey(TimerKind.EXPIRY), Millis(self.now + delay_ms))
 
     def plan_comparison(self) -> None:
-        """Compare further groups with the newest image, soon."""
+        """Compare further groups with the newest image in the next turn."""
         self._timers.schedule(TimerKey(TimerKind.METADATA), self.now)
 
     def _assignment_time(self, group: ConsumerGroup) -> Millis:
@@ -132,11 +137,11 @@ class MemberTimers:
 
 
 _NAMED_MAX: Final = 5
-"""Members that a notice names; of more it says how many there are."""
+"""Members that a notice names. Of the others it gives the number."""
 
 
 def removal_notice(group: ConsumerGroup, members: Mapping[str, TimerKind]) -> str:
-    """Say which members of a group were removed, and what was due."""
+    """The log line about members that were removed. members: each with the timer that expired."""
     named = []
     for member_id, kind in list(members.items())[:_NAMED_MAX]:
         metadata = group.members[member_id].metadata

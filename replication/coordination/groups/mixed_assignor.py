@@ -22,12 +22,13 @@ def assign_mixed(spec: GroupSpec) -> GroupAssignment:
 
 
 class _Balance:
-    """An assignment in the making."""
+    """The computation of one assignment."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
         self._assigned: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in spec.members}
         self._sizes = dict.fromkeys(spec.members, 0)
+        """The number of partitions of each member."""
         self._subscribers: dict[UUID, list[str]] = {topic_id: [] for topic_id in spec.topics}
         for member_id, member in spec.members.items():
             for topic_id in member.topics:
@@ -35,8 +36,9 @@ class _Balance:
 
     def assign(self) -> GroupAssignment:
         free = self._keep()
-        by_choice = sorted(free, key=lambda topic_id: (len(self._subscribers[topic_id]), topic_id.int))
-        for topic_id in by_choice:
+        # Topics with few subscribers first: their members cannot be relieved later by other topics' subscribers.
+        by_subscribers = sorted(free, key=lambda topic_id: (len(self._subscribers[topic_id]), topic_id.int))
+        for topic_id in by_subscribers:
             for partition in free[topic_id]:
                 self._give(self._fewest(topic_id, partition), topic_id, partition)
         topics = [topic_id for topic_id, members in self._subscribers.items() if len(members) > 1]
@@ -46,7 +48,7 @@ class _Balance:
         return self._assigned
 
     def _keep(self) -> dict[UUID, list[int]]:
-        """Let each member keep what it had. Returns the other partitions."""
+        """Let each member keep its partitions of topics that it still subscribes to. Returns the other partitions."""
         taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in self._spec.topics}
         for member_id, member in self._spec.members.items():
             for topic_id, partitions in member.target.items():
@@ -88,7 +90,7 @@ class _Balance:
             if sizes[most] - sizes[fewest] < 2:
                 return moved
             partitions = self._assigned[most][topic_id]
-            partition = max(partitions)
+            partition = max(partitions)  # any would do; the result must not depend on the order of a set
             partitions.remove(partition)
             sizes[most] -= 1
             self._give(fewest, topic_id, partition)
