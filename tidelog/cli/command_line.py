@@ -17,7 +17,7 @@ from tidelog.standard_streams import ReaderGone, say
 
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 
-# Typer uses its own click or the installed one, depending on the version; this class is in both.
+# click's ClickException. It is not imported: depending on its version, Typer has a copy of click or uses the installed.
 _WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
 
 
@@ -26,13 +26,13 @@ def run_command(
 ) -> int:
     """Run one command; every error is one sentence on standard error. Returns the exit code.
 
-    arguments: None for those of the process. parent: of the command within which this one runs.
+    arguments: None for those of the process. parent: the context of the command within which this one runs.
     """
     path = name if parent is None else f"{parent.command_path} {name}"
     try:
         code = _outcome(app, arguments, name, path, parent)
         sys.stdout.flush()
-    except ReaderGone:
+    except ReaderGone:  # `tidelog ... | head` is no failure
         return 0
     except OSError as error:
         cause = error.strerror or str(error)
@@ -47,9 +47,9 @@ def _outcome(
     app: typer.Typer, arguments: Sequence[str] | None, name: str, path: str, parent: typer.Context | None
 ) -> int:
     command = typer.main.get_command(app)
-    given = None if arguments is None else list(arguments)
-    try:
-        code = command.main(args=given, prog_name=name, standalone_mode=False, parent=parent)
+    args = None if arguments is None else list(arguments)
+    try:  # not standalone: click would print errors in its own way and end the process
+        code = command.main(args=args, prog_name=name, standalone_mode=False, parent=parent)
     except TidelogError as error:
         say(f"{path}: {error.message}{tls_option_for(error)}")
         return 1

@@ -54,9 +54,10 @@ from tidelog.types import (
 QUERY_TIMEOUT_MS: Final = 3_000
 """Timeout of one metadata request; a node answers it from memory."""
 AGE_MS_MAX: Final = 300_000
-"""Metadata are refreshed after this time even if nothing changed (Kafka's `metadata.max.age.ms`)."""
+"""Metadata are refreshed after this time even if nothing requested it (Kafka's `metadata.max.age.ms`)."""
 STALE_MS: Final = 4_000
-"""A node without newer metadata for this time, while a caller needs some, may be partitioned: query another node."""
+"""A node that has had no newer metadata for this time, while callers wait for some, may be cut off from the cluster:
+another node is queried."""
 NEW_TOPIC_MS: Final = 3_000
 """How long a call treats "unknown topic" as the answer of a lagging node; then the topic counts as missing. The time
 restarts while no node answers."""
@@ -81,7 +82,7 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     reported_at: int = field(default=-1, compare=False)
-    """The metadata offset of the answer from which it is."""
+    """The metadata offset of the answer that reported it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +108,13 @@ class ClusterView:
         topics, errors = dict(self.topics), dict(self.errors)
         for topic in answer.topics:
             if error := error_of(topic):
-                if fresh and topic.name:  # without a name: an id that this node does not know
+                if fresh and topic.name:  # without a name it is about an id, under which nothing is known
                     topics.pop(topic.name, None)
                     errors[topic.name] = error
                 continue
             known = topics.get(topic.name)
             if known is not None and answer.metadata_offset == known.reported_at:
-                continue  # nodes that have applied as much know the same
+                continue  # all nodes report the same at one metadata offset; reading it again costs time
             reported = _topic_view(topic, answer.metadata_offset)
             if known is None or (fresh and known.topic_id != reported.topic_id):
                 topics[topic.name] = reported
@@ -203,8 +204,7 @@ def ensure_partition(topic: str, count: int, partition: int) -> None:
 
 
 def _topic_view(topic: admin_pb2.TopicMetadata, reported_at: int) -> TopicView:
-    """Every member of a large group reads a large topic: a slice copies a field of protobuf several times faster than a
-    loop."""
+    # All members of a large group read a large topic: a slice copies a repeated field several times faster than a loop.
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition)
     return TopicView(
         topic.name,
@@ -232,6 +232,7 @@ def _newer(known: TopicView, reported: TopicView, *, fresh: bool) -> TopicView:
             partition.leader_epoch == theirs.leader_epoch and not fresh
         ):
             partitions[index] = partition
+    # Partitions are only ever added: an answer with fewer is from a node that has not applied the addition yet.
     partitions.extend(known.partitions[len(partitions) :])
     return replace(reported if fresh else known, partitions=tuple(partitions))
 
@@ -268,6 +269,7 @@ class Cluster:
         self._answered: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[TidelogError | None], None]] = []
         self._last: Endpoint | None = None
+        """The node that answered last; it is queried first."""
         self._stale_node: Endpoint | None = None
         """A node without newer metadata for `STALE_MS`; it is queried last."""
         self._stale_since_ms: Millis | None = None
@@ -309,14 +311,14 @@ class Cluster:
     async def run(self) -> None:
         """Refresh when `request_refresh` was called, at most ten times a second, and every five minutes."""
         while True:
-            with_cause = True
+            was_requested = True
             try:
                 async with asyncio.timeout(AGE_MS_MAX / 1000):
                     await self._wanted.wait()
             except TimeoutError:
-                with_cause = False
+                was_requested = False
             self._wanted.clear()
-            if with_cause or self._topics:
+            if was_requested or self._topics:  # a client without topics would ask for nothing
                 await self._refresh_once()
             await self.clock.sleep_ms(backoff_ms(1, self._rng))
 
@@ -344,7 +346,7 @@ class Cluster:
 
     async def wait_topic(self, topic: str, *, timeout_ms: int, partition: int = 0, afresh: bool = False) -> TopicView:
         """Return the topic once a node knows it with this partition. Raises the reason after at most `timeout_ms`.
-        afresh: a node is asked also if the topic is known."""
+        afresh: query a node even if the topic is known."""
         known = self.view.topics.get(topic)
         if known is not None and partition < len(known.partitions) and not afresh:
             return known
@@ -365,7 +367,7 @@ class Cluster:
                 unknown_since = None
                 error, end = cause, start + timeout_ms
             except TimeoutError as cause:
-                if last_error is not None:  # the last complete round says more than the timeout
+                if last_error is not None:  # it names the cause, the timeout does not
                     raise last_error from None
                 raise RequestTimedOut(
                     f"no metadata for topic {topic!r} within {timeout_ms} ms: no node answered in time; try again"
@@ -411,8 +413,8 @@ class Cluster:
         return known
 
     def no_answer(self, failures: Sequence[TidelogError]) -> ConnectionFailed:
-        """Return the error for a round in which no node answered. It has the type and the words of the failures if TLS
-        failed in the same way at all nodes."""
+        """Return the error for a round in which no node answered. If TLS failed in the same way at all nodes, the error
+        is of that type: the program's certificates are the likely cause, not the nodes."""
         causes = "; ".join(_distinct(failures))
         kinds = {type(failure) for failure in failures}
         kind = kinds.pop() if len(kinds) == 1 else ConnectionFailed
@@ -427,7 +429,7 @@ class Cluster:
                 future.set_exception(error)
 
     def _note_freshness(self, *, is_newer: bool) -> None:
-        """Switch away from a node that has had no newer metadata for long: it may be partitioned from the cluster."""
+        """Note whether the last answer had newer metadata. After `STALE_MS` without any, the node is queried last."""
         at = self.clock.monotonic_ms()
         if is_newer:
             self._stale_since_ms = None
@@ -452,7 +454,7 @@ class Cluster:
             failure = error
             self._last = None
         except BaseException:
-            self._answered = [*waiting, *self._answered]
+            self._answered = [*waiting, *self._answered]  # `end` fails them: they would wait for ever
             raise
         for future in waiting:
             if future.done():
@@ -472,7 +474,8 @@ class Cluster:
 
 
 def _distinct(failures: Sequence[TidelogError]) -> list[str]:
-    """The messages, `call at address: cause`; those of one call and cause are one message with all addresses."""
+    """The messages, each `call at address: cause`. Those with the same call and cause become one, with all
+    addresses."""
     places: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
         found = re.fullmatch(r"(\S+ at )(\S+)(: .*)", failure.message, re.DOTALL)

@@ -29,7 +29,7 @@ TLS_FAILURES: Final = "tidelog.client.tls"
 
 
 def client_transport(tls: Tls | None, sasl: Sasl | None, client_id: str) -> GrpcTransport:
-    """A transport as every client makes one; it connects when it is used. Raises InvalidConfig for unusable files."""
+    """The transport of a client. It connects at its first use. Raises InvalidConfig for unusable TLS files."""
     from tidelog.protocol.grpc_transport import GrpcTransport
     from tidelog.protocol.sasl_client import SaslClient
 
@@ -70,7 +70,7 @@ class Service:
         self._defect: BaseException | None = None
         self._closed = False
         self._is_foreign = False
-        """Whether this is a forked child, which has the object and not its tasks."""
+        """True in a forked child process: it has a copy of this object, but none of its tasks."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -81,6 +81,7 @@ class Service:
 
     @property
     def _what(self) -> str:
+        """The client's kind in error messages."""
         return type(self).__name__.lower()
 
     @property
@@ -113,7 +114,7 @@ class Service:
         await started.wait()
 
     def note_fork(self) -> None:
-        """See `tidelog.forks`: every call raises, and closing is nothing to do."""
+        """Called in a forked child (tidelog/forks.py): from now on every call raises, and `close` does nothing."""
         self._is_foreign = self._closed = True
         self._tasks = None
 
@@ -141,7 +142,8 @@ class Service:
                 started.set()
                 await asyncio.get_running_loop().create_future()  # until cancelled
         except Exception as defect:  # noqa: BLE001 - any defect is reported to the client's users
-            if not self._closed:  # a task that an answer wakes while the client closes finds it closed: no defect
+            # While the client closes, a task that an answer wakes may fail because the client is closed: no defect.
+            if not self._closed:
                 self._defect = defect
                 self._closed = True
                 self._on_defect()
@@ -152,8 +154,7 @@ class Service:
             self._on_end()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Start a task that ends with the client at the latest; none while the client is ending. Raises InvalidRequest
-        after that."""
+        """Start a task of the client. Raises InvalidRequest once the client has ended."""
         if self._tasks is None:
             work.close()
             raise self._unusable()

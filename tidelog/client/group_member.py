@@ -1,14 +1,15 @@
 """A consumer's membership in its group: carries out what the core decides, and commits what was processed.
 
+A record is processed when the step after the one that returned it begins: the next poll, or the next record of an
+iteration.
 Invariants:
-  1. A record counts as processed when the step after the one that returned it begins: the next poll, or the next record
-     of an iteration. Only processed records are committed by themselves.
+  1. Automatic commits contain processed records only.
   2. A partition is given up after its returned records are processed and committed and `on_revoked` has returned. Then
      none of its records is returned. Only a fenced member does not wait.
-  3. Commits are sent one after the other. One for positions of an earlier membership is never sent, nor one for a
-     partition that was given up: it could go behind what the next owner has committed.
-  4. A commit does not return while records of an earlier membership were returned and are not committed: the program
-     would take them for committed.
+  3. Commits are sent one after the other. A commit of positions of an earlier membership, or of a partition that was
+     given up, is never sent: it could set the next owner's offset back.
+  4. A commit fails if records were returned under an earlier membership and are not committed: the program would take
+     them for committed.
 Not here: decisions (group_core.py), the stream (group_session.py), fetching (fetch_core.py).
 """
 
@@ -85,7 +86,9 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], None]
 class GroupMember:
     """One membership, from the start of the consumer to its end.
 
-    changed: called after partitions were added, removed, released or held. spawn: starts a task of the consumer.
+    changed: called after partitions were added or removed, or after their records may, or may not, be returned any
+    more.
+    spawn: starts a task of the consumer.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class GroupMember:
         self.options = options
         self.member_id = str(UUID(int=rng.getrandbits(128), version=4))
         self.failure: BaseException | None = None
-        """Why nothing can be read any more: the coordinator refuses, or a callback raised."""
+        """Why nothing can be read any more: the coordinator refused the member, or a callback raised."""
         self._cluster, self._clock, self._fetching = cluster, cluster.clock, fetching
         self._changed, self._spawn = changed, spawn
         self._core = GroupCore(
@@ -121,24 +124,24 @@ class GroupMember:
         self._missing = MissingTopics(options.group_id, options.topics)
         self._initial = InitialPartitions(cluster, options.topics, rng)
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
-        """The positions before the records that were returned and are being processed."""
+        """For partitions whose records are being processed, the position before these records."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
-        """The positions before the first records that were returned and are not committed."""
+        """For partitions with returned records that are not committed, the position before the first of these."""
         self._lost: set[TopicPartition] = set()
-        """Partitions with such records when the member was removed from the group. Commits fail until the program asks
-        for records: with auto_commit at once, without it after a commit has failed."""
-        self._told: set[TopicPartition] = set()
-        """Partitions of which a commit has failed since records of them were last returned, also before the member
-        knew that it was removed: the program has discarded these records."""
-        self._taken: Mapping[TopicPartition, OffsetCommitted] = {}
+        """Partitions that had such records when the member was removed from the group. Commits of them fail. An entry
+        is removed when the program asks for records: with auto_commit the next time, else after a commit has failed."""
+        self._commit_failed_for: set[TopicPartition] = set()
+        """Partitions of which a commit has failed since their records were last returned, even if the member did not
+        know yet that it was removed: the program has discarded these records."""
+        self._in_transaction: Mapping[TopicPartition, OffsetCommitted] = {}
         """The offsets that the open transaction commits."""
         self._given_up: dict[TopicPartition, bool] = {}
-        """Partitions that were given up with records that were returned and are not committed, or with offsets that the
-        open transaction commits; whether there are records beyond these offsets."""
+        """Partitions that were given up while records of them were not committed, or while the open transaction has
+        their offsets. The value: whether records beyond these offsets were returned."""
         self._has_transactions = False
         """The offsets are committed in transactions."""
         self._stored: dict[TopicPartition, CommittedOffset] = {}
-        """What the coordinator is known to have."""
+        """The committed offsets, as far as this member knows them: only changes are committed automatically."""
         self._processed = asyncio.Event()
         self._commits = asyncio.Lock()
         self._ended = asyncio.Event()
@@ -161,24 +164,24 @@ class GroupMember:
         return tasks
 
     def step(self) -> None:
-        """The user asks for more: everything returned so far is processed."""
+        """The program asks for more records: everything returned so far is processed."""
         self._note_asked()
         self._note_processed()
 
     def _note_asked(self) -> None:
-        """The program asks for records, or has waited for some."""
+        """Note that the program asks for records, or has just waited for some."""
         self._has_polled = True
-        self._lost = set() if self.options.auto_commit else self._lost - self._told
+        self._lost = set() if self.options.auto_commit else self._lost - self._commit_failed_for
 
     def _note_processed(self) -> None:
-        """Everything returned so far is processed."""
+        """Note that everything returned so far is processed."""
         if self._returned:
             self._returned.clear()
             self._processed.set()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The program waits for records meanwhile."""
+        """Within this context the program waits for records: it is not absent, however long that takes."""
         self._waiting_calls += 1
         try:
             yield
@@ -187,8 +190,8 @@ class GroupMember:
             self._note_asked()
 
     def returning(self, cursor: Cursor) -> None:
-        """Records of this cursor are about to be returned."""
-        self._told.discard(cursor.topic_partition)
+        """Note that records of this cursor are about to be returned."""
+        self._commit_failed_for.discard(cursor.topic_partition)
         if cursor.topic_partition not in self._returned:
             position = _position_of(cursor)
             if position is not None:
@@ -196,7 +199,7 @@ class GroupMember:
                 self._unsettled.setdefault(cursor.topic_partition, position)
 
     def metadata(self) -> GroupMetadata:
-        """Return who commits. Raises CommitFailed if the consumer is not a member now."""
+        """Return the identity for commits. Raises CommitFailed if the consumer is not a member now."""
         if not self.options.is_subscription:
             return GroupMetadata(self.options.group_id)
         if not self._core.is_member:
@@ -217,12 +220,12 @@ class GroupMember:
         try:
             self._ensure_kept(offsets)
             if offsets is None:
-                self._note_processed()  # or the next regular commit would go back behind this one
+                self._note_processed()  # else the next automatic commit would set the offsets back
             await self._commit(
                 lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets)
             )
         except CommitFailed:
-            self._told.update({*self._unsettled, *self._lost} if offsets is None else offsets)
+            self._commit_failed_for.update({*self._unsettled, *self._lost} if offsets is None else offsets)
             raise
         if offsets is None:
             self._settle()
@@ -230,11 +233,12 @@ class GroupMember:
         for key, offset in offsets.items():
             returned = self._returned.get(key)
             if returned is not None and returned.committed.offset < offset.offset:
+                # Else the next automatic commit would set this offset back.
                 self._returned[key] = OffsetCommitted(offset, returned.topic_id)
 
     def _ensure_kept(self, offsets: Mapping[TopicPartition, CommittedOffset] | None) -> None:
-        """Raises CommitFailed if the member has ended or left, or if records of the partitions to commit were returned
-        before the coordinator removed it: their positions are gone, and other members may read them."""
+        """Raises CommitFailed if the member has ended or left, or if the coordinator removed it after records of the
+        partitions to commit were returned: other members may read them (invariant 4)."""
         if self._core.error is not None or self._core.state is MembershipState.STALE:
             raise self._no_member()
         lost = self._lost if offsets is None else self._lost.intersection(offsets)
@@ -245,8 +249,8 @@ class GroupMember:
             )
 
     def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
-        """Return who commits, and the positions of all assigned partitions, for a transaction. Raises CommitFailed if
-        records were returned of partitions that the consumer does not have any more, InvalidRequest."""
+        """Return the identity and the positions of all assigned partitions, for a transaction. Raises CommitFailed if
+        records were returned of partitions that the consumer no longer has, InvalidRequest."""
         if self.options.is_subscription and self.options.auto_commit:
             raise InvalidRequest(
                 f"the consumer of group {self.options.group_id!r} commits by itself: create it with auto_commit=False "
@@ -254,31 +258,31 @@ class GroupMember:
             )
         self._has_transactions = True
         member = self.transaction_member()
-        self._taken = self._positions(self._fetching.cursors)
-        self._offsets.note_sent(self.options.group_id, self._taken)
-        return member, dict(self._taken)
+        self._in_transaction = self._positions(self._fetching.cursors)
+        self._offsets.note_sent(self.options.group_id, self._in_transaction)
+        return member, dict(self._in_transaction)
 
     def transaction_member(self) -> GroupMetadata:
-        """Return who commits, for one more attempt with the same offsets. Raises CommitFailed if the consumer has given
-        up partitions of these offsets, or what it has returned of others: their next owner may have committed since."""
+        """Return the identity for one more attempt with the same offsets. Raises CommitFailed if the consumer has given
+        up one of their partitions, or another one with uncommitted records: its next owner may have committed since."""
         if self._given_up:
             lost = ", ".join(str(key) for key in sorted(self._given_up))
             raise commit_failed(self.options.group_id, RebalanceInProgress(f"{lost} went to another member"))
         return self.metadata()
 
     def transaction_committed(self) -> None:
-        """The transaction with the offsets that were taken is committed."""
-        taken, self._taken = self._taken, {}
-        self._note_committed(taken)
+        """Note that the transaction with the offsets of `transaction_offsets` is committed."""
+        committed, self._in_transaction = self._in_transaction, {}
+        self._note_committed(committed)
         self._settle()
 
     def _settle(self) -> None:
-        """All positions, or those of a transaction, are committed."""
+        """After a commit of all positions, forget the partitions that were given up without records beyond it."""
         self._given_up = {key: True for key, has_more in self._given_up.items() if has_more}
         self._processed.set()
 
     def _note_committed(self, committed: Mapping[TopicPartition, OffsetCommitted]) -> None:
-        """These positions are committed. What was returned after they were taken is not."""
+        """Note that these offsets are committed. Records that were returned since the commit began are not."""
         for key in [key for key in self._unsettled if key in committed]:
             if self._is_beyond(key, committed):
                 self._unsettled[key] = committed[key]
@@ -292,23 +296,25 @@ class GroupMember:
         return key not in committed or (position is not None and position > committed[key].committed.offset)
 
     def rewind(self) -> dict[TopicPartition, OffsetCommitted]:
-        """Return the positions of the assigned partitions before the first record that is not committed; they count as
-        not returned."""
+        """Return, for each partition with uncommitted records, the position before them, and treat these records as not
+        returned."""
         begun = {} if self.options.auto_commit else dict(self._unsettled)
         self._returned.clear()
         self._unsettled.clear()
         self._lost.clear()
         self._given_up.clear()
-        self._taken = {}
+        self._in_transaction = {}
         self._processed.set()
         return begun
 
     def returned_since_loss(
         self, offsets: Mapping[TopicPartition, CommittedOffset] | None
     ) -> dict[TopicPartition, OffsetCommitted]:
-        """After a commit of these offsets, or of all positions, has failed: if it has told of a loss, the positions
-        before what was returned since, which count as not returned. The program discards these records too, and no
-        other member reads them."""
+        """After a failed commit of these offsets, or of all positions, return the positions to go back to.
+
+        If the commit failed because the member had been removed, the program also discards the records that were
+        returned since it joined again, and no other member reads those: they must be returned once more.
+        """
         lost = self._lost if offsets is None else self._lost.intersection(offsets)
         keys = [key for key in self._unsettled if lost and (offsets is None or key in offsets)]
         for key in keys:
@@ -321,8 +327,8 @@ class GroupMember:
         return {key: each.committed for key, each in self._positions(self._fetching.cursors).items()}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what is committed for each partition."""
-        found = await self._offsets.fetch(self.options.group_id, partitions, self._asking, require_stable=False)
+        """Return the committed offset of each partition."""
+        found = await self._offsets.fetch(self.options.group_id, partitions, self._anonymous, require_stable=False)
         return {key: None if each is None else each.committed for key, each in found.items()}
 
     def ensure_may_close(self) -> None:
@@ -341,7 +347,7 @@ class GroupMember:
         await self._ended.wait()
 
     def abandon(self) -> None:
-        """The consumer failed by a defect: nothing is answered any more."""
+        """End after a defect of the consumer: no answer will arrive any more, and `close` must not wait for one."""
         self._ended.set()
 
     # --- effects ------------------------------------------------------------------------------------------------
@@ -419,7 +425,7 @@ class GroupMember:
             self._missing.note(self._cluster.view, self._clock.monotonic_ms())
 
     def _note_topics(self) -> None:
-        """Remember the names of topics, also for when they are deleted."""
+        """Keep the names of all topics seen: partitions of a deleted topic are still revoked by name."""
         fresh = {
             topic.topic_id: topic.name
             for topic in self._cluster.view.topics.values()
@@ -433,7 +439,7 @@ class GroupMember:
         return sorted(TopicPartition(self._names[key.topic_id], key.partition) for key in partitions)
 
     async def _assign(self, partitions: tuple[PartitionKey, ...]) -> None:
-        """Look up where to start, call back, start reading."""
+        """Look up where to start, call `on_assigned`, then start reading."""
         topic_ids = {TopicPartition(self._names[key.topic_id], key.partition): key.topic_id for key in partitions}
         keys = sorted(topic_ids)
         cursors = await self._find_cursors(topic_ids)
@@ -468,7 +474,7 @@ class GroupMember:
             try:
                 return await self._offsets.fetch(self.options.group_id, keys, self._committer(), require_stable=True)
             except CommitFailed:
-                await self._clock.sleep_ms(TICK_MS)  # the next heartbeat learns of it
+                await self._clock.sleep_ms(TICK_MS)  # the membership has ended; the next heartbeat reports that
             except TidelogError as error:
                 if error.retry is Retry.NEVER:
                     self._fail(error)
@@ -504,7 +510,7 @@ class GroupMember:
                 return "earliest"
 
     async def _revoke(self, keys: list[TopicPartition]) -> None:
-        """Wait until what was returned is processed, commit, call back."""
+        """Wait until the returned records are processed, commit, call `on_revoked`, remove the partitions."""
         keys = [key for key in keys if key in self._fetching.cursors]
         self._hold(keys)
         while not self._is_closing and self._core.is_member and not self._processing.keys().isdisjoint(keys):
@@ -514,13 +520,14 @@ class GroupMember:
             await self._commit_processed(keys)
         callback = self.options.on_revoked if self._core.is_member else self.options.on_lost or self.options.on_revoked
         await self._call(callback, keys)
-        async with self._commits:  # one under way would be repeated with the epoch after the handover
+        # A commit under way would otherwise be repeated in the member epoch after the handover, and be accepted.
+        async with self._commits:
             self._remove(keys)
         self._handle(CallbackDone(self._clock.monotonic_ms()))
 
     @property
     def _processing(self) -> Mapping[TopicPartition, OffsetCommitted]:
-        """What was returned and is being processed, or is in no committed transaction yet."""
+        """Partitions whose returned records are being processed or, with transactions, are not committed yet."""
         return self._unsettled if self._has_transactions else self._returned
 
     async def _lose(self, keys: list[TopicPartition]) -> None:
@@ -537,7 +544,7 @@ class GroupMember:
         self._handle(CallbackDone(self._clock.monotonic_ms()))
 
     async def _call(self, callback: PartitionsCallback | None, keys: list[TopicPartition]) -> bool:
-        """Call back; return whether the callback returned. What it raises is raised by every further poll."""
+        """Call a callback; return whether it returned. An exception is raised by every later poll."""
         if callback is None or not keys:
             return True
         self._callback = asyncio.current_task()
@@ -557,7 +564,7 @@ class GroupMember:
         return True
 
     def _fail(self, error: Exception) -> None:
-        """Every further poll raises the error."""
+        """Let every later poll raise the error."""
         self.failure = error
         self._changed()
 
@@ -583,8 +590,8 @@ class GroupMember:
             is_uncommitted = self._unsettled.pop(key, None) is not None
             if is_uncommitted and not self._core.is_member:
                 self._lost.add(key)
-            if is_uncommitted or key in self._taken:
-                self._given_up[key] = self._is_beyond(key, self._taken)
+            if is_uncommitted or key in self._in_transaction:
+                self._given_up[key] = self._is_beyond(key, self._in_transaction)
         self._fetching.remove(keys)
         self._changed()
 
@@ -597,12 +604,13 @@ class GroupMember:
                 await self._commit_processed(list(self._fetching.cursors))
 
     async def _commit_processed(self, keys: Iterable[TopicPartition]) -> None:
-        """Commit what was processed and is not committed yet. A failure is logged: the positions are committed with the
-        next ones, or read again by the next member."""
+        """Commit the processed records that are not committed yet. A failure is logged: the next commit contains them,
+        or the next owner reads them again."""
 
         def due() -> dict[TopicPartition, OffsetCommitted]:
-            found = {**self._positions(keys), **{key: at for key, at in self._returned.items() if key in keys}}
-            return {key: each for key, each in found.items() if self._stored.get(key) != each.committed}
+            being_processed = {key: before for key, before in self._returned.items() if key in keys}
+            processed = {**self._positions(keys), **being_processed}
+            return {key: each for key, each in processed.items() if self._stored.get(key) != each.committed}
 
         try:
             await self._commit(due)
@@ -622,17 +630,18 @@ class GroupMember:
             self._note_committed(offsets)
 
     def _committer(self) -> Callable[[], GroupMetadata]:
-        """Return the function that says who commits: it fails once the present membership is over."""
+        """Return a function that returns the identity for each attempt of a commit, and raises CommitFailed once the
+        present membership has ended (invariant 3)."""
         joins = self._core.joins
 
-        def who() -> GroupMetadata:
+        def identity() -> GroupMetadata:
             if joins != self._core.joins:
                 raise commit_failed(self.options.group_id, UnknownMemberId("it was fenced and has joined again"))
             return self.metadata()
 
-        return who
+        return identity
 
-    def _asking(self) -> GroupMetadata:
+    def _anonymous(self) -> GroupMetadata:
         return GroupMetadata(self.options.group_id)
 
     def _positions(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetCommitted]:
@@ -641,7 +650,7 @@ class GroupMember:
         return {cursor.topic_partition: position for cursor, position in found if position is not None}
 
     def _given(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, OffsetCommitted]:
-        """The user's offsets, of partitions that the member has. Raises CommitFailed."""
+        """The program's offsets. Raises CommitFailed for a partition that the member does not have."""
         given = {}
         for key, offset in offsets.items():
             cursor = self._fetching.cursors.get(key)

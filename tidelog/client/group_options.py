@@ -1,4 +1,4 @@
-"""Options of a consumer in a group, checked."""
+"""The checked options of a consumer in a group."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _DURATION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """How a consumer takes part in a group. topics, pattern: the subscription; neither: the consumer is no member and
-    only commits and fetches offsets. reset: "earliest", "latest" or "none", or how far back in time (milliseconds)."""
+    """The options. Without topics and pattern the consumer is no member: it only commits and fetches offsets."""
 
     group_id: str
     topics: tuple[str, ...]
+    """The subscription by name."""
     pattern: str
+    """The subscription by pattern; empty if there is none."""
     instance_id: str | None
     assignor: str
     rack: str
@@ -40,6 +41,8 @@ class GroupOptions:
     auto_commit: bool
     auto_commit_interval_ms: int
     reset: str | int
+    """Where to start without a committed offset: "earliest", "latest", "none" (an error), or how many milliseconds
+    ago."""
     on_assigned: PartitionsCallback | None
     on_revoked: PartitionsCallback | None
     on_lost: PartitionsCallback | None
@@ -73,16 +76,16 @@ def group_options(
         raise InvalidConfig("a consumer subscribes to topics= or to topic_pattern=, not to both")
     if group is None and (names or regex):
         raise InvalidConfig('topics= and topic_pattern= share partitions in a group: name it with group="..."')
-    given = {
+    of_members = {
         "instance_id": instance_id,
         "server_assignor": assignor,
         "on_assigned": on_assigned,
         "on_revoked": on_revoked,
         "on_lost": on_lost,
     }
-    useless = [name for name, value in given.items() if value is not None]
-    if useless and not (names or regex):
-        raise InvalidConfig(f"{useless[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too")
+    given = [name for name, value in of_members.items() if value is not None]
+    if given and not (names or regex):  # they would have no effect
+        raise InvalidConfig(f"{given[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too")
     if group is None:
         return None
     at_least(1, max_poll_interval_ms=max_poll_interval_ms, auto_commit_interval_ms=auto_commit_interval_ms)
@@ -108,7 +111,7 @@ def group_options(
 
 
 def group_id(value: object) -> str:
-    """Return a group id. Raises TypeError, InvalidConfig."""
+    """Check a group id. Raises TypeError, InvalidConfig."""
     return _not_empty("group", value)
 
 
@@ -129,8 +132,8 @@ def reset_of(value: Any) -> str | int:
 
 def duration_ms(value: str) -> int:
     """Return an ISO 8601 duration of days and smaller units, such as P1DT2H, in milliseconds. Raises InvalidConfig."""
-    found = _DURATION.fullmatch(value.upper())
-    parts = {} if found is None else {unit: float(number) for unit, number in found.groupdict().items() if number}
+    match = _DURATION.fullmatch(value.upper())
+    parts = {} if match is None else {unit: float(number) for unit, number in match.groupdict().items() if number}
     if not parts:
         raise InvalidConfig(f"the duration {value!r} is not ISO 8601: write for example PT30M, PT1H or P7D")
     try:
@@ -151,12 +154,12 @@ def _topic_names(topics: object) -> tuple[str, ...]:
 
 
 def _pattern(pattern: object) -> str:
-    """The coordinator compiles the pattern (RE2), and refuses one that is wrong."""
+    # Not compiled here: the coordinator does that (RE2, which the client does not need), and refuses a wrong pattern.
     return _not_empty("topic_pattern", pattern)
 
 
 def _not_empty(name: str, value: object) -> str:
-    found = text(name, value)
-    if not found or len(found.encode()) > GROUP_ID_BYTES_MAX:
-        raise InvalidConfig(f"{name}={found!r}: use 1 to {GROUP_ID_BYTES_MAX} bytes")
-    return found
+    checked = text(name, value)
+    if not checked or len(checked.encode()) > GROUP_ID_BYTES_MAX:
+        raise InvalidConfig(f"{name}={checked!r}: use 1 to {GROUP_ID_BYTES_MAX} bytes")
+    return checked

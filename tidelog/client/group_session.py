@@ -1,8 +1,7 @@
 """A member's stream to the coordinator of its group: opened again whenever it ends or the coordinator moves.
 
-Invariants: messages of an earlier stream are never passed on; what was not sent before a stream ended is dropped, since
-the member sends its whole state on the next one.
-Not here: what is sent, and what an answer means for the member (group_core.py, group_member.py).
+Invariant: messages of an earlier stream are never passed on.
+Not here: the content of heartbeats, and the effect of answers on the member (group_core.py, group_member.py).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _Stream: TypeAlias = MessageStream[ConsumerGroupHeartbeatRequest, ConsumerGroupH
 
 
 class GroupSession:
-    """Keeps one stream open. handle: gets what happens to it, as events of the member."""
+    """Keeps one stream open. handle: called with the events of the stream."""
 
     def __init__(
         self, group_id: str, cluster: Cluster, coordinators: Coordinators, rng: Random, handle: Callable[[Event], None]
@@ -71,6 +70,7 @@ class GroupSession:
                 await self._follow(coordinator)
             except TidelogError as error:
                 self._report(error)
+                # Other errors end this stream only: the next one may reach the coordinator.
                 if not (is_not_handled(error) or may_be_applied(error)):
                     self._handle(HeartbeatRefused(error, clock.monotonic_ms()))
             self._failures += 1
@@ -89,7 +89,7 @@ class GroupSession:
             except TimeoutError:
                 raise RequestTimedOut(f"the node at {coordinator} opened no stream within {OPEN_MS} ms") from None
             self._stream = stream
-            self._outbox.clear()  # of the stream before: the first heartbeat of this one carries the whole state
+            self._outbox.clear()  # of the stream before: the member sends its whole state on each new stream
             try:
                 async with asyncio.TaskGroup() as tasks:
                     writing = tasks.create_task(self._write(stream), name="send heartbeats")

@@ -71,22 +71,32 @@ Shorter turns send smaller batches while nodes are idle, which costs more proces
 class Producer(Service):
     """Writes records to topics. Use it inside `async with`: leaving the block sends queued records.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica has the record), 1
-    (the leader has it) or 0 (no answer). enable_idempotence: batches are resent until they are acknowledged, and each
-    record is written once, in the order of the calls. This needs acks="all" and a topic with message.format v2;
-    otherwise records are sent without idempotence, and the producer logs it (see also `is_idempotent`). compression:
-    none, gzip, snappy, lz4 or zstd. linger_ms: how long a batch waits for more records. batch_bytes: uncompressed size
-    of a full batch. buffer_bytes: memory limit for all waiting records. record_bytes_max: largest record. max_block_ms:
-    how long a call waits for memory or metadata. request_timeout_ms: timeout of one request. delivery_timeout_ms: time
-    limit for the outcome of a record; keep it well below the nodes' `producer.id.expiration.ms` (default: one day).
+    bootstrap: addresses of some nodes, "host:port,host:port".
+    acks: "all" (every in-sync replica has the record), 1 (the leader has it) or 0 (no answer).
+    enable_idempotence: batches are resent until they are acknowledged, and each record is written once, in the order of
+    the calls. This needs acks="all" and a topic with message.format v2; otherwise records are sent without idempotence,
+    and the producer logs it (see also `is_idempotent`).
+    compression: none, gzip, snappy, lz4 or zstd.
+    linger_ms: how long a batch waits for more records.
+    batch_bytes: uncompressed size of a full batch.
+    buffer_bytes: memory limit for all waiting records.
+    record_bytes_max: largest record.
+    max_block_ms: how long a call waits for memory or metadata.
+    request_timeout_ms: timeout of one request.
+    delivery_timeout_ms: time limit for the outcome of a record; keep it well below the nodes'
+    `producer.id.expiration.ms` (default: one day).
     on_unknown: what to do with records sent without idempotence if it is unknown whether they are committed: "raise"
     CommitUnknown, or "resend" them in order, before later ones, until they are acknowledged; they may then be in the
-    log twice. transactional_id: sends records in transactions only (`transaction()`); the id belongs to one running
-    producer, and a newer one with the same id fences it. transaction_timeout_ms: the coordinator aborts a transaction
-    that is open for longer, at most the nodes' `transaction.max.timeout.ms`. receipts: each result has a receipt
-    (`SendResult.receipt`); needs acks="all" or 1. tls: the files for TLS; None: plain text. sasl: the user that
-    authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
-    system's by default.
+    log twice.
+    transactional_id: sends records in transactions only (`transaction()`). The id belongs to one running producer; a
+    newer producer with the same id fences it.
+    transaction_timeout_ms: the coordinator aborts a transaction that is open for longer, at most the nodes'
+    `transaction.max.timeout.ms`.
+    receipts: each result has a receipt (`SendResult.receipt`); needs acks="all" or 1.
+    tls: the files for TLS; None: plain text.
+    sasl: the user that the client authenticates as; None: the client does not authenticate.
+    client_id: the client's name in quotas and in the nodes' logs.
+    transport, clock, rng: for tests; by default those of the system.
 
     The defaults are those of Kafka's producer, except for larger batches and more memory.
     """
@@ -134,11 +144,11 @@ class Producer(Service):
         if transactional_id is None:
             self._core = ProducerCore(policy, self._rng)
         else:
-            of_transactions = checked_transactions(
+            options = checked_transactions(
                 policy, transactional_id, transaction_timeout_ms, max_block_ms, idempotent=self._idempotent
             )
             self._transactions = ProducerTransactions(
-                of_transactions, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
+                options, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
             )
             self._core = self._transactions.records
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
@@ -148,16 +158,19 @@ class Producer(Service):
         self._streams = ProduceStreams(
             self._clock, self.acks, self._take, self._report, throttled, transactional_id, receipts=receipts
         )
-        self._todo: deque[Effect] = deque()  # effects that are executed next; a defect leaves some
+        self._todo: deque[Effect] = deque()
+        """Effects that are to be executed. They outlive `_execute`, so that after a defect `_abandon` still notifies
+        the senders of finished records."""
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: Millis | None = None
         """Time of the timer; None if there is none."""
         self._waiting_for_topic = CallsForTopics()
         self._waiting_for_memory: deque[Call] = deque()
-        """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
+        """Calls that wait for memory, in order. While there is one, every later call waits behind it: a smaller record
+        must not overtake a larger one of the same partition."""
         self._pause_due = False
-        """A batch is full, or the streams have had no turn for long: the next `enqueue` lets them work."""
+        """A batch is full, or `TURN_BYTES` were queued since the streams last ran: the next `enqueue` lets them run."""
         self._pause_at = TURN_BYTES
         """Memory in use from which on a pause is due."""
 
@@ -205,6 +218,7 @@ class Producer(Service):
             assert isinstance(put_later, Delivery)
             delivery = put_later
         if self._pause_due:
+            # A program that only calls `enqueue` would fill the memory before the streams send anything.
             self._pause_due = False
             await self._clock.sleep_ms(0)
             self._pause_at = self._core.memory_used + TURN_BYTES
@@ -225,9 +239,9 @@ class Producer(Service):
         The fastest way to send records that are at hand. keys, headers: one for each value, or None. partition: of all
         records. timestamp: of all records, or one for each. All arguments are checked before anything is queued;
         RecordTooLarge names the record. The order within a partition is that of the values, and no other call's records
-        come between them. Waits up to `max_block_ms` for every further piece of memory. If the call fails later, it
-        raises RecordsNotQueued; if it is cancelled, the BatchDelivery of the records that were queued is the argument
-        of the CancelledError. These are the first ones of the call, and they are sent.
+        come between them. Whenever memory is full, the call waits for more, each time up to `max_block_ms`. A call that
+        fails later raises RecordsNotQueued. A call that is cancelled raises CancelledError with a BatchDelivery as its
+        argument. In both cases the first records of the call may be queued, and these are sent.
         """
         return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
 
@@ -400,7 +414,8 @@ class Producer(Service):
         return delivery if isinstance(delivery, Delivery) else self._pause()
 
     def _pause(self) -> Pause:
-        """Why a call waits for memory: lingering batches are sent if only that frees some."""
+        """What the first waiting call waits for. While no request is under way, no answer will free memory: then
+        lingering batches must be sent."""
         return Pause.FLUSH if self._core.is_idle else Pause.WAIT
 
     async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
@@ -499,8 +514,8 @@ class Producer(Service):
             calls.popleft()
 
     def _end_call(self, call: Call) -> None:
-        """The call has ended: if its record is not queued, it never is, and the calls behind it continue."""
-        call.placed.cancel()
+        """Withdraw a call that has ended, and let the calls behind it continue."""
+        call.placed.cancel()  # `_put_waiting` must not queue its record any more: the caller was told that it is not
         self._waiting_for_topic.remove(call)
         if self._waiting_for_memory and self._waiting_for_memory[0] is call:
             self._put_waiting()
@@ -512,7 +527,7 @@ class Producer(Service):
             limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
         ensure_fits(topic, HEADER_BYTES + len(encode_record(0, 0, *content)), limits, record)
 
-    # --- the core and the world ---------------------------------------------------------------------------------
+    # --- the core and I/O ---------------------------------------------------------------------------------------
 
     def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
         self._cluster.on_change(self._on_metadata)
@@ -533,7 +548,7 @@ class Producer(Service):
         self._execute(self._core.handle(*events))
 
     def _execute(self, effects: Sequence[Effect]) -> None:
-        """Execute effects of the core, set the timer."""
+        """Execute effects of the core, in order, and set the timer."""
         memory_was_freed = False
         todo = self._todo
         todo.extend(effects)
@@ -542,7 +557,7 @@ class Producer(Service):
             match effect:
                 case SubmitAttempt(attempt):
                     try:
-                        self._give(attempt)
+                        self._submit(attempt)
                     except LeaderNotAvailable as cause:
                         todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
@@ -561,8 +576,8 @@ class Producer(Service):
             self._put_waiting()
         self._set_timer()
 
-    async def _init_producer_id(self, used_up: InitProducerId) -> None:
-        request = data_pb2.InitProducerIdRequest(producer_id=used_up.producer_id, producer_epoch=used_up.epoch)
+    async def _init_producer_id(self, effect: InitProducerId) -> None:
+        request = data_pb2.InitProducerIdRequest(producer_id=effect.producer_id, producer_epoch=effect.epoch)
         try:
             answer = await self._cluster.call_any(methods.DATA_INIT_PRODUCER_ID, request)
         except TidelogError as error:
@@ -586,8 +601,8 @@ class Producer(Service):
         self._timer = self._timer_ms = None
         self._wake.set()
 
-    def _give(self, attempt: Attempt) -> None:
-        """Give the attempt to the stream of its node. Raises LeaderNotAvailable."""
+    def _submit(self, attempt: Attempt) -> None:
+        """Queue the attempt on the stream of its node. Raises LeaderNotAvailable."""
         endpoint = self._cluster.view.endpoint(attempt.node, attempt.batch.queue.topic_partition)
         assert self._transport is not None
         stream = self._streams.give(attempt, endpoint, self._transport)
@@ -597,9 +612,9 @@ class Producer(Service):
     def _on_metadata(self, failure: TidelogError | None) -> None:
         view = self._cluster.view
         for topic in list(self._routes):
-            known = view.topics.get(topic)
-            if known is not None and known is not self._views[topic]:
-                self._learn(known)
+            reported = view.topics.get(topic)
+            if reported is not None and reported is not self._views[topic]:
+                self._learn(reported)
         changed = [
             queue.topic_partition
             for queue in self._core.queues()
@@ -658,12 +673,12 @@ class Producer(Service):
         warn_of_unsent(self._core)
         self._abandon("the event loop of the producer ended")
 
-    # --- what the streams report --------------------------------------------------------------------------------
+    # --- calls of the streams -----------------------------------------------------------------------------------
 
     def _take(self, attempt: Attempt) -> tuple[bytes, int] | None:
-        """Return the batch to be sent now and how many ms the node may wait; None if it must not be sent."""
+        """Return the encoded batch and how many ms the node may wait; None if the attempt must not be sent."""
         at = self._clock.monotonic_ms()
-        if not self._core.is_wanted(attempt):
+        if not self._core.is_wanted(attempt):  # given up, or tried again, while it waited for its stream
             return None
         try:
             records = attempt.batch.encode(self._codec, self._level)

@@ -25,10 +25,11 @@ _log: Final = logging.getLogger("tidelog.producer")
 
 
 def unsent_error(batch: PendingBatch, why: str) -> TidelogError:
-    """Return the error for a batch that no node has."""
+    """Return the error for a batch that the producer gives up: DeliveryTimedOut if no node has it, CommitUnknown if a
+    node may have it from an earlier attempt. why: as the beginning of a clause."""
     queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
     if cause is None and queue.failure is not None:
-        cause = queue.failure.cause  # of the batches that it waited for
+        cause = queue.failure.cause  # the batch was never sent: it waited for earlier batches, which failed
     tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
     no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
     last_error = cause.message if cause is not None else no_leader
@@ -63,13 +64,14 @@ def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -
 
 
 def _about(batch: PendingBatch, error: CommitUnknown) -> CommitUnknown:
+    """Name the partition and the number of records in fields, for programs that look for them in the log."""
     error.topic_partition, error.records = batch.queue.topic_partition, batch.outcome.records
     return error
 
 
 def ensure_fits(topic: str, size: int, limits: Mapping[str, int], record: int | None) -> None:
-    """Raise RecordTooLarge if an encoded record of this size exceeds the smallest limit. record: its index in a call of
-    many."""
+    """Raise RecordTooLarge if an encoded record of this size exceeds the smallest limit. record: its index in a call
+    with many records."""
     name, limit = min(limits.items(), key=lambda item: item[1])
     if size > limit:
         what = "a record" if record is None else f"record {record}"
@@ -85,7 +87,7 @@ def not_known(topic: str) -> InvalidRequest:
 
 
 def memory_exhausted(buffer_bytes: int, what: str) -> BufferExhausted:
-    """Return the error for a record that finds no memory. what: what happened to the memory."""
+    """Return the error for a record for which there is no memory. what: the state of the memory, as a predicate."""
     return BufferExhausted(
         f"the producer's memory (buffer_bytes={buffer_bytes}) {what}: records arrive faster than the nodes acknowledge "
         "them; send more slowly, or raise buffer_bytes. Nothing was queued."

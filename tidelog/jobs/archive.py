@@ -1,8 +1,8 @@
 """`tidelog job archive`: topics to Parquet (or Delta, Iceberg), by topic and date, exactly once, resumable.
 
 A streaming query of Spark: its checkpoint keeps the position, and the file sink's log, or the table's transaction log,
-says which files count. A batch run is the same query that ends at the present end, so both modes continue each other.
-Not here: the rows and the manifest (archive_layout.py), which files count (archive_files.py), checks
+names the committed files. A batch run is the same query that ends at the present end, so each mode continues the other.
+Not here: the rows and the manifest (archive_layout.py), which files are committed (archive_files.py), checks
 (archive_verifier.py).
 """
 
@@ -60,17 +60,17 @@ FORMATS: Final = {
     "iceberg": "start Spark with --conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:"
     "VERSION and the settings of a catalog",
 }
-"""The formats, each with what Spark needs for it beyond itself."""
+"""The formats, each with the package that Spark needs for it."""
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 WRITE_CHECKSUMS: Final = "parquet.page.write-checksum.enabled"
-"""The option of Parquet's writer by which `--verify` and `restore` notice altered values."""
+"""The option of Parquet's writer that adds checksums, by which `--verify` and `restore` notice altered values."""
 TRIGGER: Final = "10 seconds"
 OFFSETS_PER_BATCH: Final = 5_000_000
 _HAS_ANOTHER_JOB: Final = re.compile(
     r"\bProducerFenced: |\bCONCURRENT_STREAM_LOG_UPDATE\b|\bRace while writing batch \d"
 )
-"""What ends a query after another one with the same checkpoint has started: the coordinator, Spark's log of offsets,
-or its file sink; whichever the two meet at first."""
+"""Errors that end a query after another one with the same checkpoint has started: of the coordinator, of Spark's log of
+offsets, or of its file sink. Chance decides which one comes first."""
 WHEN_INTERRUPTED: Final = (
     "batches that were complete are in the archive; the same command continues after them, and writes each record once"
 )
@@ -78,7 +78,7 @@ WHEN_INTERRUPTED: Final = (
 
 @dataclass(slots=True)
 class ArchiveProgress:
-    """What this run has done."""
+    """The batches that this run has completed."""
 
     batches: int = 0
     records: int = 0
@@ -87,11 +87,11 @@ class ArchiveProgress:
     """The next offset of each partition of each topic."""
 
     def note(self, query: StreamingQuery) -> bool:
-        """Take in the batches that have ended. Returns whether there was a new one with records."""
+        """Add the batches that have ended since the last call. Returns True if one of them had records."""
         before = self.records
         for progress in query.recentProgress:
             number, rows = int(progress["batchId"]), int(progress["numInputRows"])
-            # Spark shows the last batches again each time, and a batch without records as progress too.
+            # Spark reports the last batches again each time, and batches without records as well.
             if number > self.last_batch and rows:
                 self.last_batch = number
                 self.batches += 1
@@ -156,7 +156,7 @@ def _work(arguments: ArchiveArguments) -> int:
 
 
 def _ensure_arguments(arguments: ArchiveArguments) -> None:
-    """Raises WrongUsage for arguments that exclude each other, or that lack another one."""
+    """Raises WrongUsage for arguments that exclude each other, or that need another one."""
     if arguments.files and arguments.file_format != "parquet":
         raise WrongUsage(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
     if arguments.state is None and arguments.file_format == "iceberg":
@@ -214,25 +214,25 @@ def _ensure_format(spark: SparkSession, file_format: str) -> None:
 
 
 def _manifest(state: HadoopDirectory, arguments: ArchiveArguments, text: str | None) -> Manifest:
-    """That of the archive, or a new one. text: of the schema.
+    """Read the archive's manifest, or write that of a new archive. text: the schema.
 
     Raises InvalidConfig if the archive was begun with other arguments.
     """
     schema = None if text is None else json.dumps(ObjectParser(schema_of(text)).schema.jsonValue())
-    wanted = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
-    found = find_manifest(state)
-    if found is None:
-        # Which values and columns the files of this checkpoint have, only its manifest says.
+    new = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
+    existing = find_manifest(state)
+    if existing is None:
+        # Only the manifest names the columns of the files: a new one might not fit those that are there.
         if state.exists(CHECKPOINT):
             raise InvalidConfig(f"{state.uri} has a checkpoint and no manifest: restore it, or use another --to")
-        write_manifest(state, wanted)
-        return wanted
+        write_manifest(state, new)
+        return new
     differs = [
         option
         for option, before, now in (
-            ("--format", found.format, wanted.format),
-            ("--schema", found.schema, wanted.schema),
-            ("--keep-values", found.keeps_values, wanted.keeps_values),
+            ("--format", existing.format, new.format),
+            ("--schema", existing.schema, new.schema),
+            ("--keep-values", existing.keeps_values, new.keeps_values),
         )
         if before != now
     ]
@@ -240,12 +240,12 @@ def _manifest(state: HadoopDirectory, arguments: ArchiveArguments, text: str | N
         raise InvalidConfig(
             f"the archive {arguments.to} was begun with another {' and '.join(differs)}: use the same, or another --to"
         )
-    return found
+    return existing
 
 
 def text_of_schema(schema: str) -> str:
-    """The schema: the text of a file of that name, or the argument itself. Raises InvalidConfig for what can only be
-    the name of a file, and is not there or cannot be read."""
+    """The schema: the content of the file with that name if there is one, else the argument itself. Raises
+    InvalidConfig for a file that cannot be read, and for an argument that is neither a file nor a schema."""
     try:
         path = Path(schema)
         if path.is_file():
@@ -289,9 +289,11 @@ def _start(
 
 
 def _watch(spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: ArchiveArguments) -> bool:
-    """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
-    KeyboardInterrupt if another one was interrupted before its end, InvalidConfig if another job writes to the target,
-    and what else the query raised."""
+    """Wait for the end of the query. Returns whether it was interrupted, the only way in which a continuous one ends.
+
+    Raises KeyboardInterrupt if a run to the present end was interrupted, InvalidConfig if another job writes to the
+    target, and any other error of the query.
+    """
     with StopRequest() as stop:
         try:
             while not query.awaitTermination(1):
@@ -308,13 +310,13 @@ def _watch(spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress
                     "ended, and what it had completed is in the archive. Let one of them run (start one again if both "
                     "have ended); for other topics use another --to"
                 ) from error
-            # A signal to the whole process group, as systemd sends it, ends the JVM as well: what Spark raises then is
-            # the stop.
+            # systemd signals the whole process group, and so ends the JVM as well: an error of Spark after that is part
+            # of the stop.
             if not stop.is_asked or not (is_of_spark(error) or isinstance(error, ConnectionError)):
                 raise
         finally:
             silence(spark)
-            with suppress(Exception):  # its JVM may have ended
+            with suppress(Exception):  # the JVM may have ended
                 query.stop()
         if not arguments.continuous:
             stop.raise_if_asked()

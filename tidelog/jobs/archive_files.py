@@ -1,10 +1,11 @@
-"""Which files of a Parquet archive count: those that Spark's file sink has logged.
+"""The committed files of a Parquet archive: those in the log of Spark's file sink.
 
-A batch that failed leaves files in the directories that no log names, and its repetition writes the same rows to other
-files: a program that reads all files of a directory would get rows twice. The log is a directory with one file for each
-batch; every tenth one, `N.compact`, contains all before it.
-Facts (Spark 4.3, ManifestFileCommitProtocol, FileStreamSinkLog): a line "v1", then one JSON object for each file with
-its absolute URI. Here the part below the archive counts, so that an archive can be moved.
+A batch that failed leaves files that are not in the log, and its repetition writes the same rows to other files: a
+program that reads all files of a directory would get rows twice.
+The log is a directory with one file for each batch; every tenth one, `N.compact`, repeats all entries before it. A file
+of the log is a line "v1", then one JSON object for each data file, with its absolute URI (Spark 4.3,
+ManifestFileCommitProtocol, FileStreamSinkLog). Only the part of the URI below the archive is used, so that an archive
+can be moved.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ CHECK_PAGES: Final = "parquet.page.verify-checksum.enabled"
 """The option of Parquet's reader to compare each page with the CRC-32 in its header, if there is one."""
 _ENTRY: Final = re.compile(r"(\d+)(\.compact)?")
 _BELOW: Final = re.compile(r"(?:^|/)(topic=[^/]*/date=[^/]*(?:/malformed=[^/]*)?/[^/]+)$")
-"""The part of a path below the archive. It is found from the end: the directories that contain the archive may be named
-like partitions as well."""
+"""The part of a path below the archive. It is matched from the end: directories above the archive may be named like
+partitions, too."""
 _PATTERN_CHARACTERS: Final = re.compile(r"[\[\]{}*?\\]")
-"""What Spark takes in the path of a reader for a pattern of paths, unless a backslash is before it."""
+"""Characters that make a reader's path a pattern for Spark, unless a backslash is before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A file that is there and is not what was written."""
+    """A file whose content is not what was written."""
 
     file: str
     cause: str
@@ -47,22 +48,23 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFiles:
-    """The files of an archive by their path below it."""
+    """The files of an archive, as paths below it."""
 
     counted: tuple[str, ...]
-    """Those that are logged, missing and damaged ones among them."""
+    """All files in the log, also those that are missing or damaged."""
     missing: tuple[str, ...]
+    """Files in the log that do not exist."""
     damaged: tuple[DamagedFile, ...]
-    """Those of another size than logged."""
+    """Files whose size differs from that in the log."""
     uncommitted: tuple[str, ...]
-    """Present, and not logged: they must not be read."""
+    """Files that exist and are not in the log: they must not be read."""
     size: int
-    """Bytes of the counted ones."""
+    """Total size of the counted files in bytes, according to the log."""
 
     @property
     def whole(self) -> list[str]:
-        """The counted files that are there in their size."""
-        lost = {*self.missing, *(each.file for each in self.damaged)}
+        """The counted files that exist with the right size."""
+        lost = {*self.missing, *(damaged.file for damaged in self.damaged)}
         return [name for name in self.counted if name not in lost]
 
 
@@ -100,14 +102,14 @@ def whole_files(target: HadoopDirectory) -> tuple[str, ...]:
 
 
 def _logged(target: HadoopDirectory) -> dict[str, int]:
-    """The logged files with their sizes."""
+    """The files in the log, with their sizes."""
     entries = {int(match[1]): name for name in target.names(SINK_LOG) if (match := _ENTRY.fullmatch(name))}
     compact = max((number for number, name in entries.items() if name.endswith(".compact")), default=-1)
     numbers = sorted(number for number in entries if number >= compact)
-    # A lost entry would hide files of its batch: a reader would miss rows without an error.
+    # Without this check, a lost entry would hide the files of its batch, and readers would miss rows without an error.
     if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
         raise InvalidConfig(f"{target.child(SINK_LOG)} lacks entries among {numbers}: restore the directory")
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for number in numbers:
         name = f"{SINK_LOG}/{entries[number]}"
         try:
@@ -118,16 +120,17 @@ def _logged(target: HadoopDirectory) -> dict[str, int]:
                 entry = json.loads(line)
                 path = path_below(entry["path"])
                 if entry["action"] == "add":
-                    found[path] = int(entry["size"])
+                    sizes[path] = int(entry["size"])
                 else:
-                    found.pop(path, None)
+                    sizes.pop(path, None)
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidConfig(f"{target.child(name)} cannot be read: {error}; restore the file") from error
-    return found
+    return sizes
 
 
 def _data_name(target: HadoopDirectory, path: str) -> str | None:
-    """What a file is called below the archive; None: it is no data. A foreign file may lie outside the topics."""
+    """The path of a file below the archive; None if it has no data: the log, the state, hidden files. The path of a
+    foreign file need not begin with a topic."""
     name = path.rpartition("/")[2]
     below = path.removeprefix(target.uri).lstrip("/")
     if below.startswith((SINK_LOG, STATE)) or name.startswith((".", "_")):
@@ -136,8 +139,8 @@ def _data_name(target: HadoopDirectory, path: str) -> str | None:
 
 
 def path_below(uri: str) -> str:
-    """The path below the archive, as the file system has it. uri: of the log, which escapes some characters. Raises
-    ValueError for one that no archive has."""
+    """The path below the archive. uri: from the log, in which some characters are escaped. Raises ValueError if it has
+    no directories of a topic and a date."""
     match = _BELOW.search(unquote(uri))
     if match is None:
         raise ValueError(f"{uri} is not below the directories of a topic and a date")
@@ -145,7 +148,7 @@ def path_below(uri: str) -> str:
 
 
 def ensure_no_pattern(option: str, path: str) -> None:
-    """Raises WrongUsage for a path that Spark would write, but read as a pattern of other paths."""
+    """Raises WrongUsage for a path to which Spark would write, but which it would read as a pattern of other paths."""
     if found := sorted(set(_PATTERN_CHARACTERS.findall(path))):
         raise WrongUsage(
             f"{option} {path}: Spark reads {' '.join(found)} in a path as a pattern, and would not find the archive "
@@ -154,23 +157,23 @@ def ensure_no_pattern(option: str, path: str) -> None:
 
 
 def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topics: Iterable[str] = ()) -> DataFrame:
-    """The rows of an archive, each once, with the columns of records that it has, and `topic`. topics: only of these;
-    none: of all. Values of Parquet that differ from their checksum fail the query.
+    """The rows of an archive, each once, with the columns of records that it has, and `topic`. topics: those to read;
+    none: all. Values of Parquet that differ from their checksum fail the query.
 
     Raises InvalidConfig if files are missing or have another size.
     """
     from pyspark.sql import functions as f
 
-    wanted = list(topics)
+    names = list(topics)
     if manifest.format == "parquet":
-        frame = _whole_frame(spark, HadoopDirectory(spark, target), wanted)
+        frame = _whole_frame(spark, HadoopDirectory(spark, target), names)
     elif manifest.format == "delta":
         frame = spark.read.format("delta").load(target)
     else:
         frame = spark.read.table(target)
-    # Earlier versions archived `timestamp` alone, with -1 ms for none: it says all there.
+    # Archives of earlier versions have only `timestamp`, in which -1 ms stands for a record without a timestamp.
     frame = frame.withColumn("timestampMs", f.coalesce("timestampMs", f.unix_millis("timestamp")))
-    return frame.where(f.col("topic").isin(wanted)) if wanted else frame
+    return frame.where(f.col("topic").isin(names)) if names else frame
 
 
 def _whole_frame(spark: SparkSession, target: HadoopDirectory, topics: list[str]) -> DataFrame:
@@ -185,7 +188,7 @@ def _whole_frame(spark: SparkSession, target: HadoopDirectory, topics: list[str]
 def parquet_frame(
     spark: SparkSession, target: HadoopDirectory, names: Iterable[str], parsed: str | None = None
 ) -> DataFrame:
-    """The rows of these files. parsed: the schema of parsed values, for a frame that has them, too."""
+    """The rows of these files. parsed: the schema of the column of parsed values, if the frame has it."""
     schema = _schema(parsed)
     paths = [_PATTERN_CHARACTERS.sub(r"\\\g<0>", target.child(name)) for name in names]
     if not paths:

@@ -1,5 +1,5 @@
-"""Values of the jobs' options. A wrong one is refused while the command line is parsed: before Spark starts and before
-a node is asked, under the name of the option."""
+"""Values of the jobs' options. A wrong one is refused while the command line is parsed, before Spark starts and before
+any request is sent; the error names the option."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def start_place(text: str) -> str:
 
 
 def interval(text: str) -> str:
-    """A duration as Spark writes it: numbers with units."""
+    """An interval in Spark's form: numbers with units."""
     if not _INTERVAL.fullmatch(text.strip()):
         raise WrongUsage(f"--trigger: {text!r} is no duration: write 10 seconds, 500 milliseconds or 1 minute")
     return text.strip()
@@ -88,7 +88,7 @@ def name_pattern(text: str) -> str:
     try:
         from tidelog.spark.options.topic_selection import pattern_error
     except ImportError:
-        return text  # RE2 is not installed: the job cannot start Spark either, and says so
+        return text  # RE2 is not installed, and neither is Spark: the job's own error about that is the better one
     if reason := pattern_error(text.strip()):
         raise WrongUsage(
             f"--pattern: {text!r} is not a regular expression of RE2 ({reason}); it has no backreferences and "

@@ -23,13 +23,18 @@ def saslprep(text: str) -> str:
     points that Unicode 3.2 does not assign (a stored string, RFC 3454 section 7)."""
     if text.isascii() and text.isprintable():
         return text
+    # Map: spaces other than the ASCII one become it (table C.1.2), and what has no width is left out (B.1).
     mapped = "".join(
-        " " if stringprep.in_table_c12(each) else each for each in text if not stringprep.in_table_b1(each)
+        " " if stringprep.in_table_c12(character) else character
+        for character in text
+        if not stringprep.in_table_b1(character)
     )
+    # The RFC names Unicode 3.2: a later version could prepare a stored password differently.
     prepared = unicodedata.ucd_3_2_0.normalize("NFKC", mapped)
-    for each in prepared:
-        if stringprep.in_table_a1(each) or any(prohibited(each) for prohibited in _PROHIBITED):
+    for character in prepared:
+        if stringprep.in_table_a1(character) or any(prohibited(character) for prohibited in _PROHIBITED):
             raise ValueError("contains a control character or another character that RFC 4013 (SASLprep) prohibits")
+    # Text from right to left (D.1) must be alone, and at both ends: else two texts could be displayed as the same one.
     if any(map(stringprep.in_table_d1, prepared)) and (
         any(map(stringprep.in_table_d2, prepared))
         or not stringprep.in_table_d1(prepared[0])

@@ -4,8 +4,7 @@ records.
 Each bare message of a set is a batch of its own: this is the shallow iteration (batches.py). `records` is the deep one:
 a wrapper's value is decompressed once and decoded as a message set; nested wrappers are not allowed. Inner offsets are
 absolute in v0. In v1 they are relative to each other, and the wrapper's own offset, which is that of its last record,
-gives the absolute position (KIP-31). A v1 wrapper at offset 0 is from a producer that did not count; its inner offsets
-are used as stored.
+gives the absolute position (KIP-31).
 Invariants: invalid bytes raise only CorruptRecord. Nesting ends at one level.
 Not here: what a producer may send (assignment.py), building new messages (message_builder.py).
 Source: KIP-31, KIP-32; Kafka's AbstractLegacyRecordBatch.
@@ -67,7 +66,7 @@ class LegacyRecordBatch(RecordBatch):
     @property
     def base_offset(self) -> Offset:
         """Offset of the first record."""
-        return self._deep_facts()[0] if self.is_wrapper else self.header.base_offset
+        return self._first_offset_and_count()[0] if self.is_wrapper else self.header.base_offset
 
     @property
     def last_offset_delta(self) -> int:
@@ -75,7 +74,7 @@ class LegacyRecordBatch(RecordBatch):
 
     @property
     def count(self) -> int:
-        return self._deep_facts()[1] if self.is_wrapper else 1
+        return self._first_offset_and_count()[1] if self.is_wrapper else 1
 
     @property
     def codec(self) -> Codec:
@@ -122,6 +121,7 @@ class LegacyRecordBatch(RecordBatch):
             _, _, value_at = payload_bounds(self._data, self.header.position, self.header.end, self.header.magic)
         except CorruptRecord as error:
             raise self._unreadable(error) from error
+        # Reading `codec` raises for a codec that the format does not have.
         if self.is_wrapper and self.codec is not Codec.NONE and value_at < 0:
             raise CorruptRecord(f"{self._name()} is a wrapper without a value: its writer is faulty")
 
@@ -139,8 +139,8 @@ class LegacyRecordBatch(RecordBatch):
             except CorruptRecord as error:
                 raise self._unreadable(error) from error
             return iter((tuple.__new__(Record, (header.base_offset, header.max_timestamp, key, value, ())),))
-        data, found = self.inner_messages(max_bytes=max_bytes)
-        return self.records_of(data, found)
+        data, messages = self.inner_messages(max_bytes=max_bytes)
+        return self.records_of(data, messages)
 
     def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         return list(self.records(max_bytes=max_bytes))
@@ -168,40 +168,41 @@ class LegacyRecordBatch(RecordBatch):
             raise CorruptRecord(f"{self._name()} is a wrapper without a value: its writer is faulty")
         data = decompress(self.codec, compressed, max_bytes, magic=self.header.magic)
         try:
-            found = walk_set(data, partial_tail_ends=tail == "stop")
+            messages = walk_set(data, partial_tail_ends=tail == "stop")
         except CorruptRecord as error:
             raise self._unreadable(error) from error
-        if not found:
+        if not messages:
             raise CorruptRecord(f"{self._name()} is a wrapper without messages: its writer is faulty")
-        for index, message in enumerate(found):
+        for index, message in enumerate(messages):
             if message.attributes & CODEC_BITS:
                 raise CorruptRecord(
                     f"message {index + 1} inside {self._name()} is compressed itself: wrappers must not be nested; "
                     "this is a defect of the producer's library"
                 )
-        return data, found
+        return data, messages
 
-    def offset_shift(self, found: list[InnerMessage]) -> int:
+    def offset_shift(self, messages: list[InnerMessage]) -> int:
         """Return the number to add to the stored offsets of inner messages to make them absolute.
 
         Raises CorruptRecord if the wrapper's offset is below its last message's.
         """
+        # Some producers send v1 wrappers with offset 0. Kafka takes their inner offsets as stored, and so do we.
         if self.header.magic == 0 or self.header.last_offset == 0:
             return 0
-        shift = self.header.last_offset - found[-1].offset
+        shift = self.header.last_offset - messages[-1].offset
         if shift < 0:
             raise CorruptRecord(
-                f"{self._name()} is a wrapper whose last message has the larger offset {found[-1].offset}: "
+                f"{self._name()} is a wrapper whose last message has the larger offset {messages[-1].offset}: "
                 "its writer is faulty"
             )
         return shift
 
-    def records_of(self, data: bytes, found: list[InnerMessage]) -> Iterator[Record]:
+    def records_of(self, data: bytes, messages: list[InnerMessage]) -> Iterator[Record]:
         """Yield the records of the result of `inner_messages`. Raises CorruptRecord."""
-        shift = self.offset_shift(found)
+        shift = self.offset_shift(messages)
         header = self.header
-        stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-        for index, message in enumerate(found):
+        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+        for index, message in enumerate(messages):
             offset, timestamp = message.offset + shift, message.timestamp
             try:
                 key, value = read_payload(data, message.at, message.end, message.magic)
@@ -212,16 +213,18 @@ class LegacyRecordBatch(RecordBatch):
                 ) from error
             if offset > INT64_MAX:
                 raise CorruptRecord(f"message {index + 1} inside {self._name()} has an offset beyond 64 bits")
-            if stamped is not None and message.magic == 1:
-                timestamp = stamped
+            # The leader stamps only the wrapper: its log append time is that of all records in it (KIP-32).
+            if append_time is not None and message.magic == 1:
+                timestamp = append_time
             yield tuple.__new__(Record, (offset, timestamp, key, value, ()))
 
-    def _deep_facts(self) -> tuple[Offset, int]:
+    def _first_offset_and_count(self) -> tuple[Offset, int]:
+        """Offset of a wrapper's first record, and the number of its records. Kept: they cost a decompression."""
         try:
             return self._first_and_count
         except AttributeError:
-            _, found = self.inner_messages()
-            self._first_and_count = Offset(found[0].offset + self.offset_shift(found)), len(found)
+            _, messages = self.inner_messages()
+            self._first_and_count = Offset(messages[0].offset + self.offset_shift(messages)), len(messages)
             return self._first_and_count
 
     def _payload(self) -> tuple[memoryview | None, memoryview | None]:

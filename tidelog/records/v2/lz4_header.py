@@ -2,9 +2,9 @@
 
     magic 4 | FLG 1 | BD 1 | content size 8, if FLG has bit 3 | dictionary id 4, if FLG has bit 0 | checksum 1
 
-The checksum is the second byte of XXH32 over the descriptor, which starts at FLG. Kafka before 0.10 included the magic;
-its brokers and clients wrote and verified it so. v0 messages keep this forever (KIP-57). v1 and v2 have the correct
-one.
+The checksum is the second byte of XXH32 over the descriptor, which starts at FLG. Brokers and clients of Kafka before
+0.10 computed it with the magic included, on both sides. v0 messages keep that checksum (KIP-57), v1 and v2 messages
+have the correct one.
 Invariants: only this byte is changed. It is not verified when reading v0, as in Kafka: the message's CRC-32 covers it.
 Source: KIP-57; the LZ4 frame format 1.6.2.
 """

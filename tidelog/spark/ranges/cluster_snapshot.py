@@ -15,19 +15,20 @@ from tidelog.types import INTERNAL_TOPICS, LeaderEpoch, PartitionIndex, TopicId,
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A topic as a node knows it: its id, and the leader epoch of each partition in order."""
+    """A topic as a node knows it."""
 
     topic_id: TopicId
     leader_epochs: tuple[LeaderEpoch, ...]
+    """The leader epoch of each partition, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All of these topics."""
+    """The topics of a query, as one node reported them."""
 
     cluster_id: str
     metadata_offset: int
-    """How much of the metadata the node has applied."""
+    """The node has applied the metadata log up to here."""
     topics: Mapping[str, TopicSnapshot]
 
     def topic_id(self, key: TopicPartition) -> TopicId | None:
@@ -52,7 +53,7 @@ class ClusterSnapshot:
         ]
 
     def all_partitions(self, selection: TopicSelection) -> list[TopicPartition]:
-        """The same. Raises UnknownTopicOrPartition if a topic or partition that the options name does not exist."""
+        """As `partitions`. Raises UnknownTopicOrPartition if a topic or partition that the options name is missing."""
         ensure_present(selection, {name: len(topic.leader_epochs) for name, topic in self.topics.items()})
         return self.partitions(selection)
 
@@ -68,7 +69,7 @@ def selects(selection: TopicSelection, key: TopicPartition) -> bool:
 
 
 def metadata_request(selection: TopicSelection, also: Iterable[str]) -> admin_pb2.GetMetadataRequest:
-    """The question for the topics of the selection, and for those named in `also`."""
+    """The request for the topics of the selection, and for those named in `also`."""
     if selection.pattern is not None:
         return admin_pb2.GetMetadataRequest(all_topics=True)
     names = selection.topics or tuple(key.topic for key in selection.assigned or ())
@@ -78,22 +79,22 @@ def metadata_request(selection: TopicSelection, also: Iterable[str]) -> admin_pb
 def snapshot_of(
     answer: admin_pb2.GetMetadataResponse, selection: TopicSelection, also: Iterable[str]
 ) -> ClusterSnapshot:
-    """What an answer to that question says. Raises the error of a topic for any reason but that it does not exist."""
-    wanted = set(also)
+    """Read the answer to `metadata_request`. A topic that does not exist is left out; any other error is raised."""
+    also_names = set(also)
     topics = {}
     for topic in answer.topics:
         if topic.HasField("error"):
             error = from_proto(topic.error)
             if isinstance(error, UnknownTopicOrPartition):
                 continue
-            raise error  # a topic that may not be seen is not gone
+            raise error  # a topic that this user may not see must not look like a deleted one
         if not topic.topic_id:
             continue
         is_selected = selection.pattern is None or (
             topic.name not in INTERNAL_TOPICS and selection.pattern.matches(topic.name)
         )
-        if is_selected or topic.name in wanted:
-            in_order = sorted(topic.partitions, key=lambda each: each.partition)
-            epochs = tuple(LeaderEpoch(each.leader_epoch) for each in in_order)
+        if is_selected or topic.name in also_names:
+            in_order = sorted(topic.partitions, key=lambda partition: partition.partition)
+            epochs = tuple(LeaderEpoch(partition.leader_epoch) for partition in in_order)
             topics[topic.name] = TopicSnapshot(TopicId(UUID(bytes=topic.topic_id)), epochs)
     return ClusterSnapshot(answer.cluster_id, answer.metadata_offset, topics)

@@ -40,9 +40,9 @@ class SinkAdvice:
     repeat: str
     """How to write the batch again."""
     lost: str
-    """If its rows cannot be read again."""
+    """What to do if the rows of the batch cannot be read again."""
     complete: str
-    """If all of it is committed, and other rows were to be written."""
+    """What to do if the whole batch is committed, but the repetition has other rows."""
     outdated: str
     """Why a batch may be older than the last one, and what to do."""
     shorter: str
