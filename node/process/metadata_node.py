@@ -48,7 +48,7 @@ from replication.controller.events import (
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
 from replication.controller.sessions import lease_ms
-from replication.raft.quorum import QuorumTimes
+from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
 from storage.files.disk_executor import Executor

@@ -46,7 +46,7 @@ from replication.controller import features
 from replication.controller.image import ClusterImage
 from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.log_view import MetadataLogView
-from replication.raft.quorum import Quorum, QuorumTimes
+from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import (
     Activate,
     Answer,
@@ -74,6 +74,7 @@ from replication.raft.quorum_events import (
     VoteRequest,
 )
 from replication.raft.roles import QuorumState
+from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.files.disk_executor import Executor
 from storage.files.file_system import Files

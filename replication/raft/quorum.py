@@ -22,7 +22,6 @@ Source: KIP-595; KIP-996 (pre-vote); KIP-853 (voters); KIP-630 (snapshots); Raft
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import assert_never
 
 from replication.common_events import ClockTicked, Report
@@ -70,41 +69,11 @@ from replication.raft.quorum_events import (
     VoteRequested,
 )
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
+from replication.raft.timeouts import DOUBLINGS_MAX, SUCCESSION_BEGINS_MS, QuorumTimes
 from replication.raft.voters import NEVER, ReplicaKey
 from tidelog.epochs import common_end, divergence
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumTimes:
-    """Timeouts in milliseconds."""
-
-    fetch_timeout: int = 1_000
-    """A follower stands for election after this time, plus up to `jitter`, without an answer of the leader."""
-    jitter: int = 1_000
-    vote_timeout: int = 300
-    """Duration of a round of votes, plus up to the same again; doubled for each further candidacy."""
-    resend: int = 250
-    """Interval at which vote requests and announcements of leadership or resignation are sent again."""
-    succession: int = 300
-    """Delay from one successor that a resigning leader names to the next."""
-    refused: int = 30
-    """A follower whose connections the leader's address refuses stands after this time, plus up to `refused_jitter`: by
-    then the other voters have probed the address too."""
-    refused_jitter: int = 120
-
-    @property
-    def check_quorum(self) -> int:
-        """A leader from which no majority fetches for this long resigns (KIP-595: one and a half fetch timeouts)."""
-        return self.fetch_timeout * 3 // 2
-
-
-DOUBLINGS_MAX = 3
-"""A round of votes becomes at most eight times as long as the first one: after a long network failure the election must
-not wait for a long round."""
-SUCCESSION_BEGINS_MS = 50
-"""Delay of the first successor: by then the other voters have received the resignation too."""
 
 
 class Quorum:

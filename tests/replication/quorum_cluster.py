@@ -14,7 +14,7 @@ from uuid import UUID
 
 from replication.common_events import ClockTicked, Report
 from replication.raft.log_view import MetadataLogView
-from replication.raft.quorum import Quorum, QuorumTimes
+from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import (
     Activate,
     Answer,
@@ -51,6 +51,7 @@ from replication.raft.quorum_events import (
     VoteRequested,
 )
 from replication.raft.roles import QuorumState, Role
+from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, VoterSet
 from tidelog.errors import TidelogError
 from tidelog.types import DirectoryId, EpochStart, LeaderEpoch, Millis, NodeId, Offset
