@@ -18,8 +18,9 @@ from node.api.marker_requests import (
     WriteTxnMarkersRequest,
     WrittenMarker,
 )
-from node.coordinators.transactions import marker_sender
-from node.coordinators.transactions.marker_sender import REQUESTS_MAX, MarkerSender
+from node.coordinators.transactions import node_requests
+from node.coordinators.transactions.marker_sender import MarkerSender
+from node.coordinators.transactions.node_requests import REQUESTS_MAX
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState, TopicState
 from replication.coordination.group_requests import NamedPartition
@@ -249,7 +250,9 @@ def test_a_deleted_topic_counts_as_written(world: World) -> None:
 def test_a_replaced_coordinator_is_told_once_and_sends_nothing_more(world: World) -> None:
     world.errors[1] = [TransactionCoordinatorFenced("newer")]
     world.errors[2] = [NotLeaderOrFollower("moved")] * 3
+    held = world.holding[1] = asyncio.Event()
     markers = world.write(1, 2)
+    held.set()
     world.run(5)
     [refused] = world.reports
     assert isinstance(refused, MarkersRefused)
@@ -306,7 +309,7 @@ def test_a_node_gets_a_bounded_number_of_requests_at_once(world: World) -> None:
 
 
 def test_a_request_has_a_bounded_number_of_markers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marker_sender, "MARKERS_MAX", 10)
+    monkeypatch.setattr(node_requests, "ITEMS_MAX", 10)
     world.leaders = dict.fromkeys(range(35), 2)
     world.write(*range(35))
     assert [len(partitions) for _, partitions in world.sent] == [10, 10, 10, 5]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from node.coordinators.transactions import transaction_verifier
+from node.coordinators.transactions import node_requests
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import RETRY_MS_MAX, TransactionVerifier
 from node.listeners.grpc.grpc_peers import GrpcPeers
@@ -224,7 +224,7 @@ def test_requests_that_come_while_one_waits_do_not_wait_for_it(world: World) -> 
 def test_requests_that_come_while_many_are_under_way_share_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_verifier, "REQUESTS_MAX", 1)
+    monkeypatch.setattr(node_requests, "REQUESTS_MAX", 1)
     world.coordinator.gate.clear()
     tasks = [world.begin(batch(0), index=index) for index in range(3)]
     world.coordinator.gate.set()

@@ -4,7 +4,7 @@ Invariants:
   1. A transaction is reported as marked once each of its markers is committed or its partition no longer exists.
   2. Markers are repeated, also to a new leader, until then, or until the coordinator that decided is dropped.
   3. A partition has markers of at most one request under way: those that wait for a slow or absent leader delay no
-     other partition. A node gets at most `REQUESTS_MAX` requests at once.
+     other partition.
 
 A topic that this node does not know was deleted: a coordinator has applied the metadata of its own election, which
 follows the creation of every topic that its partition of `__transaction_state` can name.
@@ -14,15 +14,15 @@ Source: KIP-98; Kafka's TransactionMarkerChannelManager and TransactionMarkerReq
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from node.api.marker_requests import PartitionId, TransactionMarker, WriteTxnMarkersAnswer, WriteTxnMarkersRequest
 from node.api.peers import Peers
 from node.api.table import DATA_WRITE_TXN_MARKERS
+from node.coordinators.transactions.node_requests import NodeRequests
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import MarkersRefused, MarkersWritten, WriteMarkers
@@ -37,12 +37,6 @@ from tidelog.errors import (
 from tidelog.types import NO_NODE, NodeId, PartitionIndex
 
 _log = logging.getLogger("node.transactions")
-
-REQUESTS_MAX: Final = 8
-"""Requests that are under way to one node."""
-
-MARKERS_MAX: Final = 1_000
-"""Markers in one request, each for one partition: some 100 ms of the leader's loop, in several turns."""
 
 CALL_TIMEOUT_MS: Final = 5_000
 """How long a request is waited for. A leader answers earlier (MARKER_WAIT_MS in node/requests/marker_handlers.py)."""
@@ -80,26 +74,6 @@ class _MarkerToWrite:
     """Those that failed."""
 
 
-@dataclass(slots=True)
-class _MarkerQueue:
-    """The markers for one node: those that wait, by partition, and the partitions with markers under way."""
-
-    waiting: dict[NamedPartition, list[_MarkerToWrite]] = field(default_factory=dict)
-    under_way: set[NamedPartition] = field(default_factory=set)
-    requests: int = 0
-    scheduled: bool = False
-
-    def take(self) -> list[_MarkerToWrite]:
-        """The markers of the next request, in order for each partition; their partitions are under way from now on."""
-        taken: list[_MarkerToWrite] = []
-        for partition in [each for each in self.waiting if each not in self.under_way]:
-            if taken and len(taken) + len(self.waiting[partition]) > MARKERS_MAX:
-                break
-            taken += [marker for marker in self.waiting.pop(partition) if not marker.transaction.ended]
-        self.under_way.update(marker.partition for marker in taken)
-        return taken
-
-
 class MarkerSender:
     """The markers of all coordinators of a node."""
 
@@ -116,10 +90,9 @@ class MarkerSender:
         self._location, self._clock, self._peers = location, clock, peers
         self._local, self._report = local, report
         self._transactions: dict[PartitionIndex, dict[_Transaction, None]] = {}
-        self._channels: dict[NodeId, _MarkerQueue] = {}
+        self._requests = NodeRequests(self._send)
         self._early: list[_MarkerToWrite] = []
         """Markers that were asked for before `run`."""
-        self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def waiting(self) -> int:
@@ -142,24 +115,20 @@ class MarkerSender:
 
     async def run(self) -> None:
         """Send markers until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            early, self._early = self._early, []
-            self._route(early)
-            try:
-                await asyncio.get_running_loop().create_future()  # until cancelled
-            finally:
-                self._tasks = None
+        await self._requests.run(self._began)
+
+    def _began(self) -> None:
+        early, self._early = self._early, []
+        self._route(early)
 
     # --- sending ---
 
     def _route(self, markers: Iterable[_MarkerToWrite]) -> None:
-        """Give each marker to the channel of its leader; those without one wait for a pause."""
-        if self._tasks is None:
+        """Send each marker to its leader; those without one wait for a pause."""
+        if self._requests.tasks is None:
             self._early += markers
             return
         leaderless: list[_MarkerToWrite] = []
-        channels: dict[NodeId, _MarkerQueue] = {}
         for marker in markers:
             if marker.transaction.ended:
                 continue
@@ -170,41 +139,25 @@ class MarkerSender:
                 self._failed(marker, "its partition has no leader")
                 leaderless.append(marker)
             else:
-                channel = channels[leader] = self._channels.setdefault(leader, _MarkerQueue())
-                channel.waiting.setdefault(marker.partition, []).append(marker)
-        if leaderless:
-            self._tasks.create_task(self._route_later(leaderless))
-        for node, channel in channels.items():
-            self._schedule(node, channel)
+                self._requests.add(leader, marker.partition, marker)
+        self._repeat(leaderless)
+
+    def _repeat(self, markers: list[_MarkerToWrite]) -> None:
+        if markers and self._requests.tasks is not None:
+            self._requests.tasks.create_task(self._route_later(markers))
 
     async def _route_later(self, markers: list[_MarkerToWrite]) -> None:
         attempts = min(marker.attempts for marker in markers)
         await self._clock.sleep_ms(min(PAUSE_MS_MIN << min(attempts, 10), PAUSE_MS_MAX))
         self._route(markers)
 
-    def _schedule(self, node: NodeId, channel: _MarkerQueue) -> None:
-        """Send in the next turn of the loop, all that is asked for in this one together."""
-        if self._tasks is not None and channel.waiting and not channel.scheduled:
-            channel.scheduled = True
-            self._tasks.create_task(self._send_waiting(node, channel))
-
-    async def _send_waiting(self, node: NodeId, channel: _MarkerQueue) -> None:
-        channel.scheduled = False
-        while self._tasks is not None and channel.requests < REQUESTS_MAX and (markers := channel.take()):
-            channel.requests += 1
-            self._tasks.create_task(self._send(node, channel, markers))
-
-    async def _send(self, node: NodeId, channel: _MarkerQueue, markers: list[_MarkerToWrite]) -> None:
+    async def _send(self, node: NodeId, markers: list[_MarkerToWrite]) -> None:
         """Send one request, and settle its markers."""
-        try:
-            outcomes = await self._outcomes(node, markers)
-        finally:
-            channel.requests -= 1
-            channel.under_way.difference_update(marker.partition for marker in markers)
-        again = [marker for marker, error in zip(markers, outcomes, strict=True) if not self._settled(marker, error)]
-        if again and self._tasks is not None:
-            self._tasks.create_task(self._route_later(again))
-        self._schedule(node, channel)
+        markers = [marker for marker in markers if not marker.transaction.ended]
+        outcomes = await self._outcomes(node, markers) if markers else []
+        self._repeat(
+            [marker for marker, error in zip(markers, outcomes, strict=True) if not self._settled(marker, error)]
+        )
 
     async def _outcomes(self, node: NodeId, markers: list[_MarkerToWrite]) -> list[TidelogError | None]:
         """The outcome of each marker; None: it is committed."""

@@ -4,8 +4,8 @@ With transaction version 2 the request also adds the partition to the transactio
 
 Invariants:
   1. A guard is taken from the log before each request: an answer admits no batch if a marker was appended in between.
-  2. At most `REQUESTS_MAX` requests are under way to a node, since one may wait until the last transaction of its
-     producer is complete. What is asked in one turn of the loop goes together, and what is asked beyond with the next.
+  2. Several requests are under way to a node, since one may wait until the last transaction of its producer is
+     complete.
   3. Every question is answered, at the latest when `run` ends.
 
 Not here: guards (storage/producers/verification.py), the coordinator's decision
@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from node.api.peers import Peers
 from node.api.table import TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS
+from node.coordinators.transactions.node_requests import NodeRequests
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import (
@@ -59,12 +60,6 @@ some milliseconds, so that longer steps would delay the next transaction."""
 CALL_TIMEOUT_MS: Final = 3_000
 """The longest wait for the answer of a coordinator."""
 
-QUESTIONS_MAX: Final = 1_000
-"""Questions in one request."""
-
-REQUESTS_MAX: Final = 8
-"""Requests that are under way to one node."""
-
 _log = logging.getLogger("node.transactions")
 
 _NOT_NOW: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
@@ -80,19 +75,11 @@ class TransactionOf:
     verify_only: bool
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Question:
     transaction: TransactionOf
     partition: NamedPartition
     answer: asyncio.Future[TidelogError | None]
-
-
-@dataclass(slots=True)
-class _Channel:
-    """The questions for one node."""
-
-    waiting: list[_Question] = field(default_factory=list)
-    requests: int = 0
 
 
 class TransactionVerifier:
@@ -108,20 +95,14 @@ class TransactionVerifier:
     ) -> None:
         """location: which node coordinates a transactional id. local: the coordinators of this node."""
         self._location, self._clock, self._peers, self._local = location, clock, peers, local
-        self._channels: dict[NodeId, _Channel] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._requests = NodeRequests(self._send)
 
     async def run(self) -> None:
         """Send the questions until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            try:
-                await asyncio.get_running_loop().create_future()  # until cancelled
-            finally:
-                self._tasks = None
-                for channel in self._channels.values():
-                    _settle(channel.waiting, _stopping())
-                    channel.waiting = []
+        try:
+            await self._requests.run()
+        finally:
+            _settle(self._requests.unsent(), _stopping())
 
     async def verify(
         self,
@@ -152,34 +133,24 @@ class TransactionVerifier:
 
     async def _ask(self, transaction: TransactionOf, partition: NamedPartition) -> TidelogError | None:
         """The coordinator's error; None: the partition is part of the open transaction."""
-        if self._tasks is None:
+        if self._requests.tasks is None:
             return _stopping()
         try:
             node = self._location.node_of(transaction.transactional_id)
         except TidelogError as error:
             return error
         answer: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
-        channel = self._channels.setdefault(node, _Channel())
-        channel.waiting.append(_Question(transaction, partition, answer))
-        if len(channel.waiting) == 1 and channel.requests < REQUESTS_MAX:
-            channel.requests += 1
-            self._tasks.create_task(self._send_all(node, channel))
+        question = _Question(transaction, partition, answer)
+        self._requests.add(node, question, question)
         return await answer
 
-    async def _send_all(self, node: NodeId, channel: _Channel) -> None:
-        """Send what waits for a node, one request after another."""
-        try:
-            while channel.waiting:
-                questions, channel.waiting = channel.waiting[:QUESTIONS_MAX], channel.waiting[QUESTIONS_MAX:]
-                questions = [question for question in questions if not question.answer.done()]
-                try:
-                    await self._send(node, questions)
-                finally:
-                    _settle(questions, _stopping())
-        finally:
-            channel.requests -= 1
-
     async def _send(self, node: NodeId, questions: list[_Question]) -> None:
+        try:
+            await self._ask_node(node, [question for question in questions if not question.answer.done()])
+        finally:
+            _settle(questions, _stopping())
+
+    async def _ask_node(self, node: NodeId, questions: list[_Question]) -> None:
         grouped: dict[TransactionOf, list[_Question]] = {}
         for question in questions:
             grouped.setdefault(question.transaction, []).append(question)
@@ -225,7 +196,7 @@ def _distribute(answer: AddOrVerifyPartitionsAnswer, asked: list[list[_Question]
             _settle([question], None if outcome.error is None else _of_producer(outcome.error))
 
 
-def _settle(questions: list[_Question], error: TidelogError | None) -> None:
+def _settle(questions: Iterable[_Question], error: TidelogError | None) -> None:
     """Answer the questions that are not answered yet and whose callers still wait."""
     for question in questions:
         if not question.answer.done():
