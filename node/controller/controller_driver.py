@@ -28,28 +28,8 @@ from node.api.table import DATA_GET_REPLICA_LOG_INFO, QUORUM_INTRODUCE
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from replication.common_events import ClockTicked, Report
+from replication.controller import events
 from replication.controller.controller import Controller
-from replication.controller.events import (
-    Activated,
-    Append,
-    Committed,
-    Effect,
-    Event,
-    Fenced,
-    HeartbeatReceived,
-    LogEndsReported,
-    ProbeNode,
-    QueryLogEnds,
-    RegisterNode,
-    ReplicaEnd,
-    Reply,
-    Request,
-    Resigned,
-    Result,
-    Submitted,
-    UncleanlyElected,
-    VotersReviewed,
-)
 from replication.controller.image import ClusterImage
 from replication.controller.node_state import NodeCause
 from replication.controller.registration import has_ended
@@ -104,12 +84,12 @@ class ControllerDriver:
         """Unclean elections by this process's controller; each may have lost records."""
         self.fencings = dict.fromkeys((NodeCause.SESSION_ENDED, NodeCause.REFUSED), 0)
         """Nodes that this process's controller fenced because of a failure, by cause."""
-        self._questions: asyncio.Queue[QueryLogEnds] = asyncio.Queue()
+        self._questions: asyncio.Queue[events.QueryLogEnds] = asyncio.Queue()
         self._on_refused, self._on_probe = on_refused, on_probe
         self._epoch = LeaderEpoch(-1)
         self._requests = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[Result]] = {}
-        self._events: deque[Event] = deque()
+        self._answers: dict[int, asyncio.Future[events.Result]] = {}
+        self._events: deque[events.Event] = deque()
         self._handling = False
         metadata.subscribe(self._on_committed)
 
@@ -125,16 +105,18 @@ class ControllerDriver:
             await self._clock.sleep_ms(TICK_MS if self._controller.active else LISTEN_MS)
             self._handle(ClockTicked(self.now()))
 
-    async def _query_log_ends(self, question: QueryLogEnds) -> None:
+    async def _query_log_ends(self, question: events.QueryLogEnds) -> None:
         """Query all nodes of the question at once. The answers that come in time count."""
-        ends: list[ReplicaEnd] = []
+        ends: list[events.ReplicaEnd] = []
         async with asyncio.TaskGroup() as asking:
             for node_id in question.nodes:
                 asking.create_task(self._query_log_end(node_id, question, ends))
         reported = tuple(sorted(ends, key=lambda end: end.node_id))
-        self._handle(LogEndsReported(question.number, reported))
+        self._handle(events.LogEndsReported(question.number, reported))
 
-    async def _query_log_end(self, node_id: NodeId, question: QueryLogEnds, ends: list[ReplicaEnd]) -> None:
+    async def _query_log_end(
+        self, node_id: NodeId, question: events.QueryLogEnds, ends: list[events.ReplicaEnd]
+    ) -> None:
         key, look_ms = question.key, DAMAGE_READ_MS if question.commanded else QUERY_MS // 2
         node = self._metadata.image.nodes.get(node_id)
         endpoint = None if node is None else node.listeners.get(self._listener)
@@ -146,7 +128,9 @@ class ControllerDriver:
         except TidelogError as error:
             _log.info("node %d did not report its log end of %s: %s", node_id, key, error.message)
             return
-        ends.append(ReplicaEnd(node_id, answer.last_epoch, answer.log_end_offset, answer.directory_id, answer.lost))
+        ends.append(
+            events.ReplicaEnd(node_id, answer.last_epoch, answer.log_end_offset, answer.directory_id, answer.lost)
+        )
 
     def now(self) -> Millis:
         """Monotonic time, for events."""
@@ -157,33 +141,33 @@ class ControllerDriver:
     def activate(self, image: ClusterImage) -> None:
         """Become the active controller. image: of the whole log; the next batch is appended at its end."""
         self._epoch = self._view.leader_epoch
-        self._handle(Activated(self.now(), image, self._me, self._incarnation))
-        self._handle(Committed(self._metadata.high_watermark))
+        self._handle(events.Activated(self.now(), image, self._me, self._incarnation))
+        self._handle(events.Committed(self._metadata.high_watermark))
 
     def resign(self) -> None:
         """Stop being the active controller: this node no longer leads the quorum."""
         if self._controller.active:
-            self._handle(Resigned())
+            self._handle(events.Resigned())
 
     def _on_committed(self, image: ClusterImage) -> None:
         if self._controller.active:
-            self._handle(Committed(image.offset))
+            self._handle(events.Committed(image.offset))
 
     def review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
         """Review the voter set. caught_up: replicas that are up to date with the log."""
         if self._controller.active:
-            self._handle(VotersReviewed(self.now(), caught_up))
+            self._handle(events.VotersReviewed(self.now(), caught_up))
 
     def heartbeat_received(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
         """Record that the process of this registration is alive, in case this controller becomes the active one. A
         heartbeat with an older node epoch does not count for the present registration."""
         node = self._metadata.image.nodes.get(node_id)
         if not self._controller.active and node is not None and node.node_epoch == node_epoch:
-            self._handle(HeartbeatReceived(self.now(), node_id))
+            self._handle(events.HeartbeatReceived(self.now(), node_id))
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, request: Request, expected: type[R]) -> R:
+    async def ask(self, request: events.Request, expected: type[R]) -> R:
         """Pass a request to the controller and wait for the answer. Raises the error of a rejection, NotController if
         this node is not the active controller."""
         if not self._controller.active:
@@ -193,17 +177,17 @@ class ControllerDriver:
                 leader=self._view.address(),
             )
         number = next(self._requests)
-        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[events.Result] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
-            self._handle(Submitted(number, self.now(), request))
+            self._handle(events.Submitted(number, self.now(), request))
             result = await answer
         finally:
             del self._answers[number]
         assert isinstance(result, expected), f"the controller answered {result}"
         return result
 
-    async def ensure_ended(self, request: RegisterNode) -> None:
+    async def ensure_ended(self, request: events.RegisterNode) -> None:
         """Raise DuplicateNodeRegistration if a process claims that an earlier one of its node has ended, and the
         earlier one answers at its address. Everything that the claim names can be read in the metadata log, and a
         process that is replaced ends. An address that does not answer proves nothing: then the claim alone decides."""
@@ -228,7 +212,7 @@ class ControllerDriver:
 
     # --- carrying out -----------------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         """Process the event and those that result from it, in order."""
         self._events.append(event)
         if self._handling:
@@ -246,41 +230,41 @@ class ControllerDriver:
         finally:
             self._handling = False
 
-    def _refuse(self, event: Event, error: TidelogError) -> None:
-        if isinstance(event, Submitted):
+    def _refuse(self, event: events.Event, error: TidelogError) -> None:
+        if isinstance(event, events.Submitted):
             self._reply(event.request_id, error)
-        elif not isinstance(event, Resigned):
+        elif not isinstance(event, events.Resigned):
             self._step_down(error)
 
     def _step_down(self, error: TidelogError) -> None:
         self._events.clear()
-        self._events.append(Resigned())
+        self._events.append(events.Resigned())
         self._on_refused(error)
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: list[events.Effect]) -> None:
         refused: TidelogError | None = None
         for effect in effects:
             match effect:
-                case Append() if refused is None:
+                case events.Append() if refused is None:
                     refused = self._append(effect)
-                case Reply(number, result):
+                case events.Reply(number, result):
                     self._reply(number, result)
                 case Report(text):
                     _log.warning("%s", text)
-                case UncleanlyElected(_, _, text):
+                case events.UncleanlyElected(_, _, text):
                     self.unclean_elections += 1
                     _log.error("%s", text)
-                case QueryLogEnds():
+                case events.QueryLogEnds():
                     self._questions.put_nowait(effect)
-                case Fenced(_, cause, text):
+                case events.Fenced(_, cause, text):
                     self.fencings[cause] += 1
                     _log.warning("%s", text)
-                case ProbeNode(node_id):
+                case events.ProbeNode(node_id):
                     self._on_probe(node_id)
         if refused is not None:
             self._step_down(refused)
 
-    def _append(self, effect: Append) -> TidelogError | None:
+    def _append(self, effect: events.Append) -> TidelogError | None:
         try:
             assert effect.base_offset == self._metadata.end, "only the leader appends, and this node leads"
             self._metadata.append(effect.records, self._epoch)
@@ -290,7 +274,7 @@ class ControllerDriver:
             return _defect_error("appending a decision", defect)
         return None
 
-    def _reply(self, number: int, result: Result | TidelogError) -> None:
+    def _reply(self, number: int, result: events.Result | TidelogError) -> None:
         answer = self._answers.get(number)
         if answer is None or answer.done():  # the caller no longer waits
             return
@@ -300,8 +284,8 @@ class ControllerDriver:
             answer.set_result(result)
 
 
-def _name_of(event: Event) -> str:
-    return type(event.request if isinstance(event, Submitted) else event).__name__
+def _name_of(event: events.Event) -> str:
+    return type(event.request if isinstance(event, events.Submitted) else event).__name__
 
 
 def _defect_error(doing: str, defect: Exception) -> UnknownServerError:

@@ -19,28 +19,7 @@ from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.controller.controller_driver import ControllerDriver
 from node.requests.context import RequestContext
 from node.requests.topic_settings import TopicSettings
-from replication.controller import features
-from replication.controller.events import (
-    AllocateProducerIds,
-    AlterConfigs,
-    AlteredPartitions,
-    AlterPartition,
-    AlterReassignments,
-    ConfigChange,
-    CreateTopic,
-    ElectionType,
-    ElectLeaders,
-    Heartbeat,
-    HeartbeatAnswer,
-    PartitionOutcome,
-    PartitionOutcomes,
-    ProducerIdBlock,
-    Reassignment,
-    Registered,
-    RegisterNode,
-    Request,
-    UpdateFeatures,
-)
+from replication.controller import events, features
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import Millis, PartitionKey
@@ -53,57 +32,62 @@ class ControllerHandlers:
         """lease_ms: the lease of a node whose heartbeat is acknowledged now."""
         self._driver, self._settings, self._lease_ms = driver, settings, lease_ms
 
-    async def register_node(self, request: RegisterNode, _context: RequestContext) -> Registered:
+    async def register_node(self, request: events.RegisterNode, _context: RequestContext) -> events.Registered:
         """Register the new incarnation of a node. Raises DuplicateNodeRegistration if the earlier one still runs."""
         await self._driver.ensure_ended(request)
-        return await self._driver.ask(request, Registered)
+        return await self._driver.ask(request, events.Registered)
 
-    async def heartbeat(self, request: Heartbeat, _context: RequestContext) -> HeartbeatAnswer:
+    async def heartbeat(self, request: events.Heartbeat, _context: RequestContext) -> events.HeartbeatAnswer:
         """Note that a node is alive. Every voter receives heartbeats: the next controller knows the silent nodes."""
         self._driver.heartbeat_received(request.node_id, request.node_epoch)
-        answer = await self._driver.ask(request, HeartbeatAnswer)
+        answer = await self._driver.ask(request, events.HeartbeatAnswer)
         return answer if answer.fenced else replace(answer, lease_ms=self._lease_ms())
 
-    async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlteredPartitions:
+    async def alter_partition(
+        self, request: events.AlterPartition, _context: RequestContext
+    ) -> events.AlteredPartitions:
         """Apply in-sync sets that a leader proposes."""
-        return await self._driver.ask(request, AlteredPartitions)
+        return await self._driver.ask(request, events.AlteredPartitions)
 
-    async def allocate_producer_ids(self, request: AllocateProducerIds, _context: RequestContext) -> ProducerIdBlock:
+    async def allocate_producer_ids(
+        self, request: events.AllocateProducerIds, _context: RequestContext
+    ) -> events.ProducerIdBlock:
         """Allocate a block of producer ids to a node."""
-        return await self._driver.ask(request, ProducerIdBlock)
+        return await self._driver.ask(request, events.ProducerIdBlock)
 
     async def envelope(self, request: Envelope, _context: RequestContext) -> EnvelopeAnswer:
         """Make a change that a node forwards. The node has authorized who asked for it."""
         changes_partitions = request.api.answered is ChangedPartitions
         answered = await self._driver.ask(
-            self._event(request.asked), PartitionOutcomes if changes_partitions else request.api.answered
+            self._event(request.asked), events.PartitionOutcomes if changes_partitions else request.api.answered
         )
         return EnvelopeAnswer(request.api, _changed(answered) if changes_partitions else answered)
 
-    def _event(self, asked: Any) -> Request:
+    def _event(self, asked: Any) -> events.Request:
         """The change as the controller gets it. Raises InvalidRequest."""
         match asked:
-            case CreateTopic():
+            case events.CreateTopic():
                 return replace(asked, configs=self._settings.at_creation(asked.configs))
-            case AlterConfigs():
+            case events.AlterConfigs():
                 return replace(asked, changes=tuple(map(self._config_change, asked.changes)))
-            case UpdateFeatures(level=0):
+            case events.UpdateFeatures(level=0):
                 return replace(asked, level=features.LATEST)
             case ElectLeadersRequest():
-                if asked.validate_only and asked.type is not ElectionType.UNCLEAN:
+                if asked.validate_only and asked.type is not events.ElectionType.UNCLEAN:
                     raise InvalidRequest("validate_only is supported for an unclean election only")
-                return ElectLeaders(asked.type, tuple(map(_key_of, asked.partitions)), asked.validate_only)
+                return events.ElectLeaders(asked.type, tuple(map(_key_of, asked.partitions)), asked.validate_only)
             case AlterReassignmentsRequest():
                 moves = tuple(
-                    Reassignment(_key_of(each.partition), each.replicas, each.cancel) for each in asked.partitions
+                    events.Reassignment(_key_of(each.partition), each.replicas, each.cancel)
+                    for each in asked.partitions
                 )
                 if len({each.partition for each in moves}) < len(moves):
                     raise InvalidRequest("a partition is listed twice in one reassignment: list each once")
-                return AlterReassignments(moves)
-        request: Request = asked
+                return events.AlterReassignments(moves)
+        request: events.Request = asked
         return request
 
-    def _config_change(self, change: ConfigChange) -> ConfigChange:
+    def _config_change(self, change: events.ConfigChange) -> events.ConfigChange:
         return change if change.value is not None else replace(change, value=self._settings.when_removed(change.key))
 
 
@@ -114,11 +98,11 @@ def _key_of(place: TopicPartitionId) -> PartitionKey:
     return PartitionKey(place.topic_id, place.partition)
 
 
-def _changed(outcomes: PartitionOutcomes) -> ChangedPartitions:
+def _changed(outcomes: events.PartitionOutcomes) -> ChangedPartitions:
     return ChangedPartitions(tuple(map(_changed_partition, outcomes.partitions)))
 
 
-def _changed_partition(result: PartitionOutcome) -> PartitionResult:
+def _changed_partition(result: events.PartitionOutcome) -> PartitionResult:
     place = TopicPartitionId("", result.key.partition, result.key.topic_id)
     if isinstance(result.outcome, TidelogError):
         return PartitionResult(place, result.outcome, loss=result.loss)

@@ -45,34 +45,9 @@ from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.image import ClusterImage
 from replication.controller.metadata_records import ClusterRecord, VotersRecord
+from replication.raft import quorum_events as events
 from replication.raft.log_view import MetadataLogView
 from replication.raft.quorum import Quorum
-from replication.raft.quorum_events import (
-    Activate,
-    Answer,
-    AppendRefused,
-    Called,
-    Commit,
-    ConfirmLeader,
-    Effect,
-    Event,
-    LeaderAndEpoch,
-    LeaderRefused,
-    LeaderReported,
-    MetadataLogChanged,
-    OpenEpoch,
-    Persist,
-    ResignRequested,
-    SendBeginEpoch,
-    SendEndEpoch,
-    SendVote,
-    StopLeading,
-    TakeRecords,
-    TakeSnapshot,
-    TruncateMetadataLog,
-    VoteAnswered,
-    VoteRequest,
-)
 from replication.raft.roles import QuorumState
 from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
@@ -117,7 +92,7 @@ DEFECTS_MAX: Final = 100
 
 R = TypeVar("R")
 
-TakeFetched = Callable[[TakeRecords | TruncateMetadataLog | TakeSnapshot], None]
+TakeFetched = Callable[[events.TakeRecords | events.TruncateMetadataLog | events.TakeSnapshot], None]
 """Applies the contents of an answer as the rules decide."""
 
 
@@ -155,7 +130,7 @@ class QuorumDriver:
         self._cluster_id: Callable[[], str] = str
         self._first_cluster = ""
         self._first_voters: tuple[Voter, ...] = ()
-        self._events: deque[tuple[Event, TakeFetched | None, asyncio.Future[None] | None]] = deque()
+        self._events: deque[tuple[events.Event, TakeFetched | None, asyncio.Future[None] | None]] = deque()
         self._log_moved = False
         self._wake = asyncio.Event()
         self._ticker = Ticker(clock, TICK_MS, self._tick)
@@ -187,7 +162,7 @@ class QuorumDriver:
         )
         self._show()
         if form is not None or self.core.log.voters.members == (self.me,):
-            self.post(Called(self._clock.monotonic_ms()))
+            self.post(events.Called(self._clock.monotonic_ms()))
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._sending = tasks
@@ -200,7 +175,7 @@ class QuorumDriver:
 
     # --- interface ------------------------------------------------------------------------------------------------
 
-    def post(self, event: Event) -> None:
+    def post(self, event: events.Event) -> None:
         """Queue an event for the rules."""
         self._events.append((event, None, None))
         self._wake.set()
@@ -221,16 +196,16 @@ class QuorumDriver:
     def leader_refused(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         """The leader of this epoch refused a connection of this node."""
         if self.core is not None:
-            self.post(LeaderRefused(self._clock.monotonic_ms(), epoch, leader_id))
+            self.post(events.LeaderRefused(self._clock.monotonic_ms(), epoch, leader_id))
 
-    async def take(self, event: Event, take: TakeFetched) -> None:
+    async def take(self, event: events.Event, take: TakeFetched) -> None:
         """Queue the answer to a fetch, and return once its effects are applied. Raises what `take` raises."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._events.append((event, take, done))
         self._wake.set()
         await done
 
-    async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
+    async def ask(self, request: Callable[[int], events.Event], expected: type[R]) -> R:
         """Queue a request of another node and wait for the answer. Raises the error of a rejection."""
         if self.core is None:
             raise NotLeaderOrFollower(f"node {self.me.node_id} has not joined a quorum yet")
@@ -256,14 +231,14 @@ class QuorumDriver:
             self._metadata.wake()
         elif self._view.leads:
             _log.error("this node stops leading the metadata quorum: %s", error.message)
-        self.post(AppendRefused(self._clock.monotonic_ms()))
+        self.post(events.AppendRefused(self._clock.monotonic_ms()))
 
     async def resign(self) -> None:
         """Resign as leader and announce the preferred successors. Returns when the voters know it, or after
         `FAREWELL_MS`."""
         if self.core is None:
             return
-        self.post(ResignRequested(self._clock.monotonic_ms()))
+        self.post(events.ResignRequested(self._clock.monotonic_ms()))
         try:
             async with asyncio.timeout(FAREWELL_MS / 1_000):
                 await self._metadata.wait_until(lambda: not self._view.leads)
@@ -293,7 +268,7 @@ class QuorumDriver:
             while self._log_moved or self._events:
                 if self._log_moved:
                     self._log_moved = False
-                    await self._handle(MetadataLogChanged(self._clock.monotonic_ms(), self._log_view()), None)
+                    await self._handle(events.MetadataLogChanged(self._clock.monotonic_ms(), self._log_view()), None)
                     continue
                 event, take, done = self._events.popleft()
                 try:
@@ -316,13 +291,13 @@ class QuorumDriver:
             _log.error("metadata quorum: %s", text, exc_info=defect)
         return UnknownServerError(f"node {self.me.node_id}: {text}")
 
-    async def _handle(self, event: Event, take: TakeFetched | None) -> None:
+    async def _handle(self, event: events.Event, take: TakeFetched | None) -> None:
         if self._view.leads and self._metadata.log.directory.offline is not None:
             # This node cannot append, so another one should lead.
-            await self._give(AppendRefused(self._clock.monotonic_ms()), None)
+            await self._give(events.AppendRefused(self._clock.monotonic_ms()), None)
         await self._give(event, take)
 
-    async def _give(self, event: Event, take: TakeFetched | None) -> None:
+    async def _give(self, event: events.Event, take: TakeFetched | None) -> None:
         assert self.core is not None
         led = self._view.leads
         try:
@@ -333,22 +308,22 @@ class QuorumDriver:
         due = self.core.due
         if due is not None:
             self._ticker.by(due)
-        if led or not self.core.leads or not any(isinstance(effect, Persist) for effect in effects):
+        if led or not self.core.leads or not any(isinstance(effect, events.Persist) for effect in effects):
             self._show()  # else it leads by its own vote alone, which is published only once the vote is durable
         for effect in effects:
             match effect:
-                case Persist(state):
+                case events.Persist(state):
                     await self._persist(state)
                     self._show()
-                case TakeRecords() | TruncateMetadataLog() | TakeSnapshot():
+                case events.TakeRecords() | events.TruncateMetadataLog() | events.TakeSnapshot():
                     assert take is not None, "only an answer to a fetch has this effect"
                     take(effect)
-                case Commit(offset):
+                case events.Commit(offset):
                     self._metadata.commit(offset)
                 case _:
                     self._carry_out_or_step_down(effect)
 
-    def _carry_out_or_step_down(self, effect: Effect) -> None:
+    def _carry_out_or_step_down(self, effect: events.Effect) -> None:
         try:
             self._carry_out(effect)
         except TidelogError:
@@ -356,32 +331,32 @@ class QuorumDriver:
         except Exception as defect:  # noqa: BLE001 - it must not end the node
             self._note_defect(f"executing {type(effect).__name__}", defect)
             if self._view.leads:
-                self.post(AppendRefused(self._clock.monotonic_ms()))
+                self.post(events.AppendRefused(self._clock.monotonic_ms()))
 
-    def _refuse(self, event: Event, error: UnknownServerError) -> None:
+    def _refuse(self, event: events.Event, error: UnknownServerError) -> None:
         """Answer the request whose processing failed. If the event belongs to no request, end the leadership."""
         waiting = self._answers.get(getattr(event, "request_id", 0))
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
-        elif self._view.leads and not isinstance(event, AppendRefused):
-            self.post(AppendRefused(self._clock.monotonic_ms()))
+        elif self._view.leads and not isinstance(event, events.AppendRefused):
+            self.post(events.AppendRefused(self._clock.monotonic_ms()))
 
     # --- effects --------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: events.Effect) -> None:
         match effect:
-            case Answer(request_id, answer):
+            case events.Answer(request_id, answer):
                 waiting = self._answers.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            case SendVote() | SendBeginEpoch() | SendEndEpoch() | ConfirmLeader():
+            case events.SendVote() | events.SendBeginEpoch() | events.SendEndEpoch() | events.ConfirmLeader():
                 self._send(effect)
-            case OpenEpoch(epoch, granting):
+            case events.OpenEpoch(epoch, granting):
                 self._open_epoch(epoch, granting)
-            case Activate(epoch):
+            case events.Activate(epoch):
                 _log.info("this node leads the metadata quorum in epoch %d, log end %d", epoch, self._metadata.end)
                 self._on_lead(self._metadata.replayed())
-            case StopLeading():
+            case events.StopLeading():
                 _log.info("this node no longer leads the metadata quorum")
                 self._on_resign()
             case Report(text):
@@ -436,16 +411,18 @@ class QuorumDriver:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _send(self, effect: SendVote | SendBeginEpoch | SendEndEpoch | ConfirmLeader) -> None:
+    def _send(
+        self, effect: events.SendVote | events.SendBeginEpoch | events.SendEndEpoch | events.ConfirmLeader
+    ) -> None:
         match effect:
-            case SendVote(request):
+            case events.SendVote(request):
                 self._start(lambda: self._send_vote(request))
-            case SendBeginEpoch(to, begin):
+            case events.SendBeginEpoch(to, begin):
                 announcement = BeginQuorumEpochRequest(
                     self._cluster_id(), begin.leader_id, begin.epoch, receiver=unchecked(to)
                 )
                 self._start(lambda: self._announce(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, announcement), resigns=True)
-            case SendEndEpoch(to, end):
+            case events.SendEndEpoch(to, end):
                 successors = tuple(map(unchecked, end.successors))
                 resignation = EndQuorumEpochRequest(
                     self._cluster_id(), end.leader_id, end.epoch, successors, receiver=unchecked(to)
@@ -453,7 +430,7 @@ class QuorumDriver:
                 farewell = self._start(lambda: self._announce(to.node_id, QUORUM_END_QUORUM_EPOCH, resignation))
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
-            case ConfirmLeader(node_id):
+            case events.ConfirmLeader(node_id):
                 if node_id not in self._confirming and len(self._confirming) < CONFIRMING_MAX:
                     self._confirming.add(node_id)
                     self._start(lambda: self._confirm_leader(node_id))
@@ -471,9 +448,9 @@ class QuorumDriver:
         except Exception as defect:  # noqa: BLE001 - messages that matter are sent again
             self._note_defect("sending a message", defect)
             if resigns and self._view.leads:
-                self.post(AppendRefused(self._clock.monotonic_ms()))
+                self.post(events.AppendRefused(self._clock.monotonic_ms()))
 
-    async def _send_vote(self, request: VoteRequest) -> None:
+    async def _send_vote(self, request: events.VoteRequest) -> None:
         asked = QuorumVoteRequest(
             self._cluster_id(),
             request.epoch,
@@ -485,12 +462,12 @@ class QuorumDriver:
         )
         answer = await self._call(request.voter.node_id, QUORUM_VOTE, asked)
         if answer is not None:
-            self.post(VoteAnswered(self._clock.monotonic_ms(), request, answer))
+            self.post(events.VoteAnswered(self._clock.monotonic_ms(), request, answer))
 
-    async def _announce(self, to: NodeId, api: Api[Asked, LeaderAndEpoch], request: Asked) -> None:
+    async def _announce(self, to: NodeId, api: Api[Asked, events.LeaderAndEpoch], request: Asked) -> None:
         answer = await self._call(to, api, request)
         if answer is not None:
-            self.post(LeaderReported(self._clock.monotonic_ms(), answer.epoch, answer.leader_id, to))
+            self.post(events.LeaderReported(self._clock.monotonic_ms(), answer.epoch, answer.leader_id, to))
 
     async def _confirm_leader(self, node_id: NodeId) -> None:
         """Query a node that a message named as leader, at its known address or at any other address of the quorum."""
@@ -506,7 +483,9 @@ class QuorumDriver:
                     continue
                 if answer.node_id == node_id:
                     self.post(
-                        LeaderReported(self._clock.monotonic_ms(), answer.leader_epoch, answer.leader_id, node_id)
+                        events.LeaderReported(
+                            self._clock.monotonic_ms(), answer.leader_epoch, answer.leader_id, node_id
+                        )
                     )
                     return
         finally:

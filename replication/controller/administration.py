@@ -13,36 +13,11 @@ from replication.controller import (
     access_control,
     client_quota_records,
     elections,
+    events,
     features,
     reassignment,
     scram_users,
     topics,
-)
-from replication.controller.events import (
-    AclsCreated,
-    AclsDeleted,
-    AdminRequest,
-    AlterClientQuotas,
-    AlterConfigs,
-    AlterReassignments,
-    AlterScramCredentials,
-    ClientQuotasAltered,
-    CreateAcls,
-    CreatePartitions,
-    CreateTopic,
-    DeleteAcls,
-    DeleteTopic,
-    ElectionType,
-    ElectLeaders,
-    FeaturesUpdated,
-    PartitionOutcome,
-    PartitionOutcomes,
-    Result,
-    ScramCredentialsAltered,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
-    UpdateFeatures,
 )
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply
 from replication.controller.metadata_records import (
@@ -76,76 +51,83 @@ class Batch:
 
 
 def decide(
-    batch: Batch, request: AdminRequest, *, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
-) -> Result:
+    batch: Batch,
+    request: events.AdminRequest,
+    *,
+    rng: random.Random,
+    check_configs: ConfigCheck,
+    limits: PartitionLimits,
+) -> events.Result:
     """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
     match request:
-        case CreateTopic():
+        case events.CreateTopic():
             return _create_topic(batch, request, rng, check_configs, limits)
-        case DeleteTopic():
+        case events.DeleteTopic():
             topic = topics.find(batch.image, request)
             batch.add([TopicRemovalRecord(topic.topic_id)])
-            return TopicDeleted()
-        case ElectLeaders():
-            assert request.type is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
+            return events.TopicDeleted()
+        case events.ElectLeaders():
+            assert request.type is events.ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
             return _elect_preferred(batch, request)
-        case AlterReassignments():
+        case events.AlterReassignments():
             features.require(batch.image, 2, "a reassignment")
             return _each(
                 batch, [wanted.partition for wanted in request.partitions], _reassign(batch.image, request, limits)
             )
-        case AlterConfigs():
+        case events.AlterConfigs():
             return _alter_configs(batch, request, check_configs)
-        case CreatePartitions():
+        case events.CreatePartitions():
             topic = topics.named(batch.image, request.topic)
             records = topics.more_partitions(batch.image, topic, request.count, rng, limits)
             batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
-            return TopicAltered(topic.topic_id, batch.image.offset, warnings)
-        case AlterClientQuotas():
+            return events.TopicAltered(topic.topic_id, batch.image.offset, warnings)
+        case events.AlterClientQuotas():
             features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
             records = client_quota_records.of_change(batch.image, request)
             batch.add(() if request.validate_only else records)
-            return ClientQuotasAltered(batch.image.offset)
-        case UpdateFeatures(level, validate_only):
+            return events.ClientQuotasAltered(batch.image.offset)
+        case events.UpdateFeatures(level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
                 batch.add([ClusterRecord(batch.image.cluster_id, level)])
-            return FeaturesUpdated(level)
-        case CreateAcls() | DeleteAcls():
+            return events.FeaturesUpdated(level)
+        case events.CreateAcls() | events.DeleteAcls():
             return _change_acls(batch, request)
-        case AlterScramCredentials():
+        case events.AlterScramCredentials():
             features.require(batch.image, features.SCRAM_CREDENTIALS, "a SCRAM credential")
             batch.add(scram_users.records_of(batch.image, request, rng))
-            return ScramCredentialsAltered(batch.image.offset)
+            return events.ScramCredentialsAltered(batch.image.offset)
         case _:
             assert_never(request)
 
 
-def _change_acls(batch: Batch, request: CreateAcls | DeleteAcls) -> AclsCreated | AclsDeleted:
-    if isinstance(request, CreateAcls):
+def _change_acls(
+    batch: Batch, request: events.CreateAcls | events.DeleteAcls
+) -> events.AclsCreated | events.AclsDeleted:
+    if isinstance(request, events.CreateAcls):
         new = access_control.created(batch.image, request.bindings)
         batch.add(() if request.validate_only else new)
-        return AclsCreated(len(new), batch.image.offset)
+        return events.AclsCreated(len(new), batch.image.offset)
     gone = access_control.removed(batch.image, request.filters)
     batch.add(() if request.validate_only else gone)
-    return AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
+    return events.AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
 
 
 def _create_topic(
-    batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
-) -> TopicCreated:
+    batch: Batch, request: events.CreateTopic, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
+) -> events.TopicCreated:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
     warnings = topics.warnings(request.name, request.configs, request.replication_factor)
     topic_id, records = topics.records_of(batch.image, request, rng, limits)
     if request.validate_only:
-        return TopicCreated(None, warnings)
+        return events.TopicCreated(None, warnings)
     batch.add(records)
-    return TopicCreated(topic_id, warnings)
+    return events.TopicCreated(topic_id, warnings)
 
 
-def _alter_configs(batch: Batch, request: AlterConfigs, check_configs: ConfigCheck) -> TopicAltered:
+def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: ConfigCheck) -> events.TopicAltered:
     features.require(batch.image, 2, "a change of topic settings")
     topic = topics.named(batch.image, request.topic)
     configs = topics.altered(topic.configs, request.changes)
@@ -154,7 +136,7 @@ def _alter_configs(batch: Batch, request: AlterConfigs, check_configs: ConfigChe
         batch.add(topics.records_of_change(batch.image, topic, configs))
     changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)
     warnings = topics.warnings(topic.name, configs, topics.factor_of(topic)) if changes_minimum else ()
-    return TopicAltered(topic.topic_id, batch.image.offset, warnings)
+    return events.TopicAltered(topic.topic_id, batch.image.offset, warnings)
 
 
 def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:
@@ -165,13 +147,13 @@ def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:
     return state
 
 
-def _elect_preferred(batch: Batch, request: ElectLeaders) -> PartitionOutcomes:
+def _elect_preferred(batch: Batch, request: events.ElectLeaders) -> events.PartitionOutcomes:
     wanted = [state.key for state in batch.image.partitions() if elections.wants_preferred(state)]
     return _each(batch, request.partitions or wanted, elections.preferred_change)
 
 
 def _reassign(
-    before: ClusterImage, request: AlterReassignments, limits: PartitionLimits
+    before: ClusterImage, request: events.AlterReassignments, limits: PartitionLimits
 ) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
     wanted = {each.partition: each for each in request.partitions}
     room = PartitionRoom(before, limits)
@@ -191,7 +173,7 @@ def _each(
     batch: Batch,
     keys: Iterable[PartitionKey],
     change_of: Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None],
-) -> PartitionOutcomes:
+) -> events.PartitionOutcomes:
     """Change each partition on its own: a rejection of one does not affect the others."""
     refused: dict[PartitionKey, TidelogError] = {}
     keys = list(dict.fromkeys(keys))
@@ -205,6 +187,6 @@ def _each(
             batch.add([change])
             if (end := reassignment.finished(batch.image, state_of(batch.image, key))) is not None:
                 batch.add([end])
-    return PartitionOutcomes(
-        tuple(PartitionOutcome(key, refused.get(key) or state_of(batch.image, key)) for key in keys)
+    return events.PartitionOutcomes(
+        tuple(events.PartitionOutcome(key, refused.get(key) or state_of(batch.image, key)) for key in keys)
     )

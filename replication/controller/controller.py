@@ -27,6 +27,7 @@ from replication.common_events import ClockTicked, Report
 from replication.controller import (
     alter_partition,
     elections,
+    events,
     features,
     reassignment,
     registration,
@@ -34,40 +35,6 @@ from replication.controller import (
     voter_changes,
 )
 from replication.controller.administration import Batch, ConfigCheck, decide, state_of
-from replication.controller.events import (
-    AcceptedIsr,
-    Activated,
-    AllocateProducerIds,
-    AlteredPartition,
-    AlteredPartitions,
-    AlterPartition,
-    Append,
-    Committed,
-    Effect,
-    ElectionType,
-    ElectLeaders,
-    Event,
-    Fenced,
-    Heartbeat,
-    HeartbeatAnswer,
-    HeartbeatReceived,
-    LogEndsReported,
-    PartitionOutcomes,
-    ProbeNode,
-    ProducerIdBlock,
-    Proposal,
-    Registered,
-    RegisterNode,
-    RemoveVoter,
-    Reply,
-    Request,
-    Resigned,
-    Result,
-    Submitted,
-    UncleanlyElected,
-    VoterRemoved,
-    VotersReviewed,
-)
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata_records import (
     NodeChangeRecord,
@@ -137,7 +104,7 @@ class Controller:
         self.image = EMPTY
         self._committed = Offset(0)
         self._voters_end = Offset(0)
-        self._waiting: deque[tuple[Offset, Reply]] = deque()
+        self._waiting: deque[tuple[Offset, events.Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
         self._state_known_at: dict[NodeId, Offset] = {}
@@ -145,9 +112,9 @@ class Controller:
         self._elections = unclean.Elections()
         self._review_at = Millis(0)
         self._rebalance_at = Millis(0)
-        self._effects: list[Effect] = []
+        self._effects: list[events.Effect] = []
 
-    def handle(self, event: Event) -> list[Effect]:
+    def handle(self, event: events.Event) -> list[events.Effect]:
         """Process one event. The driver executes the returned effects in order. An exception is a defect and leaves no
         decision behind."""
         before, answers = (self.active, self.image, self._voters_end), len(self._waiting)
@@ -159,43 +126,45 @@ class Controller:
                 self._waiting.pop()
             raise
 
-    def _take(self, event: Event) -> list[Effect]:
+    def _take(self, event: events.Event) -> list[events.Effect]:
         self._effects = []
         match event:
-            case Submitted():
+            case events.Submitted():
                 self._decide(event)
-            case Committed(offset):
+            case events.Committed(offset):
                 self._committed = max(self._committed, offset)
             case ClockTicked(at):
                 self._tick(at)
-            case LogEndsReported():
+            case events.LogEndsReported():
                 self._elect(event)
-            case HeartbeatReceived() | VotersReviewed() | Activated() | Resigned():
+            case events.HeartbeatReceived() | events.VotersReviewed() | events.Activated() | events.Resigned():
                 self._handle_rare(event)
             case _:
                 assert_never(event)
         self._answer_committed()
         return self._effects
 
-    def _handle_rare(self, event: HeartbeatReceived | VotersReviewed | Activated | Resigned) -> None:
+    def _handle_rare(
+        self, event: events.HeartbeatReceived | events.VotersReviewed | events.Activated | events.Resigned
+    ) -> None:
         match event:
-            case HeartbeatReceived(at, node_id):
+            case events.HeartbeatReceived(at, node_id):
                 self._sessions.advance(at)
                 self._sessions.renew(node_id)
-            case VotersReviewed(_, caught_up):
+            case events.VotersReviewed(_, caught_up):
                 self._review_voters(caught_up)
-            case Activated():
+            case events.Activated():
                 self._activate(event)
-            case Resigned():
+            case events.Resigned():
                 self._resign()
             case _:
                 assert_never(event)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _decide(self, event: Submitted) -> None:
+    def _decide(self, event: events.Submitted) -> None:
         """Decide on a request. The answer waits until everything it may depend on is committed."""
-        result: Result | TidelogError | None
+        result: events.Result | TidelogError | None
         try:
             if not self.active:
                 raise NotController("this node is not the active controller: look it up and retry")
@@ -205,28 +174,28 @@ class Controller:
         if result is not None:
             self._answer(event.request_id, result)
 
-    def _result_of(self, request_id: int, at: Millis, request: Request) -> Result | None:
+    def _result_of(self, request_id: int, at: Millis, request: events.Request) -> events.Result | None:
         """None: the result follows later."""
         match request:
-            case Heartbeat():
+            case events.Heartbeat():
                 return self._heartbeat(request, at)
-            case AlterPartition():
+            case events.AlterPartition():
                 return self._alter_partition(request)
-            case RegisterNode():
+            case events.RegisterNode():
                 return self._register(request, at)
-            case ElectLeaders(type=ElectionType.UNCLEAN):
+            case events.ElectLeaders(type=events.ElectionType.UNCLEAN):
                 return self._elect_uncleanly(request_id, request)
-            case AllocateProducerIds():
+            case events.AllocateProducerIds():
                 return self._allocate_producer_ids(request)
-            case RemoveVoter():
+            case events.RemoveVoter():
                 return self._remove_voter(request)
             case _:
                 with self._batch() as batch:
                     check, limits = self._check_configs, self._config.limits
                     return decide(batch, request, rng=self._rng, check_configs=check, limits=limits)
 
-    def _answer(self, request_id: int, result: Result | TidelogError) -> None:
-        self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
+    def _answer(self, request_id: int, result: events.Result | TidelogError) -> None:
+        self._waiting.append((self.image.offset if self.active else Offset(0), events.Reply(request_id, result)))
 
     def _answer_committed(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._committed:
@@ -239,11 +208,11 @@ class Controller:
         yield batch
         if batch.records:
             self.image = batch.image
-            self._effects.append(Append(batch.base_offset, tuple(batch.records)))
+            self._effects.append(events.Append(batch.base_offset, tuple(batch.records)))
 
     # --- leading the quorum -----------------------------------------------------------------------------------------
 
-    def _activate(self, event: Activated) -> None:
+    def _activate(self, event: events.Activated) -> None:
         self.active = True
         self.image = event.image
         self._committed = Offset(0)
@@ -270,11 +239,11 @@ class Controller:
         if voters is not None:
             self._change_voters(voters)
 
-    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+    def _remove_voter(self, request: events.RemoveVoter) -> events.VoterRemoved:
         if self._committed < self._voters_end:
             raise VoterChangePending("the last change of the voters is not committed yet: retry after a pause")
         self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.directory_id))
-        return VoterRemoved()
+        return events.VoterRemoved()
 
     def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         with self._batch() as batch:
@@ -290,7 +259,7 @@ class Controller:
                 "this node stopped being the active controller before the change was committed: it may or may not take "
                 "effect; check the result before you retry"
             )
-            self._effects.append(Reply(request_id, refusal))
+            self._effects.append(events.Reply(request_id, refusal))
         self._waiting.clear()
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -303,7 +272,7 @@ class Controller:
             node = self.image.nodes.get(node_id)
             if node is not None and not node.fenced:
                 text = f"node {node_id} is fenced: no heartbeat for {self._config.session_ms} ms; check that node"
-                self._effects.append(Fenced(node_id, NodeCause.SESSION_ENDED, text))
+                self._effects.append(events.Fenced(node_id, NodeCause.SESSION_ENDED, text))
                 self._fence(node, NodeCause.SESSION_ENDED)
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
@@ -330,13 +299,13 @@ class Controller:
             batch.add(elections.fence_changes(batch.image, node.node_id))
         self._state_known_at[node.node_id] = self.image.offset
 
-    def _register(self, request: RegisterNode, at: Millis) -> Registered:
+    def _register(self, request: events.RegisterNode, at: Millis) -> events.Registered:
         self._sessions.advance(at)
         previous = self.image.nodes.get(request.node_id)
         registration.refuse_impossible(self.image, request)
         if previous is not None and previous.incarnation == request.incarnation:
             self._sessions.renew(request.node_id)
-            return Registered(previous.node_epoch)
+            return events.Registered(previous.node_epoch)
         if previous is not None:
             registration.refuse_late(request, previous)
         in_session = previous is not None and self._sessions.alive(request.node_id)
@@ -352,9 +321,9 @@ class Controller:
         self._drains.pop(request.node_id, None)
         self._applied.pop(request.node_id, None)
         self._state_known_at[request.node_id] = self.image.offset
-        return Registered(self.image.nodes[request.node_id].node_epoch)
+        return events.Registered(self.image.nodes[request.node_id].node_epoch)
 
-    def _heartbeat(self, beat: Heartbeat, at: Millis) -> HeartbeatAnswer:
+    def _heartbeat(self, beat: events.Heartbeat, at: Millis) -> events.HeartbeatAnswer:
         self._sessions.advance(at)
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
@@ -362,7 +331,7 @@ class Controller:
         informed = beat.metadata_offset >= self._state_known_at.get(node.node_id, Offset(0))
         withdrawn = informed and node.draining and not beat.want_drain
         if node_state_of(node) is NodeState.STOPPED and not (beat.want_drain or withdrawn):
-            return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
+            return events.HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
         self._sessions.renew(node.node_id)
         if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch), informed=informed):
             self._report_contradiction(node.node_id)
@@ -381,9 +350,11 @@ class Controller:
                 batch.add(changes)
             self._report_last_known(changes)
         fenced = self.image.nodes[node.node_id].fenced
-        return HeartbeatAnswer(fenced, drained=False, probe=() if fenced else self._refusals.ask(node.node_id, at))
+        return events.HeartbeatAnswer(
+            fenced, drained=False, probe=() if fenced else self._refusals.ask(node.node_id, at)
+        )
 
-    def _take_refusals(self, node: NodeRegistration, beat: Heartbeat, at: Millis) -> None:
+    def _take_refusals(self, node: NodeRegistration, beat: events.Heartbeat, at: Millis) -> None:
         """Fence the nodes whose processes have ended, by the reports of this heartbeat and of other nodes'. A fenced
         node is no witness: the reason why it is fenced may be that its connections fail."""
         named = () if node.fenced else self._present(beat.refused, but=node.node_id)
@@ -391,13 +362,13 @@ class Controller:
         for refused in named:
             subject = self.image.nodes[refused.node_id]
             if not self._refusals.is_confirmed(refused, at):
-                self._effects.append(ProbeNode(subject.node_id))
+                self._effects.append(events.ProbeNode(subject.node_id))
                 continue
             text = (
                 f"node {subject.node_id} is fenced: its address refuses the connections of two nodes, so its process "
                 "has ended; see the last lines of its log and start it again"
             )
-            self._effects.append(Fenced(subject.node_id, NodeCause.REFUSED, text))
+            self._effects.append(events.Fenced(subject.node_id, NodeCause.REFUSED, text))
             self._refusals.fenced(refused)
             self._fence(subject, NodeCause.REFUSED)
 
@@ -427,7 +398,7 @@ class Controller:
             batch.add([moved(node, NodeCause.DRAIN_WITHDRAWN)])
         return self.image.nodes[node.node_id]
 
-    def _take_directories_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
+    def _take_directories_offline(self, node: NodeRegistration, beat: events.Heartbeat) -> NodeRegistration:
         """Remove the replicas in failed log directories from their sets and leaderships where another member can take
         over (KIP-858). The first directory is never included: it contains the metadata log, and a node without it
         stops. Returns the node's entry."""
@@ -448,7 +419,7 @@ class Controller:
             batch.add(elections.fence_changes(batch.image, node.node_id))
         return self.image.nodes[node.node_id]
 
-    def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
+    def _take_out_damaged(self, node: NodeRegistration, beat: events.Heartbeat) -> None:
         """Remove replicas that lost records from their sets and leaderships where another member can take over. Each
         removal ends the leader epoch of their earlier reports; until it is committed, the replica does nothing."""
         with self._batch() as batch:
@@ -467,7 +438,7 @@ class Controller:
                     )
                     batch.add([change])
 
-    def _drain(self, node: NodeRegistration, at: Millis) -> HeartbeatAnswer:
+    def _drain(self, node: NodeRegistration, at: Millis) -> events.HeartbeatAnswer:
         """Move everything movable. The node may stop once all other nodes know that, or after the maximum time."""
         if not node.fenced:
             drain = self._drains.get(node.node_id)
@@ -479,13 +450,13 @@ class Controller:
                 self._move_away(node.node_id, batch, drain)
             overdue = at - drain.since >= self._config.drain_ms_max
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
-                return HeartbeatAnswer(fenced=False, drained=False)
+                return events.HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
         elif node_state_of(node) is NodeState.FENCED:  # a heartbeat sent since it knows that may be in flight
             with self._batch() as batch:
                 self._mark_as_draining(node, batch)
         self._sessions.forget(node.node_id)
-        return HeartbeatAnswer(fenced=True, drained=True)
+        return events.HeartbeatAnswer(fenced=True, drained=True)
 
     def _mark_as_draining(self, node: NodeRegistration, batch: Batch) -> None:
         batch.add([moved(node, NodeCause.DRAIN_REQUESTED)])
@@ -518,7 +489,7 @@ class Controller:
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
-    def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
+    def _alter_partition(self, request: events.AlterPartition) -> events.AlteredPartitions:
         node = self._current(request.node_id, request.node_epoch)
         with self._batch() as batch:
             refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.partitions]
@@ -527,18 +498,18 @@ class Controller:
             drain = self._drains.get(node.node_id)
             if drain is not None:  # the replicas just admitted can take over from the draining node
                 self._move_away(node.node_id, batch, drain)
-        return AlteredPartitions(
+        return events.AlteredPartitions(
             tuple(
-                AlteredPartition(proposal.key, self._accepted(proposal.key) if refusal is None else refusal)
+                events.AlteredPartition(proposal.key, self._accepted(proposal.key) if refusal is None else refusal)
                 for proposal, refusal in zip(request.partitions, refusals, strict=True)
             )
         )
 
-    def _accepted(self, key: PartitionKey) -> AcceptedIsr:
+    def _accepted(self, key: PartitionKey) -> events.AcceptedIsr:
         state = state_of(self.image, key)
-        return AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+        return events.AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 
-    def _judge(self, batch: Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
+    def _judge(self, batch: Batch, leader: NodeId, proposal: events.Proposal) -> TidelogError | None:
         try:
             batch.add([alter_partition.judge(batch.image, leader, proposal)])
         except TidelogError as refusal:
@@ -561,9 +532,9 @@ class Controller:
                     f"{elections.name_of(self.image, state)} is led again by its last leader, node {change.leader}: "
                     "every in-sync replica had lost records, those that this one lost are gone"
                 )
-                self._effects.append(UncleanlyElected(change.key, change.leader, text))
+                self._effects.append(events.UncleanlyElected(change.key, change.leader, text))
 
-    def _elect_uncleanly(self, request_id: int, request: ElectLeaders) -> PartitionOutcomes | None:
+    def _elect_uncleanly(self, request_id: int, request: events.ElectLeaders) -> events.PartitionOutcomes | None:
         wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
         order = tuple(dict.fromkeys(request.partitions or wanted))
         command = unclean.Command(request_id, order, request.validate_only)
@@ -584,7 +555,7 @@ class Controller:
         if question is not None:
             self._effects.append(question)
 
-    def _elect(self, reported: LogEndsReported) -> None:
+    def _elect(self, reported: events.LogEndsReported) -> None:
         query = self._elections.reported(reported)
         if query is None:
             return
@@ -596,7 +567,7 @@ class Controller:
                 self._answer(command.request_id, command.result())
 
     def _elect_of(
-        self, key: PartitionKey, reported: LogEndsReported, *, validate_only: bool
+        self, key: PartitionKey, reported: events.LogEndsReported, *, validate_only: bool
     ) -> tuple[PartitionKey, PartitionState | TidelogError, str]:
         try:
             state = state_of(self.image, key)
@@ -613,15 +584,15 @@ class Controller:
             return key, state_of(batch.image, key), chosen.loss
         with self._batch() as batch:
             batch.add([chosen.change])
-        self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
+        self._effects.append(events.UncleanlyElected(key, chosen.leader, chosen.loss))
         return key, state_of(self.image, key), chosen.loss
 
     # --- producers --------------------------------------------------------------------------------------------------
 
-    def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
+    def _allocate_producer_ids(self, request: events.AllocateProducerIds) -> events.ProducerIdBlock:
         """No id is allocated twice: a restarted node leaves the rest of its block unused."""
         node = self._current(request.node_id, request.node_epoch)
         first = self.image.next_producer_id
         with self._batch() as batch:
             batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
-        return ProducerIdBlock(first, PRODUCER_ID_BLOCK)
+        return events.ProducerIdBlock(first, PRODUCER_ID_BLOCK)

@@ -32,28 +32,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple, assert_never
 
-from replication.partition.follower_events import (
-    AdvanceLogStart,
-    AdvanceWatermark,
-    Answered,
-    AppendRecords,
-    DurableOffsetMoved,
-    FetchAgainFrom,
-    FollowerEffect,
-    FollowerEvent,
-    LogChanged,
-    LogFailed,
-    LogView,
-    ReportDurable,
-    RestartAt,
-    RetryLater,
-    SendFetch,
-    StreamBroken,
-    StreamReady,
-    TruncateTo,
-    Waited,
-    WantFetch,
-)
+from replication.partition import follower_events as events
 from replication.partition.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.epochs import common_end
 from tidelog.errors import CorruptRecord, OffsetNotAvailable, OffsetOutOfRange, TidelogError
@@ -82,7 +61,9 @@ class _OpenFetch(NamedTuple):
 class PartitionFollower:
     """State machine of one follower. Each leader epoch has a new object, even under the same leader."""
 
-    def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView, rng: random.Random) -> None:
+    def __init__(
+        self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: events.LogView, rng: random.Random
+    ) -> None:
         """rng: spreads the retries of many followers that were rejected at the same time."""
         self.name: Final = name
         self.leader_epoch: Final = leader_epoch
@@ -100,31 +81,31 @@ class PartitionFollower:
         self._refused_bytes = False
         self._resume_at = Millis(0)
 
-    def start(self) -> list[FollowerEffect]:
+    def start(self) -> list[events.FollowerEffect]:
         """Return the first effects, before any event."""
-        return [WantFetch()]
+        return [events.WantFetch()]
 
     @property
     def pauses(self) -> bool:
         """True while the follower waits after an error."""
         return self.state is FollowerState.PAUSED
 
-    def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
+    def handle(self, event: events.FollowerEvent) -> list[events.FollowerEffect]:
         """Process one event. The driver executes the returned effects in order."""
         match event:
-            case StreamReady(fetch_id):
+            case events.StreamReady(fetch_id):
                 return self._send(fetch_id)
-            case Answered():
+            case events.Answered():
                 return self._answered(event)
-            case LogChanged(log):
+            case events.LogChanged(log):
                 return self._changed(log)
-            case DurableOffsetMoved(durable_offset):
+            case events.DurableOffsetMoved(durable_offset):
                 return self._durable_offset(durable_offset)
-            case Waited(at):
+            case events.Waited(at):
                 return self._waited(at)
-            case StreamBroken():
+            case events.StreamBroken():
                 return self._broken()
-            case LogFailed(log, error, at):
+            case events.LogFailed(log, error, at):
                 self._log, self._committed, self._syncs = log, None, False
                 self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(FollowerCause.LOG_FAILED, error, at)
@@ -138,37 +119,39 @@ class PartitionFollower:
 
     # --- fetching ---
 
-    def _send(self, fetch_id: int) -> list[FollowerEffect]:
+    def _send(self, fetch_id: int) -> list[events.FollowerEffect]:
         if self.state is not FollowerState.READY:
             return []
         log = self._log
         self._move(FollowerCause.SENT)
         self._open, self._reported_durable = _OpenFetch(fetch_id, log.log_end), log.durable_offset
         return [
-            SendFetch(fetch_id, log.log_end, log.last_epoch, log.durable_offset, log.log_start, self._refused_bytes)
+            events.SendFetch(
+                fetch_id, log.log_end, log.last_epoch, log.durable_offset, log.log_start, self._refused_bytes
+            )
         ]
 
-    def _durable_offset(self, durable_offset: Offset) -> list[FollowerEffect]:
+    def _durable_offset(self, durable_offset: Offset) -> list[events.FollowerEffect]:
         log = self._log
-        self._log = LogView(log.log_start, log.log_end, durable_offset, log.last_epoch)
+        self._log = events.LogView(log.log_start, log.log_end, durable_offset, log.last_epoch)
         if self.state is FollowerState.SYNCING and durable_offset > self._reported_durable:
             self._move(FollowerCause.DURABLE)
-            return [WantFetch()]
+            return [events.WantFetch()]
         if self.state is not FollowerState.OPEN or durable_offset <= self._reported_durable:
             return []
         self._reported_durable = durable_offset
-        return [ReportDurable(durable_offset)]
+        return [events.ReportDurable(durable_offset)]
 
-    def _broken(self) -> list[FollowerEffect]:
+    def _broken(self) -> list[events.FollowerEffect]:
         self._open = None
         if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
             return []  # the change of the log, or the pause, goes on: it asks for the next fetch when it ends
         self._move(FollowerCause.BROKEN)
-        return [WantFetch()]
+        return [events.WantFetch()]
 
     # --- answers ---
 
-    def _answered(self, answer: Answered) -> list[FollowerEffect]:
+    def _answered(self, answer: events.Answered) -> list[events.FollowerEffect]:
         fetch = self._open
         if fetch is None or answer.fetch_id != fetch.fetch_id:
             return []  # of an earlier fetch: its records may be in the log already, or truncated
@@ -182,7 +165,7 @@ class PartitionFollower:
             return self._rejected(answer, fetch)
         if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
             self._move(FollowerCause.OUTDATED)
-            return [WantFetch()]
+            return [events.WantFetch()]
         if answer.diverging is not None:
             self._move(FollowerCause.DIVERGED)
             return self._diverged(answer.diverging, answer)
@@ -194,32 +177,32 @@ class PartitionFollower:
                 return self._fetch_again(answer.unended, answer)
             self._move(FollowerCause.RECORDS)
             self._committed, self._syncs = committed, not answer.many
-            return [AppendRecords()]
+            return [events.AppendRecords()]
         self._move(FollowerCause.NOTHING_NEW)
         self._failures = 0
-        return [*self._advance(committed), WantFetch()]
+        return [*self._advance(committed), events.WantFetch()]
 
-    def _advance(self, committed: _Committed) -> list[FollowerEffect]:
+    def _advance(self, committed: _Committed) -> list[events.FollowerEffect]:
         log = self._log
         watermark = min(committed.watermark, log.log_end)  # the rest is committed, but not in this log yet
         start = min(committed.log_start, watermark)
         if start <= log.log_start:
-            return [AdvanceWatermark(watermark)]
-        self._log = LogView(start, log.log_end, log.durable_offset, log.last_epoch)
-        return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
+            return [events.AdvanceWatermark(watermark)]
+        self._log = events.LogView(start, log.log_end, log.durable_offset, log.last_epoch)
+        return [events.AdvanceWatermark(watermark), events.AdvanceLogStart(start)]
 
-    def _changed(self, log: LogView) -> list[FollowerEffect]:
+    def _changed(self, log: events.LogView) -> list[events.FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
         effects = [] if committed is None else self._advance(committed)
-        return effects if syncs else [*effects, WantFetch()]
+        return effects if syncs else [*effects, events.WantFetch()]
 
     # --- truncation ---
 
-    def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
+    def _diverged(self, end: EpochEnd, answer: events.Answered) -> list[events.FollowerEffect]:
         log = self._log
         truncate_to = common_end(answer.history, log.log_end, end)
         if truncate_to is None:  # records below the own log start were committed and deleted: do not fetch them again
@@ -230,9 +213,9 @@ class PartitionFollower:
                 max(truncate_to, answer.log_start),
                 f"all of it lies above offset {truncate_to}, where it diverges from the leader's log",
             )
-        return [TruncateTo(truncate_to)]
+        return [events.TruncateTo(truncate_to)]
 
-    def _fetch_again(self, unended: Offset, answer: Answered) -> list[FollowerEffect]:
+    def _fetch_again(self, unended: Offset, answer: events.Answered) -> list[events.FollowerEffect]:
         if not answer.is_held:  # what is fetched again now would not be believed either
             later = OffsetNotAvailable(
                 f"the leader keeps no markers for this node yet: partition {self.name} is fetched on from offset "
@@ -243,14 +226,16 @@ class PartitionFollower:
         offset = self._log.log_start if self._began_again else max(unended, self._log.log_start)
         self._began_again = True
         why = f"compaction may have removed the marker of its transaction that began at offset {unended}"
-        return [FetchAgainFrom(offset, f"partition {self.name} is fetched again from offset {offset}: {why}")]
+        return [events.FetchAgainFrom(offset, f"partition {self.name} is fetched again from offset {offset}: {why}")]
 
-    def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
-        return [RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")]
+    def _restart(self, offset: Offset, why: str) -> list[events.FollowerEffect]:
+        return [
+            events.RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")
+        ]
 
     # --- errors ---
 
-    def _rejected(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
+    def _rejected(self, answer: events.Answered, fetch: _OpenFetch) -> list[events.FollowerEffect]:
         assert answer.error is not None
         below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
         if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
@@ -260,16 +245,16 @@ class PartitionFollower:
             )
         return self._pause(FollowerCause.REFUSED, answer.error, answer.at)
 
-    def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[FollowerEffect]:
+    def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[events.FollowerEffect]:
         bound = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
         pause = bound // 2 + self._rng.randrange(bound // 2 + 1)
         self._failures += 1
         self._move(cause)
         self._resume_at = Millis(at + pause)
-        return [RetryLater(self._resume_at, error)]
+        return [events.RetryLater(self._resume_at, error)]
 
-    def _waited(self, at: Millis) -> list[FollowerEffect]:
+    def _waited(self, at: Millis) -> list[events.FollowerEffect]:
         if self.state is not FollowerState.SYNCING and (self.state is not FollowerState.PAUSED or at < self._resume_at):
             return []
         self._move(FollowerCause.PAUSE_OVER)
-        return [WantFetch()]
+        return [events.WantFetch()]

@@ -21,29 +21,9 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from replication.common_events import ClockTicked
+from replication.partition import leader_events as events
 from replication.partition.acks import AckWaiters
 from replication.partition.isr import InSyncSet
-from replication.partition.leader_events import (
-    AckAwaited,
-    Acknowledge,
-    Appended,
-    CommitUpTo,
-    Fail,
-    FetchAgreed,
-    FetchDiverged,
-    FetchRefused,
-    FollowerDurable,
-    FollowerFetched,
-    LeaderEffect,
-    LeaderEvent,
-    LeadershipEnded,
-    LocalDurable,
-    LogStartMoved,
-    ProposalAccepted,
-    ProposalFailed,
-    ProposeIsr,
-    StateKnown,
-)
 from tidelog.epochs import divergence, end_of_epoch, ensure_epoch
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -85,7 +65,7 @@ class PartitionLeader:
         log_end: Offset,
         durable_offset: Offset,
         high_watermark: Offset,
-        known: StateKnown,
+        known: events.StateKnown,
         lag_ms_max: int,
     ) -> None:
         """history: the epoch entries of the log. If this epoch is not among them, it starts at `log_end`; otherwise the
@@ -164,88 +144,88 @@ class PartitionLeader:
 
     # --- events ---
 
-    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
+    def handle(self, event: events.LeaderEvent) -> list[events.LeaderEffect]:
         """Process one event. The driver executes the returned effects in order."""
         assert self._ended is None, "event for a leadership that has ended"
         match event:
-            case Appended(log_end, durable_offset):
+            case events.Appended(log_end, durable_offset):
                 self._set.append(log_end, durable_offset)
                 return self._moved()
-            case AckAwaited():
+            case events.AckAwaited():
                 return self._await_ack(event)
-            case FollowerDurable():
+            case events.FollowerDurable():
                 return self._follower_durable(event)
-            case FollowerFetched():
+            case events.FollowerFetched():
                 return self._fetched(event)
-            case LocalDurable(durable_offset):
+            case events.LocalDurable(durable_offset):
                 self._set.set_durable(durable_offset)
                 return self._moved()
             case ClockTicked(at):
                 return self._ticked(at)
-            case StateKnown():
+            case events.StateKnown():
                 changed = self._set.learn(event)
                 return self._reconsidered(event.at, changed=changed)
-            case LogStartMoved(log_start):
+            case events.LogStartMoved(log_start):
                 self._log_start = log_start
                 return []
-            case ProposalAccepted():
+            case events.ProposalAccepted():
                 return self._accepted(event)
-            case ProposalFailed(based_on, at):
+            case events.ProposalFailed(based_on, at):
                 self._set.proposal_failed(based_on, at)
                 return []
-            case LeadershipEnded(reason):
+            case events.LeadershipEnded(reason):
                 return self._end(reason)
             case _:
                 assert_never(event)
 
     # --- produce requests ---
 
-    def _await_ack(self, event: AckAwaited) -> list[LeaderEffect]:
+    def _await_ack(self, event: events.AckAwaited) -> list[events.LeaderEffect]:
         waiters, position = self._for_commit, self._set.high_watermark
         if event.acks is Acks.LEADER:
             waiters, position = self._for_durable, self._set.durable_offset
         if event.acks is Acks.NONE or event.end_offset <= position:
-            return [Acknowledge((event.ticket,))]
+            return [events.Acknowledge((event.ticket,))]
         waiters.add(event.ticket, event.end_offset, event.deadline)
         return []
 
-    def _moved(self) -> list[LeaderEffect]:
+    def _moved(self) -> list[events.LeaderEffect]:
         """After a position moved: advance the high watermark, and acknowledge the requests it satisfies."""
-        effects: list[LeaderEffect] = []
+        effects: list[events.LeaderEffect] = []
         if self._for_durable and (durable_offset := self._for_durable.reached(self._set.durable_offset)):
-            effects.append(Acknowledge(durable_offset))
+            effects.append(events.Acknowledge(durable_offset))
         reached = self._set.commit()
         if reached is not None:
-            effects.append(CommitUpTo(reached))
+            effects.append(events.CommitUpTo(reached))
             if committed := self._for_commit.reached(reached):
-                effects.append(Acknowledge(committed))
+                effects.append(events.Acknowledge(committed))
         return effects
 
     # --- followers ---
 
-    def _fetched(self, fetch: FollowerFetched) -> list[LeaderEffect]:
+    def _fetched(self, fetch: events.FollowerFetched) -> list[events.LeaderEffect]:
         refusal = self._refusal(fetch)
         if refusal is not None:
-            return [FetchRefused(refusal)]
+            return [events.FetchRefused(refusal)]
         end = self.diverging(fetch.next_offset, fetch.last_epoch)
         if end is not None:
             self._set.forget(fetch.replica, fetch.at)  # its positions were of a log that it is about to truncate
-            return [FetchDiverged(end)]
+            return [events.FetchDiverged(end)]
         self._set.agree(fetch)
-        return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
+        return [events.FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
 
-    def _follower_durable(self, report: FollowerDurable) -> list[LeaderEffect]:
+    def _follower_durable(self, report: events.FollowerDurable) -> list[events.LeaderEffect]:
         if report.leader_epoch != self.leader_epoch or not self._set.record_durable(report):
             return []
         return self._followed(report.replica, report.at)
 
-    def _followed(self, replica: NodeId, at: Millis) -> list[LeaderEffect]:
+    def _followed(self, replica: NodeId, at: Millis) -> list[events.LeaderEffect]:
         effects = self._moved()
         if replica not in self._set.isr:
             effects += self._propose(at, reporting=replica)
         return effects
 
-    def _refusal(self, fetch: FollowerFetched) -> TidelogError | None:
+    def _refusal(self, fetch: events.FollowerFetched) -> TidelogError | None:
         """Return why the fetch is rejected, or None."""
         try:
             ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
@@ -276,13 +256,13 @@ class PartitionLeader:
 
     # --- the set ---
 
-    def _ticked(self, at: Millis) -> list[LeaderEffect]:
+    def _ticked(self, at: Millis) -> list[events.LeaderEffect]:
         self._set.tick(at)
         effects = self._propose(at)
         late = (*self._for_commit.expired(at), *self._for_durable.expired(at))
         if late:
             effects.append(
-                Fail(
+                events.Fail(
                     late,
                     RequestTimedOut(
                         f"partition {self.name}: appended, but not acknowledged in time by the in-sync replicas "
@@ -292,17 +272,17 @@ class PartitionLeader:
             )
         return effects
 
-    def _accepted(self, answer: ProposalAccepted) -> list[LeaderEffect]:
+    def _accepted(self, answer: events.ProposalAccepted) -> list[events.LeaderEffect]:
         if answer.leader_epoch != self.leader_epoch:
             return []  # the set of another leadership: this one learns it from the metadata
         changed = self._set.accepted(frozenset(answer.isr), answer.partition_epoch, answer.at)
         return self._reconsidered(answer.at, changed=changed)
 
-    def _reconsidered(self, at: Millis, *, changed: bool) -> list[LeaderEffect]:
+    def _reconsidered(self, at: Millis, *, changed: bool) -> list[events.LeaderEffect]:
         effects = self._moved()
         if changed and not self._set.is_enough and (failed := self._for_commit.all()):
             effects.append(
-                Fail(
+                events.Fail(
                     failed,
                     NotEnoughReplicasAfterAppend(
                         f"partition {self.name}: appended, then the in-sync replicas shrank to "
@@ -313,13 +293,13 @@ class PartitionLeader:
             )
         return [*effects, *self._propose(at)]
 
-    def _propose(self, at: Millis, *, reporting: NodeId | None = None) -> list[LeaderEffect]:
+    def _propose(self, at: Millis, *, reporting: NodeId | None = None) -> list[events.LeaderEffect]:
         proposal = self._set.propose(at, reporting=reporting)
         if proposal is None:
             return []
-        return [ProposeIsr(self.leader_epoch, proposal.based_on, proposal.members)]
+        return [events.ProposeIsr(self.leader_epoch, proposal.based_on, proposal.members)]
 
-    def _end(self, reason: str) -> list[LeaderEffect]:
+    def _end(self, reason: str) -> list[events.LeaderEffect]:
         self._ended = reason
         waiting = (*self._for_commit.all(), *self._for_durable.all())
         if not waiting:
@@ -328,4 +308,4 @@ class PartitionLeader:
             f"partition {self.name}: appended in leader epoch {self.leader_epoch}, then {reason}; "
             "the next leader may or may not have the records"
         )
-        return [Fail(waiting, error)]
+        return [events.Fail(waiting, error)]

@@ -25,49 +25,11 @@ import random
 from typing import assert_never
 
 from replication.common_events import ClockTicked, Report
+from replication.raft import quorum_events as events
 from replication.raft.ballot import Ballot
 from replication.raft.epoch_limits import EPOCH_LAST, step_towards
 from replication.raft.log_view import MetadataLogView
 from replication.raft.progress import QuorumProgress
-from replication.raft.quorum_events import (
-    Activate,
-    Answer,
-    AppendRefused,
-    BeginEpoch,
-    BeginEpochRequested,
-    BelowLogStart,
-    Called,
-    Commit,
-    ConfirmLeader,
-    Effect,
-    EndEpoch,
-    EndEpochRequested,
-    Event,
-    FetchAnswered,
-    FetchRequested,
-    LeaderAndEpoch,
-    LeaderRefused,
-    LeaderReported,
-    LogsAgree,
-    LogsDiverge,
-    MetadataLogChanged,
-    NewRecords,
-    OpenEpoch,
-    Persist,
-    ResignRequested,
-    SendBeginEpoch,
-    SendEndEpoch,
-    SendVote,
-    SnapshotRequested,
-    StopLeading,
-    TakeRecords,
-    TakeSnapshot,
-    TruncateMetadataLog,
-    VoteAnswer,
-    VoteAnswered,
-    VoteRequest,
-    VoteRequested,
-)
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.timeouts import DOUBLINGS_MAX, SUCCESSION_BEGINS_MS, QuorumTimes
 from replication.raft.voters import NEVER, ReplicaKey
@@ -116,7 +78,7 @@ class Quorum:
         not prove that a majority follows this leader still."""
         self._retired = False
         """The node is stopping: this replica does not stand again."""
-        self._effects: list[Effect] = []
+        self._effects: list[events.Effect] = []
         self.role = self._first_role(state)
         self._successors = self.log.voters.others(me) if self.role is Role.RESIGNED else ()
         """The voters to which a resigned leader announces its resignation, in the order in which they should stand."""
@@ -189,7 +151,7 @@ class Quorum:
                 return None
         return self._deadline
 
-    def handle(self, event: Event) -> list[Effect]:
+    def handle(self, event: events.Event) -> list[events.Effect]:
         """Process one event. The driver executes the returned effects in order. An exception is a defect and leaves the
         state unchanged."""
         before = self.saved()
@@ -210,57 +172,66 @@ class Quorum:
         """Restore a saved state."""
         vars(self).update(saved)
 
-    def _take(self, event: Event) -> list[Effect]:
+    def _take(self, event: events.Event) -> list[events.Effect]:
         self._effects = []
         # A leader has events more often than this, unless its process was paused.
         if event.at - self._now >= self._times.fetch_timeout:
             self._doubted = range(event.at, event.at + 2 * self._times.resend)
         self._now = max(self._now, event.at)
         match event:
-            case FetchRequested() | FetchAnswered() | MetadataLogChanged() | ClockTicked():
+            case events.FetchRequested() | events.FetchAnswered() | events.MetadataLogChanged() | ClockTicked():
                 self._handle_often(event)
-            case VoteRequested() | VoteAnswered() | BeginEpochRequested() | EndEpochRequested():
+            case (
+                events.VoteRequested()
+                | events.VoteAnswered()
+                | events.BeginEpochRequested()
+                | events.EndEpochRequested()
+            ):
                 self._handle_election(event)
-            case LeaderReported(_, epoch, leader_id, source):
+            case events.LeaderReported(_, epoch, leader_id, source):
                 self._leader_reported(epoch, leader_id, source)
-            case LeaderRefused(_, epoch, leader_id):
+            case events.LeaderRefused(_, epoch, leader_id):
                 self._leader_refused(epoch, leader_id)
-            case SnapshotRequested(_, replica, epoch):
+            case events.SnapshotRequested(_, replica, epoch):
                 if self._progress is not None and epoch == self.epoch and self._progress.may_track(replica, self.log):
                     self._progress.note_contact(replica, self._now)
-            case Called():
+            case events.Called():
                 if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
                     self._stand(Cause.CALLED)
-            case ResignRequested() | AppendRefused():
-                self._retired |= isinstance(event, ResignRequested)
+            case events.ResignRequested() | events.AppendRefused():
+                self._retired |= isinstance(event, events.ResignRequested)
                 if self.leads:
                     self._resign(Cause.RESIGN_REQUESTED if self._retired else Cause.APPEND_REFUSED)
             case _:
                 assert_never(event)
         return self._effects
 
-    def _handle_often(self, event: FetchRequested | FetchAnswered | MetadataLogChanged | ClockTicked) -> None:
+    def _handle_often(
+        self, event: events.FetchRequested | events.FetchAnswered | events.MetadataLogChanged | ClockTicked
+    ) -> None:
         match event:
-            case FetchRequested():
+            case events.FetchRequested():
                 self._fetched(event)
-            case FetchAnswered():
+            case events.FetchAnswered():
                 self._fetch_answered(event)
-            case MetadataLogChanged():
+            case events.MetadataLogChanged():
                 self._log_changed(event)
             case ClockTicked():
                 self._ticked()
             case _:
                 assert_never(event)
 
-    def _handle_election(self, event: VoteRequested | VoteAnswered | BeginEpochRequested | EndEpochRequested) -> None:
+    def _handle_election(
+        self, event: events.VoteRequested | events.VoteAnswered | events.BeginEpochRequested | events.EndEpochRequested
+    ) -> None:
         match event:
-            case VoteRequested():
+            case events.VoteRequested():
                 self._vote_requested(event)
-            case VoteAnswered():
+            case events.VoteAnswered():
                 self._vote_answered(event)
-            case BeginEpochRequested():
+            case events.BeginEpochRequested():
                 self._epoch_begun(event)
-            case EndEpochRequested():
+            case events.EndEpochRequested():
                 self._epoch_ended(event)
             case _:
                 assert_never(event)
@@ -272,7 +243,7 @@ class Quorum:
         assert transition in TRANSITIONS, f"no transition from {self.role.name} to {target.name} by {cause.name}"
         if self.leads and target is not Role.LEADER:
             self._progress, self._in_touch_at = None, self._now
-            self._effects.append(StopLeading())
+            self._effects.append(events.StopLeading())
         self._ballot = None
         self.role = target
 
@@ -292,7 +263,7 @@ class Quorum:
         # No promise depends on which other node leads: learning it needs no fsync.
         if state != known and not (only_leader and self.leader_id != self.me.node_id):
             self._persisted = state
-            self._effects.append(Persist(state))
+            self._effects.append(events.Persist(state))
 
     def _enter_epoch(self, epoch: LeaderEpoch, leader_id: NodeId = NO_NODE) -> None:
         """Enter an epoch newer than the known one."""
@@ -344,7 +315,7 @@ class Quorum:
         new."""
         known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
         if not known and epoch <= EPOCH_LAST and self._is_another(leader_id):
-            self._effects.append(ConfirmLeader(leader_id))
+            self._effects.append(events.ConfirmLeader(leader_id))
 
     def _is_another(self, node_id: NodeId) -> bool:
         """True for the id of another node. False for this node and for NO_NODE (unknown leader)."""
@@ -420,8 +391,8 @@ class Quorum:
         last_epoch, log_end = self.log.position
         pre_vote = self.role is Role.PROSPECTIVE
         for voter in self._ballot.ungranted:
-            request = VoteRequest(self.epoch, self.me, voter, last_epoch, log_end, pre_vote)
-            self._effects.append(SendVote(request))
+            request = events.VoteRequest(self.epoch, self.me, voter, last_epoch, log_end, pre_vote)
+            self._effects.append(events.SendVote(request))
 
     def _count(self) -> None:
         assert self._ballot is not None
@@ -451,7 +422,7 @@ class Quorum:
             self._move(Cause.PRE_VOTES_LOST, Role.UNATTACHED if self.voted is None else Role.VOTED)
         self._deadline = self._later(0, self._times.vote_timeout)
 
-    def _vote_answered(self, event: VoteAnswered) -> None:
+    def _vote_answered(self, event: events.VoteAnswered) -> None:
         request, answer = event.request, event.answer
         asking = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
         if answer.epoch <= self.epoch and request.epoch == self.epoch and self.role is asking:
@@ -462,7 +433,7 @@ class Quorum:
 
     # --- voting ---------------------------------------------------------------------------------------------------
 
-    def _vote_requested(self, event: VoteRequested) -> None:
+    def _vote_requested(self, event: events.VoteRequested) -> None:
         request = event.request
         granted = False
         if request.voter == self.me and request.epoch >= self.epoch:
@@ -471,9 +442,9 @@ class Quorum:
                 self._enter_epoch(reached)
             if request.epoch == self.epoch:
                 granted = self._would_vote(request) if request.pre_vote else self._votes(request)
-        self._effects.append(Answer(event.request_id, VoteAnswer(self.epoch, self.leader_id, granted)))
+        self._effects.append(events.Answer(event.request_id, events.VoteAnswer(self.epoch, self.leader_id, granted)))
 
-    def _would_vote(self, request: VoteRequest) -> bool:
+    def _would_vote(self, request: events.VoteRequest) -> bool:
         """Whether to grant a pre-vote. A node that hears from its leader refuses: the election would depose a leader
         that serves, because one voter is disconnected or has a short timeout (invariant 4)."""
         if self.leads:
@@ -481,7 +452,7 @@ class Quorum:
         hears_leader = self.leader_id != NO_NODE and self._now - self._leader_seen_at < self._times.fetch_timeout
         return not hears_leader and self._is_complete(request)
 
-    def _votes(self, request: VoteRequest) -> bool:
+    def _votes(self, request: events.VoteRequest) -> bool:
         """Grant the vote if this node has not voted for another replica in this epoch and the candidate's log is at
         least as up to date as its own (Raft 5.4.1)."""
         if self.leader_id != NO_NODE or self.role is Role.RESIGNED:
@@ -502,7 +473,7 @@ class Quorum:
         for which this replica counted, so that it must neither vote nor stand."""
         return self.log.log_end >= self._persisted.lost_end
 
-    def _is_complete(self, request: VoteRequest) -> bool:
+    def _is_complete(self, request: events.VoteRequest) -> bool:
         return self._is_whole and (request.last_epoch, request.log_end) >= self.log.position
 
     # --- leading --------------------------------------------------------------------------------------------------
@@ -513,7 +484,7 @@ class Quorum:
         self._rounds = 0
         self._progress = QuorumProgress(self.me, self.epoch, self._now, self.log.log_end)
         self._persist()
-        self._effects.append(OpenEpoch(self.epoch, granting))
+        self._effects.append(events.OpenEpoch(self.epoch, granting))
         self._send_begin_epoch()
 
     def _send_begin_epoch(self) -> None:
@@ -522,7 +493,7 @@ class Quorum:
         self._sent_at = self._now
         for voter in self.log.voters.others(self.me):
             if not self._progress.has_fetched(voter):
-                self._effects.append(SendBeginEpoch(voter, BeginEpoch(self.epoch, self.leader_id)))
+                self._effects.append(events.SendBeginEpoch(voter, events.BeginEpoch(self.epoch, self.leader_id)))
 
     def _resign(self, cause: Cause) -> None:
         assert self._progress is not None
@@ -536,8 +507,8 @@ class Quorum:
         """Announce the resignation. It is repeated until this node stands itself: a voter that starts only now would
         otherwise wait for this leader."""
         self._sent_at = self._now
-        message = EndEpoch(self.epoch, self.me.node_id, self._successors)
-        self._effects.extend(SendEndEpoch(voter, message) for voter in self._successors)
+        message = events.EndEpoch(self.epoch, self.me.node_id, self._successors)
+        self._effects.extend(events.SendEndEpoch(voter, message) for voter in self._successors)
 
     def _maybe_commit(self) -> None:
         progress = self._progress
@@ -547,16 +518,16 @@ class Quorum:
         if reached is None:
             return
         if reached > self.log.high_watermark:
-            self._effects.append(Commit(reached))
+            self._effects.append(events.Commit(reached))
         if not progress.active:
             progress.active = True
-            self._effects.append(Activate(self.epoch))
+            self._effects.append(events.Activate(self.epoch))
 
-    def _fetched(self, event: FetchRequested) -> None:
+    def _fetched(self, event: events.FetchRequested) -> None:
         fetch = event.fetch
         refusal = self._refusal(fetch.epoch)
         if refusal is not None:
-            self._effects.append(Answer(event.request_id, refusal))
+            self._effects.append(events.Answer(event.request_id, refusal))
             return
         assert self._progress is not None
         # A fetch without an epoch does not acknowledge this leader: its replica may follow another one (invariant 3).
@@ -571,18 +542,18 @@ class Quorum:
             snapshot.epoch,
         )
         if fetch.offset < log.log_start and snapshot is not None:
-            self._effects.append(Answer(event.request_id, BelowLogStart(snapshot)))
+            self._effects.append(events.Answer(event.request_id, events.BelowLogStart(snapshot)))
             return
         end = divergence(log.epochs, log.log_start, log.log_end, fetch.offset, fetch.last_epoch)
         if end is not None and not ends_at_snapshot:
             # No common epoch is left in this log: truncation cannot find where the logs agree, a snapshot replaces it.
             below = end.epoch == NO_LEADER_EPOCH and snapshot is not None
-            verdict = BelowLogStart(snapshot) if below and snapshot is not None else LogsDiverge(end)
-            self._effects.append(Answer(event.request_id, verdict))
+            verdict = events.BelowLogStart(snapshot) if below and snapshot is not None else events.LogsDiverge(end)
+            self._effects.append(events.Answer(event.request_id, verdict))
             return
         if counts:  # only now: positions of a diverging log are not positions of this leader's records
             self._progress.enter(fetch.replica, min(fetch.durable_offset, fetch.offset), self._now)
-        self._effects.append(Answer(event.request_id, LogsAgree(fetch.replica in log.voters)))
+        self._effects.append(events.Answer(event.request_id, events.LogsAgree(fetch.replica in log.voters)))
         self._maybe_commit()
 
     def _refusal(self, epoch: LeaderEpoch) -> TidelogError | None:
@@ -602,11 +573,11 @@ class Quorum:
 
     # --- following ------------------------------------------------------------------------------------------------
 
-    def _epoch_begun(self, event: BeginEpochRequested) -> None:
+    def _epoch_begun(self, event: events.BeginEpochRequested) -> None:
         self._confirm_leader(event.request.epoch, event.request.leader_id)
-        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
+        self._effects.append(events.Answer(event.request_id, events.LeaderAndEpoch(self.epoch, self.leader_id)))
 
-    def _epoch_ended(self, event: EndEpochRequested) -> None:
+    def _epoch_ended(self, event: events.EndEpochRequested) -> None:
         """The leader resigned: its successors stand one after the other, until one is elected."""
         request = event.request
         if request.epoch > self.epoch:
@@ -621,9 +592,9 @@ class Quorum:
             self._await_succession(request)
         elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
             self._await_succession(request)  # this node voted in that epoch but does not know its leader
-        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
+        self._effects.append(events.Answer(event.request_id, events.LeaderAndEpoch(self.epoch, self.leader_id)))
 
-    def _await_succession(self, request: EndEpoch) -> None:
+    def _await_succession(self, request: events.EndEpoch) -> None:
         """Wait for this node's turn to stand."""
         # Nodes that do not know of the resignation still name the old leader: it is not followed again in this epoch
         # unless it answers a later fetch itself.
@@ -633,7 +604,7 @@ class Quorum:
             rank = request.successors.index(self.me)
             self._deadline = Millis(self._now + SUCCESSION_BEGINS_MS + rank * self._times.succession)
 
-    def _fetch_answered(self, event: FetchAnswered) -> None:
+    def _fetch_answered(self, event: events.FetchAnswered) -> None:
         if not self._is_another(event.leader_id):
             return
         if (event.epoch, event.leader_id) == (self._over, self._resigned) and event.asked_at > self._over_at:
@@ -649,19 +620,21 @@ class Quorum:
         if event.offset != self.log.log_end:
             return  # the log was truncated or has grown since the fetch was sent
         match event.result:
-            case NewRecords(high_watermark):
-                self._effects.append(TakeRecords(high_watermark))
-            case LogsDiverge(end):
+            case events.NewRecords(high_watermark):
+                self._effects.append(events.TakeRecords(high_watermark))
+            case events.LogsDiverge(end):
                 truncate_to = common_end(self.log.epochs, self.log.log_end, end)
-                self._effects.append(TruncateMetadataLog(self.log.log_start if truncate_to is None else truncate_to))
-            case BelowLogStart(snapshot):
-                self._effects.append(TakeSnapshot(snapshot))
+                self._effects.append(
+                    events.TruncateMetadataLog(self.log.log_start if truncate_to is None else truncate_to)
+                )
+            case events.BelowLogStart(snapshot):
+                self._effects.append(events.TakeSnapshot(snapshot))
             case _:
                 assert_never(event.result)
 
     # --- this node's log ------------------------------------------------------------------------------------------
 
-    def _log_changed(self, event: MetadataLogChanged) -> None:
+    def _log_changed(self, event: events.MetadataLogChanged) -> None:
         self.log = event.log
         if self.is_voter and self.role is Role.OBSERVER:
             self._move(Cause.JOINED_VOTERS, Role.UNATTACHED if self.leader_id == NO_NODE else Role.FOLLOWER)
