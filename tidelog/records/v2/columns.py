@@ -101,7 +101,7 @@ class ColumnsBuffer:
             raise too_much(len(data), self.size)
         rows = [
             (record, timestamp_type)
-            for record in decode_records(bytes(data), count, base_offset, base_timestamp, append_time)
+            for record in decode_records(data, count, base_offset, base_timestamp, append_time)
             if first <= record.offset < behind
         ]
         self._rows += rows

@@ -15,12 +15,24 @@ because only they need pyarrow.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from tidelog.records.v2 import chain, record, record_check, records_buffer
-from tidelog.records.v2.record import Located, Record
-from tidelog.types import Buffer, Millis
+from tidelog.records.v2.chain import follow_chain
+from tidelog.records.v2.record import decode_records, located_records, record_list
+from tidelog.records.v2.record_check import check_records
+from tidelog.records.v2.records_buffer import RecordsBuffer
+
+__all__ = [
+    "COMPILED",
+    "RecordsBuffer",
+    "check_records",
+    "decode_records",
+    "follow_chain",
+    "implementation",
+    "is_pure_python_requested",
+    "located_records",
+    "record_list",
+]
 
 
 def is_pure_python_requested() -> bool:
@@ -28,59 +40,16 @@ def is_pure_python_requested() -> bool:
     return os.environ.get("TIDELOG_PURE_PYTHON", "0") not in ("", "0")
 
 
-def _decode_records(
-    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
-) -> Iterator[Record]:
-    return record.decode_records(bytes(data), count, base_offset, base_timestamp, append_time)
-
-
-def _record_list(
-    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
-) -> list[Record]:
-    return list(_decode_records(data, count, base_offset, base_timestamp, append_time))
-
-
-def _located_records(
-    data: Buffer,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    append_time: Millis | None,
-    first: int,
-    kind: type[Located],
-    topic: str,
-    partition: int,
-) -> list[Located]:
-    return record.located_records(
-        bytes(data), count, base_offset, base_timestamp, append_time, first, kind, topic, partition
-    )
-
-
-if TYPE_CHECKING:
-    COMPILED: bool
-    decode_records = _decode_records
-    record_list = _record_list
-    located_records = _located_records
-    check_records = record_check.check_records
-    RecordsBuffer = records_buffer.RecordsBuffer
-    follow_chain = chain.follow_chain
-else:
+COMPILED = False
+if not TYPE_CHECKING and not is_pure_python_requested():
     try:
-        if is_pure_python_requested():
-            raise ImportError
         from tidelog.records.v2._chain import follow_chain
         from tidelog.records.v2._reader import check_records, decode_records, located_records, record_list
         from tidelog.records.v2._writer import RecordsBuffer
 
         COMPILED = True
-    except ImportError:
-        decode_records = _decode_records
-        record_list = _record_list
-        located_records = _located_records
-        check_records = record_check.check_records
-        RecordsBuffer = records_buffer.RecordsBuffer
-        follow_chain = chain.follow_chain
-        COMPILED = False
+    except ImportError:  # not compiled here: the reference above stays
+        pass
 
 
 def implementation() -> Literal["compiled", "pure Python"]:

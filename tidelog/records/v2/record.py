@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
 from tidelog.records.v2.varint import UNFOLDED, encode_varint, read_varint, read_varlong
-from tidelog.types import INT32_MAX, INT64_MAX, INT64_MIN, Millis, Offset, timestamp_or_none
+from tidelog.types import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Millis, Offset, timestamp_or_none
 
 Header: TypeAlias = tuple[str, bytes | None]
 Located = TypeVar("Located", bound=tuple[Any, ...])
@@ -81,13 +81,14 @@ def header_key(name: str) -> bytes:
 
 
 def decode_records(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
 ) -> Iterator[Record]:
     """Yield the records in the uncompressed `data` of a batch, in order.
 
     count: number of records in the batch header. append_time: timestamp of all records with log append time. Raises
     CorruptRecord, possibly after some records, if the bytes are not exactly that number of records.
     """
+    data = bytes(data)  # key and value are slices of it
     position, size = 0, len(data)
     for index in range(count):
         try:
@@ -99,8 +100,15 @@ def decode_records(
         raise left_over(size - position, count, base_offset)
 
 
+def record_list(
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+) -> list[Record]:
+    """Return the records as a list. Arguments and errors are those of `decode_records`."""
+    return list(decode_records(data, count, base_offset, base_timestamp, append_time))
+
+
 def located_records(
-    data: bytes,
+    data: Buffer,
     count: int,
     base_offset: int,
     base_timestamp: int,
