@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster, PartitionView
 from tidelog.client.read_committed import LEVELS
@@ -19,6 +19,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
+from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
@@ -33,6 +34,9 @@ from tidelog.types import (
     Offset,
     TopicPartition,
 )
+
+CALL_TIMEOUT_MS: Final = 5_000
+"""Timeout of one request to a leader."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,16 +78,51 @@ async def list_positions(
     newest leader epoch of what was read or committed of a partition; a leader of an older epoch is not asked. Looks up
     leaders again and retries for `timeout_ms`, then raises the last error.
     """
-    clock, retries = cluster.clock, cluster.retries(timeout_ms)
     found: dict[TopicPartition, EpochEnd] = {}
     later: set[TopicPartition] = set()
     """Partitions without a record at or after the timestamp."""
+
+    def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
+        timestamp = LATEST if key in later else wanted[key]
+        return {"current_leader_epoch": partition.leader_epoch, "timestamp_ms": timestamp}
+
+    def take(key: TopicPartition, answer: data_pb2.ListedOffset) -> bool:
+        if answer.offset != -1:
+            found[key] = EpochEnd(LeaderEpoch(answer.leader_epoch), Offset(answer.offset))
+        elif key in later:
+            raise RequestTimedOut("a node does not know the end of its log yet: try again")
+        else:
+            later.add(key)
+        return answer.offset != -1
+
+    level = {"isolation_level": LEVELS[isolation]}
+    await ask_leaders(cluster, wanted, methods.DATA_LIST_OFFSETS, question, take, known, timeout_ms=timeout_ms, **level)
+    return {key: found[key] for key in wanted}
+
+
+async def ask_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    method: Method[Any, Any],
+    question: Callable[[TopicPartition, PartitionView], Mapping[str, object]],
+    take: Callable[[TopicPartition, Any], bool],
+    known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
+    *,
+    timeout_ms: int,
+    **fields: object,
+) -> None:
+    """Ask the leaders of partitions, each about all that it leads, until `take` has returned True for each partition.
+
+    question: the fields of the request for a partition besides its topic id and index. fields: the other fields of the
+    request. take: gets what an answer has for a partition; returns False to ask again. known: as of `list_positions`.
+    Looks up leaders again and retries for `timeout_ms`, then raises the last error. Raises UnknownTopicOrPartition if
+    nodes have reported a topic or partition as unknown for `NEW_TOPIC_MS`."""
+    clock, retries = cluster.clock, cluster.retries(timeout_ms)
+    left = list(partitions)
     unknown_since: Millis | None = None
-    while True:
-        left = {key: LATEST if key in later else timestamp for key, timestamp in wanted.items() if key not in found}
-        if not left:
-            return {key: found[key] for key in wanted}
-        failures = await _round(cluster, left, found, later, retries.left_ms, isolation, known)
+    while left:
+        answers, failures = await _round(cluster, left, method, question, known, retries.left_ms, fields)
+        left = [key for key in left if key not in answers or not take(key, answers[key])]
         at = clock.monotonic_ms()
         if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
             unknown_since = None
@@ -127,19 +166,19 @@ async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
 
 async def _round(
     cluster: Cluster,
-    left: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, EpochEnd],
-    later: set[TopicPartition],
-    timeout_ms: int,
-    isolation: Isolation,
+    partitions: Iterable[TopicPartition],
+    method: Method[Any, Any],
+    question: Callable[[TopicPartition, PartitionView], Mapping[str, object]],
     known: Callable[[TopicPartition], LeaderEpoch],
-) -> list[TidelogError]:
-    """Query each leader once and store the results in `found`, or in `later` if the timestamp is after the last record.
-    Returns the errors. Raises UnknownTopicOrPartition if nodes have reported the topic as unknown for `NEW_TOPIC_MS`,
-    RequestTimedOut if a node does not know the end of a log in `later`."""
+    timeout_ms: int,
+    fields: Mapping[str, object],
+) -> tuple[dict[TopicPartition, Any], list[TidelogError]]:
+    """Ask each leader once. Returns what the answers have for the partitions, and the errors of the others. Raises
+    UnknownTopicOrPartition if nodes have reported a topic as unknown for `NEW_TOPIC_MS`."""
+    answers: dict[TopicPartition, Any] = {}
     failures: list[TidelogError] = []
-    by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
-    for key, timestamp in left.items():
+    by_leader: dict[Endpoint, dict[TopicPartition, Mapping[str, object]]] = {}
+    for key in partitions:
         try:
             await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
             endpoint, partition = cluster.view.leader(key)
@@ -149,30 +188,21 @@ async def _round(
                 raise  # `wait_topic` has already waited
             failures.append(error)
             continue
-        entry = data_pb2.ListOffsetsPartition(
-            topic_id=cluster.view.topic(key.topic).topic_id.bytes,
-            partition=key.partition,
-            current_leader_epoch=partition.leader_epoch,
-            timestamp_ms=timestamp,
-        )
-        by_leader.setdefault(endpoint, {})[key] = entry
-    for endpoint, entries in by_leader.items():
-        request = data_pb2.ListOffsetsRequest(isolation_level=LEVELS[isolation], partitions=entries.values())
+        place = {"topic_id": cluster.view.topic(key.topic).topic_id.bytes, "partition": key.partition}
+        by_leader.setdefault(endpoint, {})[key] = {**place, **question(key, partition)}
+    for endpoint, asked in by_leader.items():
+        request = method.request(partitions=asked.values(), **fields)
         try:
             answer = await cluster.transport.call(
-                endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=max(1, min(timeout_ms, 5_000))
+                endpoint, method, request, timeout_ms=max(1, min(timeout_ms, CALL_TIMEOUT_MS))
             )
         except TidelogError as error:
             failures.append(error)
             continue
-        for key, result in zip(entries, answer.partitions, strict=True):
+        for key, result in zip(asked, answer.partitions, strict=True):
             if refusal := error_of(result):
                 cluster.note_leader(key, refusal.leader)
                 failures.append(refusal)
-            elif result.offset == -1 and key in later:
-                raise RequestTimedOut("a node does not know the end of its log yet: try again")
-            elif result.offset == -1:
-                later.add(key)
             else:
-                found[key] = EpochEnd(LeaderEpoch(result.leader_epoch), Offset(result.offset))
-    return failures
+                answers[key] = result
+    return answers, failures

@@ -8,13 +8,14 @@ Source: KIP-664; Kafka's TransactionsCommand.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.coordinator_listing import OnMissing
 from tidelog.client.coordinators import CoordinatorKind
+from tidelog.client.offset_lookup import ask_leaders
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.retries import BACKOFF_MS
@@ -24,9 +25,7 @@ from tidelog.errors import (
     ConcurrentTransactions,
     InvalidRequest,
     RequestTimedOut,
-    Retry,
     TidelogError,
-    UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
@@ -50,8 +49,6 @@ from tidelog.types import (
 
 MAX_TIMEOUT_MS: Final = 900_000
 """Default of the nodes' `transaction.max.timeout.ms`, for nodes that do not tell theirs."""
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,25 +181,13 @@ class TransactionAdmin(AdminCalls):
         wanted = topic_partitions(partitions)
         found: dict[TopicPartition, PartitionProducers] = {}
 
-        async def ask(timeout_ms: int) -> dict[TopicPartition, PartitionProducers]:
-            by_leader: dict[Endpoint, list[tuple[TopicPartition, data_pb2.PartitionId]]] = {}
-            for key in wanted:
-                if key not in found:
-                    endpoint, topic_id = await self._leader_of(key, timeout_ms)
-                    entry = data_pb2.PartitionId(topic_id=topic_id, partition=key.partition)
-                    by_leader.setdefault(endpoint, []).append((key, entry))
-            for endpoint, entries in by_leader.items():
-                request = data_pb2.DescribeProducersRequest(partitions=[entry for _, entry in entries])
-                answer = await self._cluster.transport.call(
-                    endpoint, methods.DATA_DESCRIBE_PRODUCERS, request, timeout_ms=timeout_ms
-                )
-                for (key, _), each in zip(entries, answer.partitions, strict=True):
-                    if error := error_of(each):
-                        raise error
-                    found[key] = read_message(PartitionProducers, each, partition=key)
-            return {key: found[key] for key in wanted}
+        def take(key: TopicPartition, answer: data_pb2.DescribedProducers) -> bool:
+            found[key] = read_message(PartitionProducers, answer, partition=key)
+            return True
 
-        return await self._again(ask, _helps_again)
+        method, timeout_ms = methods.DATA_DESCRIBE_PRODUCERS, self._limit_ms
+        await ask_leaders(self._cluster, wanted, method, lambda _key, _view: {}, take, timeout_ms=timeout_ms)
+        return {key: found[key] for key in wanted}
 
     async def open_transactions(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[OpenTransaction]:
         """Return the transactions that are open in these partitions, with what their coordinators know of them, by
@@ -352,12 +337,15 @@ class TransactionAdmin(AdminCalls):
     async def _end(self, transactional_id: str, method: Method[Request, Any], request: Request) -> None:
         """Ask the coordinator to end a transaction, again while it is still completing an earlier end."""
 
-        async def ask(timeout_ms: int) -> None:
-            await self._coordinators.call(
-                CoordinatorKind.TRANSACTION, transactional_id, method, request, timeout_ms=timeout_ms
-            )
-
-        await self._again(ask, lambda error: isinstance(error, ConcurrentTransactions))
+        retries = self._cluster.retries(self._limit_ms)
+        while True:
+            try:
+                await self._coordinators.call(
+                    CoordinatorKind.TRANSACTION, transactional_id, method, request, timeout_ms=retries.left_ms
+                )
+                return
+            except (ConcurrentTransactions, RequestTimedOut) as error:
+                await retries.pause(error)
 
     async def _leader_of(self, key: TopicPartition, timeout_ms: int) -> tuple[Endpoint, bytes]:
         """Return the leader's address and the topic's id, as a node knows them now."""
@@ -368,27 +356,6 @@ class TransactionAdmin(AdminCalls):
     @property
     def _limit_ms(self) -> int:
         return min(self._timeout_ms, max(self._patience_ms, BACKOFF_MS))
-
-    async def _again(self, ask: Callable[[int], Awaitable[Found]], can_help: Callable[[TidelogError], bool]) -> Found:
-        """Ask until it succeeds, at most for `patience_ms` and `request_timeout_ms`. ask: gets the time left."""
-        retries = self._cluster.retries(self._limit_ms)
-        while True:
-            try:
-                return await ask(retries.left_ms)
-            except TidelogError as error:
-                if not (can_help(error) or isinstance(error, RequestTimedOut)):
-                    raise
-                await retries.pause(error)
-                if error.retry is Retry.ELSEWHERE:
-                    await self._refresh_leaders()
-
-    async def _refresh_leaders(self) -> None:
-        for topic in sorted(self._cluster.view.topics):
-            await self._cluster.refresh(topic)
-
-
-def _helps_again(error: TidelogError) -> bool:
-    return error.retry is not Retry.NEVER and not isinstance(error, UnknownTopicOrPartition)
 
 
 def _described(

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.client.cluster import QUERY_TIMEOUT_MS
-from tidelog.client.offset_lookup import ensure_current
-from tidelog.errors import Retry, TidelogError, UnknownLeaderEpoch, UnknownTopicOrPartition
+from tidelog.client.cluster import PartitionView
+from tidelog.client.offset_lookup import ask_leaders
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.spark.ranges.read_admin import ReadAdmin
-from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
 
 
 class StreamAdmin(ReadAdmin):
@@ -28,61 +26,21 @@ class StreamAdmin(ReadAdmin):
         `request_timeout_ms`, then raises the last error.
         """
         found: dict[TopicPartition, EpochEnd] = {}
-        retries = self._cluster.retries(self._timeout_ms)
-        while True:
-            left = {key: each for key, each in questions.items() if key not in found}
-            if not left:
-                return found
-            failures = await self._epoch_round(left, found)
-            for error in failures:
-                if error.retry is Retry.NEVER:
-                    raise error
-            if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
-                self._cluster.distrust_last()
-            if failures:
-                await retries.pause(failures[0])
-                for topic in sorted({key.topic for key in left}):
-                    await self._cluster.refresh(topic)
 
-    async def _epoch_round(
-        self,
-        left: Mapping[TopicPartition, tuple[TopicId, LeaderEpoch]],
-        found: dict[TopicPartition, EpochEnd],
-    ) -> list[TidelogError]:
-        """Ask each leader once. Stores answers in `found`, returns errors."""
-        failures: list[TidelogError] = []
-        by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.EpochQuestion]] = {}
-        for key, (topic_id, epoch) in left.items():
-            try:
-                await self._cluster.wait_topic(key.topic, timeout_ms=self._timeout_ms)
-                endpoint, partition = self._cluster.view.leader(key)
-                if self._cluster.view.topic(key.topic).topic_id == topic_id:
-                    ensure_current(key, partition, epoch)
-            except UnknownTopicOrPartition:
-                raise  # `wait_topic` has already waited
-            except TidelogError as error:
-                failures.append(error)
-                continue
-            by_leader.setdefault(endpoint, {})[key] = data_pb2.EpochQuestion(
-                topic_id=topic_id.bytes,
-                partition=key.partition,
-                current_leader_epoch=partition.leader_epoch,
-                leader_epoch=epoch,
-            )
-        for endpoint, entries in by_leader.items():
-            request = data_pb2.OffsetForLeaderEpochRequest(partitions=entries.values())
-            try:
-                answer = await self._cluster.transport.call(
-                    endpoint, methods.DATA_OFFSET_FOR_LEADER_EPOCH, request, timeout_ms=QUERY_TIMEOUT_MS
-                )
-            except TidelogError as error:
-                failures.append(error)
-                continue
-            for key, result in zip(entries, answer.partitions, strict=True):
-                if result.HasField("error"):
-                    refusal = from_proto(result.error)
-                    self._cluster.note_leader(key, refusal.leader)
-                    failures.append(refusal)
-                else:
-                    found[key] = EpochEnd(LeaderEpoch(result.end.epoch), Offset(result.end.end_offset))
-        return failures
+        def known(key: TopicPartition) -> LeaderEpoch:
+            topic_id, epoch = questions[key]
+            # The epochs of another topic of this name begin again.
+            return epoch if self._cluster.view.topic(key.topic).topic_id == topic_id else NO_LEADER_EPOCH
+
+        def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
+            topic_id, epoch = questions[key]
+            epochs = {"current_leader_epoch": partition.leader_epoch, "leader_epoch": epoch}
+            return {"topic_id": topic_id.bytes, **epochs}
+
+        def take(key: TopicPartition, answer: data_pb2.EpochAnswer) -> bool:
+            found[key] = EpochEnd(LeaderEpoch(answer.end.epoch), Offset(answer.end.end_offset))
+            return True
+
+        method, timeout_ms = methods.DATA_OFFSET_FOR_LEADER_EPOCH, self._timeout_ms
+        await ask_leaders(self._cluster, questions, method, question, take, known, timeout_ms=timeout_ms)
+        return found
