@@ -355,13 +355,13 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     async def list_topics(self) -> list[TopicDescription]:
         """Return all topics, sorted by name."""
-        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
+        answer = await self._metadata(all_topics=True)
         topics = [read_message(TopicDescription, topic) for topic in answer.topics if not topic.HasField("error")]
         return sorted(topics, key=attrgetter("name"))
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return one topic. Raises UnknownTopicOrPartition."""
-        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
+        answer = await self._metadata(topics=[topic_name(name)])
         topic = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
         if error := error_of(topic):
             raise error

@@ -8,7 +8,7 @@ Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.p
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.connection import Service
 from tidelog.client.coordinator_listing import Listed, OnMissing, list_all
@@ -76,9 +76,13 @@ class AdminCalls(Service):
             except ConnectionFailed as error:
                 await retries.pause(error)
 
+    async def _metadata(self, **asked: Any) -> admin_pb2.GetMetadataResponse:
+        """Query nodes and topics. asked: the fields of the request."""
+        return await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(**asked))
+
     async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
         """All nodes, as far as the one that answers knows."""
-        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        answer = await self._metadata()
         return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
 
     async def _list_all(

@@ -22,10 +22,10 @@ from tidelog.client.offset_lookup import list_positions
 from tidelog.client.options import offsets_to_commit, text, topic_partitions
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
-from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import error_of
-from tidelog.protocol.v1 import admin_pb2, groups_pb2
+from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import EARLIEST, LATEST, OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = CoordinatorKind.GROUP
@@ -189,7 +189,7 @@ class GroupAdmin(AdminCalls):
         keys = topic_partitions(partitions)
         request = groups_pb2.OffsetDeleteRequest(
             group_id=text("group_id", group_id),
-            partitions=[groups_pb2.NamedPartition(topic=key.topic, partition=key.partition) for key in keys],
+            partitions=[write_message(groups_pb2.NamedPartition, key) for key in keys],
         )
         answer = await self._coordinators.call(
             _GROUP,
@@ -217,9 +217,7 @@ class GroupAdmin(AdminCalls):
 
     async def _logs(self, keys: list[TopicPartition]) -> dict[TopicPartition, _LogEnds]:
         """The logs of the partitions that have a leader. One without does not hide the others."""
-        view = await self._query(
-            methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=sorted({key.topic for key in keys}))
-        )
+        view = await self._metadata(topics=sorted({key.topic for key in keys}))
         topic_ids = {
             TopicPartition(topic.name, PartitionIndex(partition.partition)): TopicId(UUID(bytes=topic.topic_id))
             for topic in view.topics
@@ -240,7 +238,7 @@ class GroupAdmin(AdminCalls):
         wanted = sorted(set(topic_ids))
         if not wanted:
             return {}
-        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topic_ids=wanted))
+        answer = await self._metadata(topic_ids=wanted)
         return {topic.topic_id: topic.name for topic in answer.topics if not topic.HasField("error")}
 
     @property

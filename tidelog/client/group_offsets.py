@@ -28,7 +28,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.message_mapping import read_message
+from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Offset, TopicId, TopicPartition
@@ -108,7 +108,7 @@ class GroupOffsets:
             except (*_FENCED, StaleMemberEpoch) as refusal:  # of the whole request
                 error: TidelogError | None = refusal
             else:
-                _ensure_complete(offsets, map(_key_of, answer.partitions))
+                _ensure_complete(offsets, [read_message(TopicPartition, each) for each in answer.partitions])
                 error = _refusal(group_id, answer)
             if error is None:
                 return
@@ -133,7 +133,7 @@ class GroupOffsets:
         after the timeout.
         """
         wanted = [] if partitions is None else list(partitions)
-        named = None if partitions is None else [_named(key) for key in wanted]
+        named = None if partitions is None else [write_message(groups_pb2.NamedPartition, key) for key in wanted]
 
         def request() -> groups_pb2.OffsetFetchRequest:
             who = committer()
@@ -156,7 +156,7 @@ class GroupOffsets:
                     error_of=_fetch_error,
                     timeout_ms=retries.left_ms,
                 )
-                found = {_key_of(each): _committed_of(each) for each in answer.partitions}
+                found = {read_message(TopicPartition, each): _committed_of(each) for each in answer.partitions}
                 if named is not None:
                     _ensure_complete(wanted, found)
                 for key, each in found.items():
@@ -221,14 +221,6 @@ def offset_to_commit(
         metadata=offset.committed.metadata,
         known_offset=known,
     )
-
-
-def _named(key: TopicPartition) -> groups_pb2.NamedPartition:
-    return groups_pb2.NamedPartition(topic=key.topic, partition=key.partition)
-
-
-def _key_of(message: groups_pb2.FetchedOffset | groups_pb2.CommittedPartition) -> TopicPartition:
-    return read_message(TopicPartition, message)
 
 
 def _committed_of(message: groups_pb2.FetchedOffset) -> OffsetCommitted | None:

@@ -17,9 +17,9 @@ from tidelog.client.coordinator_listing import OnMissing
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.offset_lookup import ask_leaders
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
-from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_core import PreparedTransaction
+from tidelog.client.transactions import end_request, init_request
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -31,12 +31,10 @@ from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.rpc import Method, Request
 from tidelog.protocol.status import error_of
-from tidelog.protocol.v1 import admin_pb2, data_pb2, transactions_pb2
+from tidelog.protocol.v1 import data_pb2, transactions_pb2
 from tidelog.types import (
     INT64_MAX,
     NO_NODE,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     TRANSACTIONS_TOPIC,
     Endpoint,
     Millis,
@@ -246,8 +244,7 @@ class TransactionAdmin(AdminCalls):
         if max_timeout_ms is not None:
             max_timeout_ms = whole_number("max_timeout_ms", max_timeout_ms, least=0)
         wanted = None if topics is None else [topic_name(topic) for topic in topics]
-        request = admin_pb2.GetMetadataRequest(all_topics=wanted is None, topics=wanted or ())
-        answer = await self._query(methods.ADMIN_GET_METADATA, request)
+        answer = await self._metadata(all_topics=wanted is None, topics=wanted or ())
         partitions = []
         for topic in answer.topics:
             if error := error_of(topic):
@@ -304,14 +301,7 @@ class TransactionAdmin(AdminCalls):
         before = (await self.describe_transactions([name]))[name]
         if isinstance(before, TidelogError):
             raise before
-        request = transactions_pb2.InitTransactionalProducerRequest(
-            transactional_id=name,
-            transaction_timeout_ms=before.transaction_timeout_ms,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            transaction_version=TRANSACTION_VERSION,
-        )
-
+        request = init_request(name, before.transaction_timeout_ms)
         await self._end(name, methods.TRANSACTIONS_INIT_PRODUCER_ID, request)
         return before
 
@@ -324,14 +314,7 @@ class TransactionAdmin(AdminCalls):
         InvalidTxnState: it was committed, and cannot be aborted. The last error after `request_timeout_ms`: the outcome
         is unknown then.
         """
-        request = transactions_pb2.EndTxnRequest(
-            transactional_id=prepared.transactional_id,
-            producer_id=prepared.producer_id,
-            producer_epoch=prepared.epoch,
-            committed=committed,
-            transaction_version=TRANSACTION_VERSION,
-        )
-
+        request = end_request(prepared, committed=committed)
         await self._end(prepared.transactional_id, methods.TRANSACTIONS_END_TXN, request)
 
     async def _end(self, transactional_id: str, method: Method[Request, Any], request: Request) -> None:

@@ -43,7 +43,7 @@ from tidelog.errors import InvalidTxnState, TidelogError, TransactionOutcomeUnkn
 from tidelog.protocol import methods
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
-from tidelog.types import Endpoint, Millis, ProducerId, TopicPartition
+from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Endpoint, Millis, ProducerId, TopicPartition
 
 _log = logging.getLogger("tidelog.producer")
 
@@ -325,24 +325,13 @@ class ProducerTransactions:
         transport, transactional_id = self._cluster.transport, self._policy.transactional_id
         match call:
             case AskProducerId(producer_id, epoch):
-                request = transactions_pb2.InitTransactionalProducerRequest(
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=self._policy.transaction_timeout_ms,
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    transaction_version=TRANSACTION_VERSION,
-                )
+                timeout = self._policy.transaction_timeout_ms
+                request = init_request(transactional_id, timeout, producer_id, epoch)
                 method = methods.TRANSACTIONS_INIT_PRODUCER_ID
                 given = await transport.call(to, method, request, timeout_ms=timeout_ms)
                 return self._identified(given)
             case AskEnd(producer_id, epoch, committed):
-                end = transactions_pb2.EndTxnRequest(
-                    transactional_id=transactional_id,
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    committed=committed,
-                    transaction_version=TRANSACTION_VERSION,
-                )
+                end = end_request(PreparedTransaction(transactional_id, producer_id, epoch), committed=committed)
                 ended = await transport.call(to, methods.TRANSACTIONS_END_TXN, end, timeout_ms=timeout_ms)
                 return self._identified(ended)
             case AskOffsets():
@@ -359,6 +348,30 @@ class ProducerTransactions:
         self, answer: transactions_pb2.InitTransactionalProducerResponse | transactions_pb2.EndTxnResponse
     ) -> list[TransactionEffect]:
         return self._core.identified(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms())
+
+
+def init_request(
+    transactional_id: str, timeout_ms: int, producer_id: ProducerId = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH
+) -> transactions_pb2.InitTransactionalProducerRequest:
+    """Return the message that asks for a producer id and fences who had it; without one, as a new producer does."""
+    return transactions_pb2.InitTransactionalProducerRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_version=TRANSACTION_VERSION,
+    )
+
+
+def end_request(transaction: PreparedTransaction, *, committed: bool) -> transactions_pb2.EndTxnRequest:
+    """Return the message that commits or aborts a transaction."""
+    return transactions_pb2.EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        committed=committed,
+        transaction_version=TRANSACTION_VERSION,
+    )
 
 
 def offsets_request(transactional_id: str, call: AskOffsets) -> groups_pb2.TxnOffsetCommitRequest:
