@@ -16,6 +16,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 # Spark's workers must run the interpreter that has our dependencies.
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
+# Tests start hundreds of processes: without bytecode on disk, each compiles every module that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 CORES := $(shell nproc 2>/dev/null || echo 2)
 JOBS ?= $(CORES)
