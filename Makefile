@@ -107,7 +107,7 @@ demo: need-java $(VENV)/.demo  ## Three nodes, real input (INPUT=FILE, or live t
 CHECKED := tests/test_docs.py tests/test_import_arrows.py tests/test_tidy.py
 # The first tier is what a change needs, the second all the rest; each has a budget of seconds (tests/durations.py).
 FIRST_TIER := not deep and not containers and not interop and not k8s
-DEEP_TIER := (deep or containers) and not interop and not k8s
+DEEP_TIER := (deep or containers or interop) and not k8s
 RECORD := --record-durations
 
 .PHONY: test
@@ -117,16 +117,19 @@ test: env  ## What a change needs: unit, simulation, processes, Spark; budget 12
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(FIRST_TIER)' $(addprefix --ignore=,$(CHECKED)) $(TESTS)
 
-.PHONY: test-deep
-test-deep: env  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
+# Apart from test-deep, so that .ci/run can fetch and build it beside the other tier.
+.PHONY: deep-needs
+deep-needs: env
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
-	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
-	@[ '$(TESTS)' != tests ] || { echo "the record codec in pure Python" >&2; \
-		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(filter-out $(RECORD),$(PYTEST_FLAGS)) tests/records tests/conformance; }
-	@[ '$(TESTS)' != tests ] || if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) interop; \
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' >&2; \
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
+
+.PHONY: test-deep
+test-deep: env deep-needs  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
+	@[ ! -e '$(KAFKA_LIBS)/.fetched' ] || export TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)'; \
+		$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
 
 SINCE ?= HEAD
 .PHONY: test-changed
@@ -181,8 +184,7 @@ integration: env  ## Only the tests with real processes and, where an engine ans
 
 .PHONY: interop
 interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
-	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' \
-		$(filter $(RECORD),$(PYTEST_FLAGS)) tests/interop
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' tests/interop
 
 .PHONY: bench
 bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
