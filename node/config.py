@@ -33,7 +33,11 @@ from node.setting_hints import NO_EFFECT, name_hint, value_hint
 from replication.controller.partition_limits import CLUSTER_DEFAULT, NODE_DEFAULT
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.log_config import CLEANUP_POLICY, LogConfig
-from storage.settings import (
+from tidelog.client_variables import ClientVariable
+from tidelog.errors import InvalidConfig
+from tidelog.security.loopback import is_loopback
+from tidelog.security.tls_files import Tls
+from tidelog.settings import (
     InvalidValue,
     Setting,
     choice,
@@ -47,13 +51,9 @@ from storage.settings import (
     text,
     texts,
 )
-from storage.settings import (
+from tidelog.settings import (
     SettingKind as Kind,
 )
-from tidelog.client_variables import ClientVariable
-from tidelog.errors import InvalidConfig
-from tidelog.security.loopback import is_loopback
-from tidelog.security.tls_files import Tls
 from tidelog.types import INT32_MAX, Endpoint, Millis, NodeId
 
 CLIENT_LISTENER: Final = "client"

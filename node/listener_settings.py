@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any, Final
 
 from node.security.principals import MappingRule, parse_rules, show_rules
-from storage.settings import InvalidValue, Setting, millis, setting, settings_of, text, texts
-from storage.settings import SettingKind as Kind
 from tidelog.security.tls_files import Tls
+from tidelog.settings import InvalidValue, Setting, millis, setting, settings_of, text, texts
+from tidelog.settings import SettingKind as Kind
 from tidelog.types import Endpoint, Millis
 
 PREFIX: Final = "listener.name."

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from storage.settings import (
+from tidelog.errors import InvalidConfig
+from tidelog.settings import (
     Setting,
     SettingKind,
     choice,
@@ -26,7 +27,6 @@ from storage.settings import (
     size,
     topic_setting,
 )
-from tidelog.errors import InvalidConfig
 from tidelog.types import INT32_MAX, INT64_MAX, Codec, Durability, TimestampType
 
 DAY_MS: Final = 86_400_000

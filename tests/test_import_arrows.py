@@ -1,8 +1,8 @@
 """Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
-`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors, epochs and ACLs,
-and not each other; `replication` also Kafka's messages. `node` joins them; its directories are floors that import
-downwards only. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
+`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors, epochs, ACLs and
+settings, and not each other; `replication` also Kafka's messages. `node` joins them; its directories are floors that
+import downwards only. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
 OURS = {*ROOMS, "bench", "examples", "tests"}
-LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors", "tidelog.epochs", "tidelog.security.acls"}
+LEAVES = {
+    "tidelog.records",
+    "tidelog.types",
+    "tidelog.errors",
+    "tidelog.epochs",
+    "tidelog.security.acls",
+    "tidelog.settings",
+}
 MESSAGES = {"tidelog.protocol.kafka"}
 CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "xxhash", "zlib", "zstandard"}
 MACHINE = {

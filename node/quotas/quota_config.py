@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
 from node.quotas.open_calls import CALLS_MAX
-from storage.settings import number, setting
+from tidelog.settings import number, setting
 from tidelog.types import INT32_MAX, Millis
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from storage.settings import InvalidValue, millis, number, setting, settings_of, text, texts
 from tidelog.security.loopback import is_loopback
+from tidelog.settings import InvalidValue, millis, number, setting, settings_of, text, texts
 from tidelog.types import Millis, SaslMechanism, ScramMechanism, TokenMechanism
 
 _KNOWN: Final[dict[str, SaslMechanism]] = {each.mechanism_name: each for each in (*ScramMechanism, *TokenMechanism)}

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from storage.settings import InvalidValue, SettingKind, choice, flag, number, setting, size, text
 from tidelog.errors import InvalidRequest
 from tidelog.security.acls import ANYONE, checked_principal
+from tidelog.settings import InvalidValue, SettingKind, choice, flag, number, setting, size, text
 
 AUDIT_BYTES: Final = 100 << 20
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.directory.reserve import AUTOMATIC
-from storage.settings import flag, millis, number, setting, size
+from tidelog.settings import flag, millis, number, setting, size
 from tidelog.types import INT32_MAX, INT64_MAX
 
 _CHECK_MS_MIN: Final = 10

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from node.config import SETTINGS
-from storage.settings import Setting
+from tidelog.settings import Setting
 from tidelog.types import INT64_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +47,8 @@ def _meanings() -> dict[str, str]:
         "node/listener_settings.py",
         "node/security/security_settings.py",
         "node/security/sasl_settings.py",
+        "replication/coordination/groups/group_config.py",
+        "replication/coordination/transactions/transaction_config.py",
         "storage/log_config.py",
         "storage/directory/maintenance_config.py",
     ):

@@ -15,8 +15,8 @@ from node.observability import logs
 from node.runtime import limits
 from replication.controller import partition_limits, registration, topics
 from storage import log_config
-from storage.settings import settings_of
 from tidelog.protocol import status
+from tidelog.settings import settings_of
 from tidelog.types import TOPIC_NAME_LENGTH_MAX
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "security.md"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +11,12 @@ from hypothesis import strategies as st
 
 from replication.coordination.group_records import TopicPartitions
 from replication.coordination.groups.assignments import as_sets, as_topics, canonical, is_within
-from replication.coordination.groups.group_config import GroupConfig, kafka_name
+from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.topic_catalog import TopicCatalog
 from replication.coordination.timers import Timers
 from tests.replication.group_stories import image_of
 from tidelog.errors import InvalidConfig
+from tidelog.settings import settings_of
 from tidelog.types import Millis, PartitionIndex
 
 EVERY = 1_000_000
@@ -52,7 +52,7 @@ def test_timers_come_up_by_time_and_some_at_a_time() -> None:
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:
-    values = {kafka_name(field.name): getattr(GroupConfig(), field.name) for field in fields(GroupConfig)}
+    values = {each.name: getattr(GroupConfig(), field) for field, each in settings_of(GroupConfig).items()}
     expected = {
         "group.consumer.session.timeout.ms": 45_000,
         "group.consumer.heartbeat.interval.ms": 5_000,
@@ -74,15 +74,26 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
             {"consumer_min_session_timeout_ms": 5_000, "consumer_session_timeout_ms": 5_000},
             r"must be below group\.consumer\.session\.timeout\.ms",
         ),
-        ({"consumer_max_size": 0}, r"group\.consumer\.max\.size is 0; use 1 or more"),
-        ({"consumer_assignors": ("sticky",)}, "list one or more of uniform, range"),
-        ({"consumer_assignors": ()}, "list one or more of"),
-        ({"offsets_retention_minutes": 0}, r"offsets\.retention\.minutes is 0"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         GroupConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("consumer_max_size", 0, r"group\.consumer\.max\.size = 0: must be a whole number from 1"),
+        ("consumer_assignors", ["sticky"], "list each of uniform, range at most once"),
+        ("consumer_assignors", [], "a list of one or more assignors"),
+        ("offset_metadata_max_bytes", 0, r"offset\.metadata\.max\.bytes = 0"),
+        ("offsets_retention_minutes", 0, r"offsets\.retention\.minutes = 0"),
+    ],
+)
+def test_a_value_that_no_setting_has_is_refused_when_it_is_read(field: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        settings_of(GroupConfig)[field].check(value)
 
 
 topics = st.lists(

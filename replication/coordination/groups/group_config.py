@@ -6,40 +6,65 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import InvalidConfig
+from tidelog.settings import InvalidValue, millis, number, setting, settings_of, size, texts
+from tidelog.types import INT32_MAX
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 KNOWN_ASSIGNORS: Final = (UNIFORM, RANGE)
 
 
+def _assignors_of(items: list[str]) -> tuple[str, ...]:
+    unknown = [item for item in items if item not in KNOWN_ASSIGNORS]
+    if unknown or len(set(items)) < len(items):
+        raise InvalidValue(f"list each of {', '.join(KNOWN_ASSIGNORS)} at most once")
+    return tuple(items)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Settings of a group coordinator. Raises InvalidConfig for a value out of range."""
+    """Settings of a group coordinator. Raises InvalidConfig if they contradict each other."""
 
-    consumer_session_timeout_ms: int = 45_000
-    """A member that sends no heartbeat for this long is removed."""
-    consumer_min_session_timeout_ms: int = 45_000
-    consumer_max_session_timeout_ms: int = 60_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    """The pause between heartbeats that members are asked for."""
-    consumer_min_heartbeat_interval_ms: int = 5_000
-    consumer_max_heartbeat_interval_ms: int = 15_000
-    consumer_max_size: int = 2_147_483_647
-    """Members of a consumer group."""
-    consumer_assignors: tuple[str, ...] = KNOWN_ASSIGNORS
-    """Names of the assignors on offer; the first is the default of groups whose members name none."""
-    consumer_assignment_interval_max_ms: int = 1_000
-    """The longest pause between two target assignments of a group. The pause is 1 ms for each 10 members, so that many
-    members that join at once cost a few assignments instead of one each (as KIP-1263,
-    `group.consumer.assignment.interval.ms`); groups below 10 members are assigned at once."""
-    max_size: int = 2_147_483_647
-    """Members of a classic group."""
-    offset_metadata_max_bytes: int = 4_096
-    """Length of the metadata of a committed offset, in UTF-8."""
-    offsets_retention_minutes: int = 7 * 24 * 60
-    """How long offsets are kept that are not committed again, of topics without subscription."""
-    offsets_retention_check_interval_ms: int = 600_000
-    """The pause between two searches for expired offsets."""
+    consumer_session_timeout_ms: int = setting("group.consumer.session.timeout.ms", 45_000, millis(1, INT32_MAX))
+    """a member that sends no heartbeat for this long is removed from its group"""
+    consumer_min_session_timeout_ms: int = setting(
+        "group.consumer.min.session.timeout.ms", 45_000, millis(1, INT32_MAX)
+    )
+    """lower limit of `group.consumer.session.timeout.ms`"""
+    consumer_max_session_timeout_ms: int = setting(
+        "group.consumer.max.session.timeout.ms", 60_000, millis(1, INT32_MAX)
+    )
+    """upper limit of it"""
+    consumer_heartbeat_interval_ms: int = setting("group.consumer.heartbeat.interval.ms", 5_000, millis(1, INT32_MAX))
+    """interval of the heartbeats of members"""
+    consumer_min_heartbeat_interval_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms", 5_000, millis(1, INT32_MAX)
+    )
+    """lower limit of `group.consumer.heartbeat.interval.ms`"""
+    consumer_max_heartbeat_interval_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms", 15_000, millis(1, INT32_MAX)
+    )
+    """upper limit of it"""
+    consumer_max_size: int = setting("group.consumer.max.size", INT32_MAX, number(1, INT32_MAX))
+    """members of a group of the consumer protocol; further ones are refused with `GROUP_MAX_SIZE_REACHED`"""
+    consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors", KNOWN_ASSIGNORS, texts("assignors", _assignors_of, ",".join)
+    )
+    """the assignors that members may choose; the first is used for groups that choose none"""
+    # Many members that join at once cost a few assignments instead of one each (as KIP-1263,
+    # `group.consumer.assignment.interval.ms`); groups below 10 members are assigned at once.
+    consumer_assignment_interval_max_ms: int = setting(
+        "group.consumer.assignment.interval.max.ms", 1_000, millis(1, INT32_MAX)
+    )
+    """Tidelog's own: the longest pause between two assignments of a large group; 1 ms for each 10 members"""
+    max_size: int = setting("group.max.size", INT32_MAX, number(1, INT32_MAX))
+    """members of a group of the classic protocol"""
+    offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes", 4_096, size(1, 1 << 20))
+    """the longest metadata of a committed offset"""
+    offsets_retention_minutes: int = setting("offsets.retention.minutes", 7 * 24 * 60, number(1, INT32_MAX, unit="min"))
+    """offsets of a group without members, or of a topic that no member subscribes to, are deleted at this age"""
+    offsets_retention_check_interval_ms: int = setting("offsets.retention.check.interval.ms", 600_000, millis(1))
+    """interval of looking for such offsets"""
 
     def __post_init__(self) -> None:
         self._check_range("consumer_session_timeout_ms", "consumer_min_session", "consumer_max_session", "_timeout_ms")
@@ -48,38 +73,17 @@ class GroupConfig:
         )
         if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
             raise InvalidConfig(
-                f"{kafka_name('consumer_heartbeat_interval_ms')} is {self.consumer_heartbeat_interval_ms}; it must be "
-                f"below {kafka_name('consumer_session_timeout_ms')}, {self.consumer_session_timeout_ms}"
-            )
-        for field in _AT_LEAST_ONE:
-            if getattr(self, field) < 1:
-                raise InvalidConfig(f"{kafka_name(field)} is {getattr(self, field)}; use 1 or more")
-        unknown = [name for name in self.consumer_assignors if name not in KNOWN_ASSIGNORS]
-        if unknown or not self.consumer_assignors:
-            raise InvalidConfig(
-                f"{kafka_name('consumer_assignors')} is {','.join(self.consumer_assignors)!r}; list one or more of "
-                f"{', '.join(KNOWN_ASSIGNORS)}"
+                f"{_name('consumer_heartbeat_interval_ms')} is {self.consumer_heartbeat_interval_ms}; it must be "
+                f"below {_name('consumer_session_timeout_ms')}, {self.consumer_session_timeout_ms}"
             )
 
     def _check_range(self, field: str, least: str, most: str, unit: str) -> None:
         value, low, high = getattr(self, field), getattr(self, least + unit), getattr(self, most + unit)
         if not 1 <= low <= value <= high:
             raise InvalidConfig(
-                f"{kafka_name(field)} is {value}; use {kafka_name(least + unit)}, {low}, to "
-                f"{kafka_name(most + unit)}, {high}"
+                f"{_name(field)} is {value}; use {_name(least + unit)}, {low}, to {_name(most + unit)}, {high}"
             )
 
 
-_AT_LEAST_ONE: Final = (
-    "consumer_max_size",
-    "max_size",
-    "offset_metadata_max_bytes",
-    "offsets_retention_minutes",
-    "offsets_retention_check_interval_ms",
-)
-
-
-def kafka_name(field: str) -> str:
-    """The name of the setting that a field of GroupConfig holds. All are Kafka's, but
-    group.consumer.assignment.interval.max.ms."""
-    return ("" if field.startswith("offset") else "group.") + field.replace("_", ".")
+def _name(field: str) -> str:
+    return settings_of(GroupConfig)[field].name
