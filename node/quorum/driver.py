@@ -349,7 +349,7 @@ class QuorumDriver:
                 waiting = self._answers.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            case events.SendVote() | events.SendBeginEpoch() | events.SendEndEpoch() | events.ConfirmLeader():
+            case events.SendVote() | events.Announce() | events.ConfirmLeader():
                 self._send(effect)
             case events.OpenEpoch(epoch, granting):
                 self._open_epoch(epoch, granting)
@@ -411,31 +411,29 @@ class QuorumDriver:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _send(
-        self, effect: events.SendVote | events.SendBeginEpoch | events.SendEndEpoch | events.ConfirmLeader
-    ) -> None:
+    def _send(self, effect: events.SendVote | events.Announce | events.ConfirmLeader) -> None:
         match effect:
             case events.SendVote(request):
                 self._start(lambda: self._send_vote(request))
-            case events.SendBeginEpoch(to, begin):
-                announcement = BeginQuorumEpochRequest(
-                    self._cluster_id(), begin.leader_id, begin.epoch, receiver=unchecked(to)
-                )
-                self._start(lambda: self._announce(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, announcement), resigns=True)
-            case events.SendEndEpoch(to, end):
-                successors = tuple(map(unchecked, end.successors))
-                resignation = EndQuorumEpochRequest(
-                    self._cluster_id(), end.leader_id, end.epoch, successors, receiver=unchecked(to)
-                )
-                farewell = self._start(lambda: self._announce(to.node_id, QUORUM_END_QUORUM_EPOCH, resignation))
-                self._farewells.add(farewell)
-                farewell.add_done_callback(self._farewells.discard)
+            case events.Announce(to, announced):
+                self._send_announcement(to, announced)
             case events.ConfirmLeader(node_id):
                 if node_id not in self._confirming and len(self._confirming) < CONFIRMING_MAX:
                     self._confirming.add(node_id)
                     self._start(lambda: self._confirm_leader(node_id))
             case _:
                 assert_never(effect)
+
+    def _send_announcement(self, to: ReplicaKey, request: events.BeginEpoch | events.EndEpoch) -> None:
+        if isinstance(request, events.BeginEpoch):
+            begin = BeginQuorumEpochRequest(self._cluster_id(), request.leader_id, request.epoch, unchecked(to))
+            self._start(lambda: self._announce(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, begin), resigns=True)
+            return
+        successors = tuple(map(unchecked, request.successors))
+        end = EndQuorumEpochRequest(self._cluster_id(), request.leader_id, request.epoch, successors, unchecked(to))
+        farewell = self._start(lambda: self._announce(to.node_id, QUORUM_END_QUORUM_EPOCH, end))
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
 
     def _start(self, send: Callable[[], Coroutine[Any, Any, None]], *, resigns: bool = False) -> asyncio.Task[None]:
         """resigns: a defect while sending ends the leadership."""

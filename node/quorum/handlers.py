@@ -29,16 +29,13 @@ from node.quorum.checks import begin_of, end_of, epoch_of, fetch_of, key_of, unc
 from node.quorum.driver import QuorumDriver
 from node.quorum.state import QuorumView
 from replication.raft.quorum_events import (
-    BeginEpochRequested,
     BelowLogStart,
-    EndEpochRequested,
-    FetchRequested,
     LeaderAndEpoch,
     LogsAgree,
     LogsDiverge,
+    Requested,
     SnapshotRequested,
     VoteAnswer,
-    VoteRequested,
 )
 from replication.raft.voters import VoterSet
 from tidelog.clock import Clock
@@ -95,21 +92,21 @@ class QuorumHandlers:
         """A candidate requests this node's vote."""
         self._ensure_cluster(request.cluster_id, request.candidate.node_id)
         asked = vote_of(request)
-        return await self._driver.ask(lambda number: VoteRequested(number, self._now(), asked), VoteAnswer)
+        return await self._driver.ask(lambda number: Requested(number, self._now(), asked), VoteAnswer)
 
     async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, _caller: Caller) -> LeaderAndEpoch:
         """A node announces that it leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
         begin = begin_of(request)
-        return await self._driver.ask(lambda number: BeginEpochRequested(number, self._now(), begin), LeaderAndEpoch)
+        return await self._driver.ask(lambda number: Requested(number, self._now(), begin), LeaderAndEpoch)
 
     async def end_quorum_epoch(self, request: EndQuorumEpochRequest, _caller: Caller) -> LeaderAndEpoch:
         """A node announces that it no longer leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
         end = end_of(request)
-        return await self._driver.ask(lambda number: EndEpochRequested(number, self._now(), end), LeaderAndEpoch)
+        return await self._driver.ask(lambda number: Requested(number, self._now(), end), LeaderAndEpoch)
 
     # --- the log --------------------------------------------------------------------------------------------------
 
@@ -173,7 +170,7 @@ class QuorumHandlers:
     async def _fetch(self, request: FetchMetadataRequest, cluster_id: str) -> FetchMetadataAnswer:
         log = self._metadata.log
         fetch = fetch_of(request)
-        verdict = await self._driver.ask(lambda number: FetchRequested(number, self._now(), fetch), object)
+        verdict = await self._driver.ask(lambda number: Requested(number, self._now(), fetch), object)
         epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
         self._ensure_leading(epoch)  # the answer names the present leader, and the verdict is older
         records, epochs = b"", _NO_EPOCHS

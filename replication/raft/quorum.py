@@ -179,15 +179,10 @@ class Quorum:
             self._doubted = range(event.at, event.at + 2 * self._times.resend)
         self._now = max(self._now, event.at)
         match event:
-            case events.FetchRequested() | events.FetchAnswered() | events.MetadataLogChanged() | ClockTicked():
+            case events.Requested(request_id, _, request):
+                self._handle_request(request_id, request)
+            case events.FetchAnswered() | events.VoteAnswered() | events.MetadataLogChanged() | ClockTicked():
                 self._handle_often(event)
-            case (
-                events.VoteRequested()
-                | events.VoteAnswered()
-                | events.BeginEpochRequested()
-                | events.EndEpochRequested()
-            ):
-                self._handle_election(event)
             case events.LeaderReported(_, epoch, leader_id, source):
                 self._leader_reported(epoch, leader_id, source)
             case events.LeaderRefused(_, epoch, leader_id):
@@ -207,13 +202,13 @@ class Quorum:
         return self._effects
 
     def _handle_often(
-        self, event: events.FetchRequested | events.FetchAnswered | events.MetadataLogChanged | ClockTicked
+        self, event: events.FetchAnswered | events.VoteAnswered | events.MetadataLogChanged | ClockTicked
     ) -> None:
         match event:
-            case events.FetchRequested():
-                self._fetched(event)
             case events.FetchAnswered():
                 self._fetch_answered(event)
+            case events.VoteAnswered():
+                self._vote_answered(event)
             case events.MetadataLogChanged():
                 self._log_changed(event)
             case ClockTicked():
@@ -221,20 +216,24 @@ class Quorum:
             case _:
                 assert_never(event)
 
-    def _handle_election(
-        self, event: events.VoteRequested | events.VoteAnswered | events.BeginEpochRequested | events.EndEpochRequested
+    def _handle_request(
+        self, request_id: int, request: events.VoteRequest | events.BeginEpoch | events.EndEpoch | events.Fetch
     ) -> None:
-        match event:
-            case events.VoteRequested():
-                self._vote_requested(event)
-            case events.VoteAnswered():
-                self._vote_answered(event)
-            case events.BeginEpochRequested():
-                self._epoch_begun(event)
-            case events.EndEpochRequested():
-                self._epoch_ended(event)
+        match request:
+            case events.Fetch():
+                self._fetched(request_id, request)
+            case events.VoteRequest():
+                granted = self._vote_requested(request)
+                answer = events.VoteAnswer(self.epoch, self.leader_id, granted)
+                self._effects.append(events.Answer(request_id, answer))
+            case events.BeginEpoch() | events.EndEpoch():
+                if isinstance(request, events.BeginEpoch):
+                    self._epoch_begun(request)
+                else:
+                    self._epoch_ended(request)
+                self._effects.append(events.Answer(request_id, events.LeaderAndEpoch(self.epoch, self.leader_id)))
             case _:
-                assert_never(event)
+                assert_never(request)
 
     # --- roles and epochs -----------------------------------------------------------------------------------------
 
@@ -433,8 +432,7 @@ class Quorum:
 
     # --- voting ---------------------------------------------------------------------------------------------------
 
-    def _vote_requested(self, event: events.VoteRequested) -> None:
-        request = event.request
+    def _vote_requested(self, request: events.VoteRequest) -> bool:
         granted = False
         if request.voter == self.me and request.epoch >= self.epoch:
             reached = step_towards(self.epoch, request.epoch) if request.epoch > self.epoch else self.epoch
@@ -442,7 +440,7 @@ class Quorum:
                 self._enter_epoch(reached)
             if request.epoch == self.epoch:
                 granted = self._would_vote(request) if request.pre_vote else self._votes(request)
-        self._effects.append(events.Answer(event.request_id, events.VoteAnswer(self.epoch, self.leader_id, granted)))
+        return granted
 
     def _would_vote(self, request: events.VoteRequest) -> bool:
         """Whether to grant a pre-vote. A node that hears from its leader refuses: the election would depose a leader
@@ -493,7 +491,7 @@ class Quorum:
         self._sent_at = self._now
         for voter in self.log.voters.others(self.me):
             if not self._progress.has_fetched(voter):
-                self._effects.append(events.SendBeginEpoch(voter, events.BeginEpoch(self.epoch, self.leader_id)))
+                self._effects.append(events.Announce(voter, events.BeginEpoch(self.epoch, self.leader_id)))
 
     def _resign(self, cause: Cause) -> None:
         assert self._progress is not None
@@ -508,7 +506,7 @@ class Quorum:
         otherwise wait for this leader."""
         self._sent_at = self._now
         message = events.EndEpoch(self.epoch, self.me.node_id, self._successors)
-        self._effects.extend(events.SendEndEpoch(voter, message) for voter in self._successors)
+        self._effects.extend(events.Announce(voter, message) for voter in self._successors)
 
     def _maybe_commit(self) -> None:
         progress = self._progress
@@ -523,11 +521,10 @@ class Quorum:
             progress.active = True
             self._effects.append(events.Activate(self.epoch))
 
-    def _fetched(self, event: events.FetchRequested) -> None:
-        fetch = event.fetch
+    def _fetched(self, request_id: int, fetch: events.Fetch) -> None:
         refusal = self._refusal(fetch.epoch)
         if refusal is not None:
-            self._effects.append(events.Answer(event.request_id, refusal))
+            self._effects.append(events.Answer(request_id, refusal))
             return
         assert self._progress is not None
         # A fetch without an epoch does not acknowledge this leader: its replica may follow another one (invariant 3).
@@ -542,18 +539,18 @@ class Quorum:
             snapshot.epoch,
         )
         if fetch.offset < log.log_start and snapshot is not None:
-            self._effects.append(events.Answer(event.request_id, events.BelowLogStart(snapshot)))
+            self._effects.append(events.Answer(request_id, events.BelowLogStart(snapshot)))
             return
         end = divergence(log.epochs, log.log_start, log.log_end, fetch.offset, fetch.last_epoch)
         if end is not None and not ends_at_snapshot:
             # No common epoch is left in this log: truncation cannot find where the logs agree, a snapshot replaces it.
             below = end.epoch == NO_LEADER_EPOCH and snapshot is not None
             verdict = events.BelowLogStart(snapshot) if below and snapshot is not None else events.LogsDiverge(end)
-            self._effects.append(events.Answer(event.request_id, verdict))
+            self._effects.append(events.Answer(request_id, verdict))
             return
         if counts:  # only now: positions of a diverging log are not positions of this leader's records
             self._progress.enter(fetch.replica, min(fetch.durable_offset, fetch.offset), self._now)
-        self._effects.append(events.Answer(event.request_id, events.LogsAgree(fetch.replica in log.voters)))
+        self._effects.append(events.Answer(request_id, events.LogsAgree(fetch.replica in log.voters)))
         self._maybe_commit()
 
     def _refusal(self, epoch: LeaderEpoch) -> TidelogError | None:
@@ -573,13 +570,11 @@ class Quorum:
 
     # --- following ------------------------------------------------------------------------------------------------
 
-    def _epoch_begun(self, event: events.BeginEpochRequested) -> None:
-        self._confirm_leader(event.request.epoch, event.request.leader_id)
-        self._effects.append(events.Answer(event.request_id, events.LeaderAndEpoch(self.epoch, self.leader_id)))
+    def _epoch_begun(self, request: events.BeginEpoch) -> None:
+        self._confirm_leader(request.epoch, request.leader_id)
 
-    def _epoch_ended(self, event: events.EndEpochRequested) -> None:
+    def _epoch_ended(self, request: events.EndEpoch) -> None:
         """The leader resigned: its successors stand one after the other, until one is elected."""
-        request = event.request
         if request.epoch > self.epoch:
             # The message alone must not raise the epoch (invariant 6). It is repeated, and counts once the epoch is
             # known.
@@ -592,7 +587,6 @@ class Quorum:
             self._await_succession(request)
         elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
             self._await_succession(request)  # this node voted in that epoch but does not know its leader
-        self._effects.append(events.Answer(event.request_id, events.LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: events.EndEpoch) -> None:
         """Wait for this node's turn to stand."""

@@ -96,12 +96,12 @@ class MetadataLogChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class VoteRequested:
-    """A vote request arrived."""
+class Requested:
+    """A request of another node arrived."""
 
     request_id: int
     at: Millis
-    request: VoteRequest
+    request: VoteRequest | BeginEpoch | EndEpoch | Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +111,6 @@ class VoteAnswered:
     at: Millis
     request: VoteRequest
     answer: VoteAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class BeginEpochRequested:
-    """A node announces that it leads."""
-
-    request_id: int
-    at: Millis
-    request: BeginEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class EndEpochRequested:
-    """A node announces that it no longer leads."""
-
-    request_id: int
-    at: Millis
-    request: EndEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class FetchRequested:
-    """A fetch arrived."""
-
-    request_id: int
-    at: Millis
-    fetch: Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +201,8 @@ class AppendRefused:
 Event: TypeAlias = (
     ClockTicked
     | MetadataLogChanged
-    | VoteRequested
+    | Requested
     | VoteAnswered
-    | BeginEpochRequested
-    | EndEpochRequested
-    | FetchRequested
     | SnapshotRequested
     | FetchAnswered
     | LeaderReported
@@ -260,19 +230,11 @@ class SendVote:
 
 
 @dataclass(frozen=True, slots=True)
-class SendBeginEpoch:
-    """Announce the leader to a voter."""
+class Announce:
+    """Announce to a voter that this node leads, or no longer leads."""
 
     to: ReplicaKey
-    request: BeginEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class SendEndEpoch:
-    """Announce to a voter that this node no longer leads."""
-
-    to: ReplicaKey
-    request: EndEpoch
+    request: BeginEpoch | EndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +311,7 @@ class TakeSnapshot:
 Effect: TypeAlias = (
     Persist
     | SendVote
-    | SendBeginEpoch
-    | SendEndEpoch
+    | Announce
     | ConfirmLeader
     | Answer
     | OpenEpoch

@@ -15,7 +15,7 @@ from node.process.metadata_node import MetadataNode
 from node.quorum.state import QuorumView, read_state
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
-from replication.raft.quorum_events import BeginEpochRequested
+from replication.raft.quorum_events import BeginEpoch
 from tests.node.hostile_epochs import EPOCHS, create_topic
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
@@ -237,13 +237,13 @@ def test_a_batch_of_an_epoch_to_come_is_not_taken(monkeypatch: pytest.MonkeyPatc
 
 
 def defective(side: MetadataNode, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node's rules fail at every event of that kind."""
+    """The node's rules fail at every event, or request of another node, of that kind."""
     core = side._quorum.core
     assert core is not None
     take = core._take
 
     def broken(given: Any) -> Any:
-        if isinstance(given, event):
+        if isinstance(given, event) or isinstance(getattr(given, "request", None), event):
             raise ZeroDivisionError("a defect")
         return take(given)
 
@@ -255,7 +255,7 @@ def test_a_request_that_the_rules_cannot_take_is_answered_and_logged_once(
 ) -> None:
     with MetadataWorld() as world, caplog.at_level(logging.ERROR, "node.quorum"):
         world.begin()
-        defective(world.side(0), BeginEpochRequested, monkeypatch)
+        defective(world.side(0), BeginEpoch, monkeypatch)
         begin = quorum_pb2.BeginQuorumEpochRequest(
             cluster_id=world.image().cluster_id, leader_id=1, epoch=1, receiver=world.key(0)
         )

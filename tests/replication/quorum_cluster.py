@@ -17,19 +17,17 @@ from replication.raft.log_view import MetadataLogView
 from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import (
     Activate,
+    Announce,
     Answer,
     BeginEpoch,
-    BeginEpochRequested,
     BelowLogStart,
     Commit,
     ConfirmLeader,
     Effect,
     EndEpoch,
-    EndEpochRequested,
     Event,
     Fetch,
     FetchAnswered,
-    FetchRequested,
     LeaderAndEpoch,
     LeaderReported,
     LogsAgree,
@@ -38,8 +36,7 @@ from replication.raft.quorum_events import (
     NewRecords,
     OpenEpoch,
     Persist,
-    SendBeginEpoch,
-    SendEndEpoch,
+    Requested,
     SendVote,
     StopLeading,
     TakeRecords,
@@ -48,7 +45,6 @@ from replication.raft.quorum_events import (
     VoteAnswer,
     VoteAnswered,
     VoteRequest,
-    VoteRequested,
 )
 from replication.raft.roles import QuorumState, Role
 from replication.raft.timeouts import QuorumTimes
@@ -273,7 +269,7 @@ class QuorumCluster:
                 replica.state = state
             case SendVote(request):
                 self._send_vote(node, request)
-            case SendBeginEpoch() | SendEndEpoch():
+            case Announce():
                 self._announce(node, effect.to, effect.request)
             case ConfirmLeader(asked):
                 self._confirm_leader(node, int(asked))
@@ -320,7 +316,7 @@ class QuorumCluster:
                 target, node, lambda: self._give_if_running(node, incarnation, VoteAnswered(self._at(), request, reply))
             )
 
-        self._send(node, target, lambda: self._ask(target, lambda n: VoteRequested(n, self._at(), request), answered))
+        self._send(node, target, lambda: self._ask(target, lambda n: Requested(n, self._at(), request), answered))
 
     def _announce(self, node: int, to: ReplicaKey, request: BeginEpoch | EndEpoch) -> None:
         target, incarnation = int(to.node_id), self.replicas[node].incarnation
@@ -330,12 +326,7 @@ class QuorumCluster:
             assert isinstance(leader, LeaderAndEpoch)
             self._report_leader(target, node, incarnation, leader)
 
-        def event(number: int) -> Event:
-            if isinstance(request, BeginEpoch):
-                return BeginEpochRequested(number, self._at(), request)
-            return EndEpochRequested(number, self._at(), request)
-
-        self._send(node, target, lambda: self._ask(target, event, answered))
+        self._send(node, target, lambda: self._ask(target, lambda n: Requested(n, self._at(), request), answered))
 
     def _confirm_leader(self, node: int, target: int) -> None:
         incarnation = self.replicas[node].incarnation
@@ -389,7 +380,7 @@ class QuorumCluster:
                 records = leader.entries[request.offset : mark]
             self._send(asked, node, lambda: self._take(node, asked, sent, request, answer, records, hint, mark))
 
-        self._send(node, asked, lambda: self._ask(asked, lambda n: FetchRequested(n, self._at(), request), answered))
+        self._send(node, asked, lambda: self._ask(asked, lambda n: Requested(n, self._at(), request), answered))
 
     def _take(
         self,

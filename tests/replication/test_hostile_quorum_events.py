@@ -18,26 +18,23 @@ from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import (
     Answer,
     BeginEpoch,
-    BeginEpochRequested,
     BelowLogStart,
     Called,
     ConfirmLeader,
     EndEpoch,
-    EndEpochRequested,
     Event,
     Fetch,
     FetchAnswered,
-    FetchRequested,
     LeaderReported,
     LogsDiverge,
     NewRecords,
     Persist,
+    Requested,
     ResignRequested,
     SnapshotRequested,
     VoteAnswer,
     VoteAnswered,
     VoteRequest,
-    VoteRequested,
 )
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey
@@ -71,13 +68,11 @@ DIVERGED = EpochEnd(LeaderEpoch(1), Offset(0))
 AT = st.just(Millis(10_000))
 LATE = Millis(10_001)
 EVENTS = st.one_of(
-    st.builds(VoteRequested, st.just(1), AT, REQUESTS),
+    st.builds(Requested, st.just(1), AT, REQUESTS),
     st.builds(VoteAnswered, AT, REQUESTS, st.builds(VoteAnswer, EPOCHS, NODES, st.booleans())),
-    st.builds(BeginEpochRequested, st.just(1), AT, st.builds(BeginEpoch, EPOCHS, NODES)),
-    st.builds(
-        EndEpochRequested, st.just(1), AT, st.builds(EndEpoch, EPOCHS, NODES, st.lists(KEYS, max_size=3).map(tuple))
-    ),
-    st.builds(FetchRequested, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
+    st.builds(Requested, st.just(1), AT, st.builds(BeginEpoch, EPOCHS, NODES)),
+    st.builds(Requested, st.just(1), AT, st.builds(EndEpoch, EPOCHS, NODES, st.lists(KEYS, max_size=3).map(tuple))),
+    st.builds(Requested, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
     st.builds(SnapshotRequested, AT, KEYS, EPOCHS),
     st.builds(FetchAnswered, AT, st.sampled_from((Millis(9_000), Millis(10_001))), NODES, EPOCHS, OFFSETS, RESULTS),
     st.builds(LeaderReported, AT, EPOCHS, NODES, NODES),
@@ -101,7 +96,7 @@ def quorum(epoch: int = 1, *, nodes: int = 3, me: ReplicaKey | None = None, stat
     1,
     [
         FetchAnswered(Millis(10_000), Millis(10_000), NO_NODE, LeaderEpoch(1), Offset(0), NewRecords(Offset(0))),
-        EndEpochRequested(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
+        Requested(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
     ],
 )
 def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
@@ -123,9 +118,9 @@ def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
 @pytest.mark.parametrize("end", [False, True])
 def test_a_request_that_names_a_leader_is_queried_and_changes_nothing(epoch: int, end: bool) -> None:
     core = quorum()
-    event: Event = BeginEpochRequested(1, Millis(10_000), BeginEpoch(LeaderEpoch(epoch), NodeId(2)))
+    event: Event = Requested(1, Millis(10_000), BeginEpoch(LeaderEpoch(epoch), NodeId(2)))
     if end:
-        event = EndEpochRequested(1, Millis(10_000), EndEpoch(LeaderEpoch(epoch), NodeId(2), (key(0),)))
+        event = Requested(1, Millis(10_000), EndEpoch(LeaderEpoch(epoch), NodeId(2), (key(0),)))
     effects = core.handle(event)
     assert (core.epoch, core.leader_id, core.role) == (1, -1, Role.UNATTACHED)
     assert [effect for effect in effects if isinstance(effect, ConfirmLeader)] == (
@@ -138,7 +133,7 @@ def test_a_request_that_names_a_leader_is_queried_and_changes_nothing(epoch: int
 @pytest.mark.parametrize(
     "event",
     [
-        lambda core, leader: EndEpochRequested(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
+        lambda core, leader: Requested(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
         lambda core, leader: FetchAnswered(LATE, LATE, leader, core.epoch, Offset(5), NewRecords(Offset(5))),
         lambda core, leader: FetchAnswered(LATE, LATE, leader, core.epoch, Offset(5), LogsDiverge(DIVERGED)),
         lambda core, leader: LeaderReported(Millis(10_001), core.epoch, leader, source=leader),
@@ -163,7 +158,7 @@ def in_role(role: Role) -> Quorum:
         core = quorum(me=key(3) if role is Role.OBSERVER else key(0))
     if role is Role.VOTED:
         vote = VoteRequest(LeaderEpoch(2), key(1), key(0), LeaderEpoch(1), Offset(5), pre_vote=False)
-        core.handle(VoteRequested(1, Millis(10_000), vote))
+        core.handle(Requested(1, Millis(10_000), vote))
     if role is Role.PROSPECTIVE:
         core.handle(Called(Millis(10_000)))
     assert core.role is role
@@ -185,7 +180,7 @@ def test_a_vote_of_a_far_epoch_moves_one_jump_and_is_given_once_the_voter_is_the
     granted = []
     for _ in range(3):
         (answer,) = [
-            each.answer for each in core.handle(VoteRequested(1, Millis(10_000), request)) if isinstance(each, Answer)
+            each.answer for each in core.handle(Requested(1, Millis(10_000), request)) if isinstance(each, Answer)
         ]
         assert isinstance(answer, VoteAnswer)
         granted.append((core.epoch, answer.granted))
@@ -237,7 +232,7 @@ def test_an_event_that_fails_leaves_the_rules_as_they_were(monkeypatch: pytest.M
     monkeypatch.setattr(core, "_persist", broken)
     stands = VoteRequest(LeaderEpoch(7), key((leader + 1) % 3), key(leader), LeaderEpoch(7), Offset(99), pre_vote=False)
     with pytest.raises(ZeroDivisionError):
-        core.handle(VoteRequested(1, Millis(cluster.now), stands))
+        core.handle(Requested(1, Millis(cluster.now), stands))
     assert (core.epoch, core.role, core.leader_id, core.voted) == before
     monkeypatch.undo()
     assert core.active
@@ -254,12 +249,12 @@ def test_a_claimed_position_beyond_the_leaders_log_end_does_not_count() -> None:
     mark = cluster.replicas[leader].high_watermark
     for number, (offset, durable_offset) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
         claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(durable_offset))
-        (answer,) = core.handle(FetchRequested(number, Millis(cluster.now), claim))
+        (answer,) = core.handle(Requested(number, Millis(cluster.now), claim))
         assert isinstance(answer, Answer)
         assert isinstance(answer.answer, LogsDiverge)
     assert cluster.replicas[leader].high_watermark == mark
     ahead = Fetch(key((leader + 1) % 3), LeaderEpoch(core.epoch + 1), Offset(1), core.epoch, Offset(1))
-    (refused,) = core.handle(FetchRequested(9, Millis(cluster.now), ahead))
+    (refused,) = core.handle(Requested(9, Millis(cluster.now), ahead))
     assert isinstance(refused, Answer)
     assert isinstance(refused.answer, TidelogError)
 
@@ -271,7 +266,7 @@ def test_unknown_replicas_cost_a_bounded_amount_of_memory() -> None:
     for number in range(2_000):
         stranger = ReplicaKey(NodeId(number), DirectoryId(UUID(int=10**6 + number)))
         core.handle(
-            FetchRequested(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1)))
+            Requested(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1)))
         )
         core.handle(SnapshotRequested(Millis(cluster.now), stranger, core.epoch))
     assert core._progress is not None

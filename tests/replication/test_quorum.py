@@ -8,23 +8,20 @@ from replication.common_events import ClockTicked
 from replication.raft.quorum_events import (
     Answer,
     BeginEpoch,
-    BeginEpochRequested,
     Called,
     EndEpoch,
-    EndEpochRequested,
     Fetch,
     FetchAnswered,
-    FetchRequested,
     LeaderRefused,
     LeaderReported,
     NewRecords,
     Persist,
+    Requested,
     ResignRequested,
     SendVote,
     SnapshotRequested,
     VoteAnswer,
     VoteRequest,
-    VoteRequested,
 )
 from replication.raft.roles import TRANSITIONS, QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
@@ -128,7 +125,7 @@ def test_a_refusal_of_an_earlier_leader_changes_nothing() -> None:
     request = VoteRequest(cluster.core(other).epoch, key(old), key(other), LeaderEpoch(9), Offset(99), pre_vote=True)
     cluster.wire.clear()
     answers: list[Answer] = []
-    cluster._ask(other, lambda number: VoteRequested(number, Millis(cluster.now), request), answers.append)
+    cluster._ask(other, lambda number: Requested(number, Millis(cluster.now), request), answers.append)
     core = cluster.core(other)
     assert answers[0].answer == VoteAnswer(core.epoch, core.leader_id, granted=False), "it hears from its leader"
 
@@ -176,7 +173,7 @@ def test_what_waited_for_a_paused_leader_does_not_confirm_it() -> None:
     def unconfirmed_ms_after_fetch(later_ms: int) -> int | None:
         cluster.now += later_ms
         fetch = Fetch(key(other), core.epoch, Offset(99), core.epoch, Offset(99))
-        core.handle(FetchRequested(1, Millis(cluster.now), fetch))
+        core.handle(Requested(1, Millis(cluster.now), fetch))
         return core.unconfirmed_ms(Millis(cluster.now))
 
     assert unconfirmed_ms_after_fetch(500) == 0
@@ -209,7 +206,7 @@ def test_a_voter_that_fetches_a_snapshot_or_truncates_counts_as_alive() -> None:
             core.handle(SnapshotRequested(Millis(cluster.now), asked, core.epoch))
         else:
             further = Fetch(asked, core.epoch, Offset(99), core.epoch, Offset(99))
-            core.handle(FetchRequested(number, Millis(cluster.now), further))
+            core.handle(Requested(number, Millis(cluster.now), further))
         core.handle(ClockTicked(Millis(cluster.now)))
     assert core.leads
     cluster.now += 2_000
@@ -256,19 +253,19 @@ def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
     cluster = QuorumCluster()
     core = cluster.core(0)
     request = VoteRequest(LeaderEpoch(5), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
-    effects = core.handle(VoteRequested(1, Millis(cluster.now), request))
+    effects = core.handle(Requested(1, Millis(cluster.now), request))
     states = [effect.state for effect in effects if isinstance(effect, Persist)]
     assert states[-1] == QuorumState(LeaderEpoch(5), core.leader_id, key(1).node_id, key(1).directory_id)
     assert isinstance(effects[-1], object)
     assert [type(effect).__name__ for effect in effects][-2:] == ["Persist", "Answer"]
     rival = VoteRequest(LeaderEpoch(5), key(2), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
-    (refused,) = core.handle(VoteRequested(2, Millis(cluster.now), rival))
-    (again,) = core.handle(VoteRequested(3, Millis(cluster.now), request))
+    (refused,) = core.handle(Requested(2, Millis(cluster.now), rival))
+    (again,) = core.handle(Requested(3, Millis(cluster.now), request))
     assert (refused.answer.granted, again.answer.granted) == (False, True)  # type: ignore[union-attr]
     cluster.replicas[0].state = states[-1]
     cluster.kill(0)
     cluster.start(0)
-    (still,) = cluster.core(0).handle(VoteRequested(4, Millis(cluster.now), rival))
+    (still,) = cluster.core(0).handle(Requested(4, Millis(cluster.now), rival))
     assert still.answer == VoteAnswer(LeaderEpoch(5), cluster.core(0).leader_id, granted=False)  # type: ignore[union-attr]
 
 
@@ -280,7 +277,7 @@ def test_a_pre_vote_changes_nothing_in_the_voter() -> None:
     cluster = QuorumCluster()
     core = cluster.core(0)
     request = VoteRequest(LeaderEpoch(0), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=True)
-    (answer,) = core.handle(VoteRequested(1, Millis(cluster.now), request))
+    (answer,) = core.handle(Requested(1, Millis(cluster.now), request))
     assert answer.answer.granted  # type: ignore[union-attr]
     assert (core.epoch, core.voted, core.role) == (0, None, Role.UNATTACHED)
 
@@ -292,7 +289,7 @@ def test_a_voter_that_hears_its_leader_grants_no_pre_vote() -> None:
     cluster.run(100)
     view = cluster.replicas[asker].view()
     request = VoteRequest(LeaderEpoch(1), key(asker), key(voter), *view.position, pre_vote=True)
-    (answer,) = cluster.core(voter).handle(VoteRequested(1, Millis(cluster.now), request))
+    (answer,) = cluster.core(voter).handle(Requested(1, Millis(cluster.now), request))
     assert not answer.answer.granted  # type: ignore[union-attr]
 
 
@@ -321,7 +318,7 @@ def test_an_emptied_voter_is_another_replica() -> None:
     cluster.run(500)
     assert cluster.role(emptied) is Role.OBSERVER
     request = VoteRequest(LeaderEpoch(9), key(other), key(emptied), LeaderEpoch(9), Offset(99), pre_vote=False)
-    (answer,) = cluster.core(emptied).handle(VoteRequested(1, Millis(cluster.now), request))
+    (answer,) = cluster.core(emptied).handle(Requested(1, Millis(cluster.now), request))
     assert not answer.answer.granted  # type: ignore[union-attr]
     cluster.kill(other)
     cluster.run_until(lambda: not cluster.core(leader).leads)
@@ -467,7 +464,7 @@ def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
     farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(first), key(second)))
     for node in (first, second):
         cluster._answers[node] = lambda _: None
-        cluster.give(node, EndEpochRequested(node, Millis(cluster.now), farewell))
+        cluster.give(node, Requested(node, Millis(cluster.now), farewell))
     cluster.kill(leader)
     assert cluster.wait_leader(but=leader) == first
 
@@ -484,7 +481,7 @@ def test_a_leader_that_resigned_is_not_followed_again_because_of_outdated_answer
     reported = LeaderReported(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
     cluster.give(node, reported)
     cluster._answers[0] = lambda _: None
-    cluster.give(node, BeginEpochRequested(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
+    cluster.give(node, Requested(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
     assert cluster.core(node).leader_id == -1
     assert cluster.wait_leader(but=leader) == node
     assert cluster.now - began < 500
@@ -498,7 +495,7 @@ def test_a_leader_that_answers_a_later_fetch_has_not_resigned() -> None:
     node = next(node for node in range(3) if node != leader)
     cluster._answers[0] = lambda _: None
     forged = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
-    cluster.give(node, EndEpochRequested(0, Millis(cluster.now), forged))
+    cluster.give(node, Requested(0, Millis(cluster.now), forged))
     assert cluster.core(node).leader_id == -1
     cluster.run_until(lambda: cluster.core(node).leader_id == key(leader).node_id)
     cluster.append(leader, "a")
@@ -514,7 +511,7 @@ def test_an_answer_from_before_a_resignation_does_not_disprove_it() -> None:
     asked_at = Millis(cluster.now)
     cluster._answers[0] = lambda _: None
     farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
-    cluster.give(node, EndEpochRequested(0, asked_at, farewell))
+    cluster.give(node, Requested(0, asked_at, farewell))
     has_nothing = NewRecords(Offset(1))
     late = FetchAnswered(Millis(cluster.now + 5), asked_at, key(leader).node_id, LeaderEpoch(1), Offset(1), has_nothing)
     cluster.give(node, late)
@@ -529,7 +526,7 @@ def test_only_the_leader_itself_disproves_its_resignation() -> None:
     cluster._answers[0] = lambda _: None
     farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
     at = Millis(cluster.now)
-    cluster.give(node, EndEpochRequested(0, at, farewell))
+    cluster.give(node, Requested(0, at, farewell))
 
     def answer_of(claims: int) -> FetchAnswered:
         asked, at_end = Millis(at + 1), NewRecords(Offset(1))

@@ -11,7 +11,7 @@ from typing import Any
 from node.process.metadata_node import MetadataNode
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum import Quorum
-from replication.raft.quorum_events import BeginEpochRequested
+from replication.raft.quorum_events import BeginEpoch, Requested
 from tests.sim.machine import endpoint_of
 from tests.sim.quorum_stories import active, core, wait_active
 from tests.sim.replication_stories import arrives, away_from_the_voter
@@ -222,7 +222,7 @@ def handler_fails(sim: Simulation) -> None:
     failing, take = rules(sim, leader), rules(sim, leader)._take
 
     def broken(event: Any) -> Any:
-        if isinstance(event, BeginEpochRequested):
+        if isinstance(event, Requested) and isinstance(event.request, BeginEpoch):
             raise ZeroDivisionError("a defect")
         return take(event)
 

@@ -15,7 +15,6 @@ from replication.controller import controller
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
 from replication.raft.epoch_limits import EPOCH_MAX
-from replication.raft.quorum_events import Answer, LeaderAndEpoch
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.epochs import divergence
@@ -26,11 +25,9 @@ from tidelog.types import INT64_MAX, Offset
 def an_unproven_leader_is_accepted(patch: Patch) -> None:
     """A node follows whichever node claims to lead, in any epoch, without querying it."""
 
-    def begin_asked(self: Any, event: Any) -> None:
-        request = event.request
+    def begin_asked(self: Any, request: Any) -> None:
         if request.epoch > self.epoch:
             self._enter_epoch(request.epoch, request.leader_id)
-        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     patch.setattr(quorum.Quorum, "_epoch_begun", begin_asked)
 

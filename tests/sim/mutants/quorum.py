@@ -70,10 +70,11 @@ def a_removed_voter_is_no_candidate(patch: Patch) -> None:
 def any_directory_of_a_node_votes(patch: Patch) -> None:
     """A voter is identified by its node id, without its directory."""
 
-    def vote_asked(self: Any, event: Any) -> None:
-        self.me, own = event.request.voter, self.me
-        asked(self, event)
+    def vote_asked(self: Any, request: Any) -> Any:
+        self.me, own = request.voter, self.me
+        granted = asked(self, request)
         self.me = own
+        return granted
 
     asked = quorum.Quorum._vote_requested
     patch.setattr(quorum.Quorum, "_vote_requested", vote_asked)
