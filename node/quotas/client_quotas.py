@@ -1,15 +1,11 @@
-"""Client quotas as Kafka has them: which limit holds for a client, what it has used, and how long it must wait.
+"""Client quotas as in Kafka: the limit that applies to a client, its use of the limit, and how long it must wait.
 
-A limit is set for a user, a client id, a client id of a user, or the defaults of these. The most specific one holds
-(KIP-55), for each type of quota by itself. A limit of a user is shared by all its clients, one of a client id by all
-clients of that name. The limits hold on each node by itself, as in Kafka.
+A limit is set for a user, a client id, a client id of a user, or the defaults of these. For each type of quota the most
+specific limit applies (KIP-55). All clients of a user share a limit of the user, and all clients with one client id
+share a limit of that id. Each node applies the limits to its own requests only, as in Kafka.
 
-Invariants:
-  1. At most `entities_max` entities are tracked; the one that was not used for the longest time is forgotten.
-  2. An entity without a limit is not tracked.
-  3. A new limit holds from the next charge or question on, also for a client that waits.
-
-Out of scope: waiting, and what is charged (throttle.py); storing limits (replication/controller/).
+Invariant: a changed limit applies at once, also to a client that waits.
+Not here: waiting, and what is charged (throttle.py); storing limits (replication/controller/).
 Source: Kafka's `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`.
 """
 
@@ -28,33 +24,36 @@ SAMPLE_MS: Final = 1_000
 """Kafka's defaults of `quota.window.num` and `quota.window.size.seconds`."""
 
 ENTITIES_MAX: Final = 10_000
-"""Entities that are tracked. One takes about 0.5 KiB, so a flood of client ids takes some 5 MiB."""
+"""Limit of the entities whose use is tracked. One takes about 0.5 KiB: a flood of client ids takes some 5 MiB."""
 
 _DEFAULT: Final = ""
 QuotaKey = tuple[QuotaType, str | None, str | None]
-"""The type, and the user and the client id that share the limit; None: any."""
+"""The type of quota, and the user and the client id that share a limit; None: all of them."""
 _NO_LIMITS: Final[Mapping[QuotaType, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottledEntity:
-    """An entity that must wait (milliseconds). named: the entity of its quota, which may be a default."""
+    """An entity that must wait."""
 
     quota: QuotaType
     named: QuotaEntity
+    """The entity for which the limit is set; it may be a default."""
     wait_ms: int
 
 
 @dataclass(slots=True)
 class QuotaTotals:
-    """Since the start of the node: how often a quota was exceeded, and the waits that followed (milliseconds)."""
+    """Totals of one type of quota since the start of the node."""
 
     exceeded: int = 0
+    """How often a limit was exceeded."""
     wait_ms: int = 0
+    """The sum of the waits that this caused."""
 
 
 class ClientQuotas:
-    """The limits of a cluster and their use on one node."""
+    """The limits of the cluster, and their use on this node."""
 
     def __init__(
         self,
@@ -85,34 +84,34 @@ class ClientQuotas:
         self.version += 1
         now = self.now_ms()
         for key, bucket in list(self._used.items()):
-            found = self._find(key[0], _names_of_sharers(key))
-            if found is None:
+            limit = self._find(key[0], _names_of_sharers(key))
+            if limit is None:
                 del self._used[key]
             else:
-                bucket.set_limit(found[1], now)
+                bucket.set_limit(limit[1], now)
 
     def session(self, user: str, client_id: str) -> QuotaSession:
         """The quotas of one connection, stream or call."""
         return QuotaSession(self, user, client_id)
 
     def throttled(self, most: int) -> list[ThrottledEntity]:
-        """Those that wait the longest, at most this number."""
+        """The entities that must wait the longest, at most `most`."""
         now = self.now_ms()
         delays = [(delay, key) for key, bucket in self._used.items() if (delay := bucket.delay_ms(now))]
-        delays.sort(key=lambda each: -each[0])
-        found = ((delay, key, self._find(key[0], _names_of_sharers(key))) for delay, key in delays[:most])
-        return [ThrottledEntity(key[0], limit[0], delay) for delay, key, limit in found if limit is not None]
+        delays.sort(key=lambda pair: -pair[0])
+        limits = ((delay, key, self._find(key[0], _names_of_sharers(key))) for delay, key in delays[:most])
+        return [ThrottledEntity(key[0], limit[0], delay) for delay, key, limit in limits if limit is not None]
 
     def resolve(self, quota: QuotaType, user: str, client_id: str) -> tuple[QuotaKey, float] | None:
-        """Who shares the limit of this client, and the limit; None if it has none."""
-        found = self._find(quota, _names_of_client(user, client_id))
-        if found is None:
+        """The key of those who share this client's limit, and the limit; None if no limit applies."""
+        applied = self._find(quota, _names_of_client(user, client_id))
+        if applied is None:
             return None
-        named, limit = found
+        named, limit = applied
         return (quota, None if named.user is None else user, None if named.client_id is None else client_id), limit
 
     def charge(self, key: QuotaKey, limit: float, amount: float, *, bounded: bool = False) -> int:
-        """Record the use; a negative amount takes it back. bounded: as for TokenBucket.take. Returns how long the
+        """Record use of the limit; a negative amount takes it back. bounded: see TokenBucket.take. Returns how long the
         entity must wait (milliseconds)."""
         now, bucket = self.now_ms(), self._bucket(key, limit)
         before = bucket.delay_ms(now)
@@ -125,7 +124,7 @@ class ClientQuotas:
         return delay
 
     def delay_ms(self, key: QuotaKey) -> int:
-        """How long the entity must still wait."""
+        """How long the entity must still wait (milliseconds)."""
         bucket = self._used.get(key)
         return 0 if bucket is None else bucket.delay_ms(self.now_ms())
 
@@ -134,13 +133,14 @@ class ClientQuotas:
         if bucket is not None:
             self._used.move_to_end(key)
             return bucket
+        # The entity that was unused for the longest time starts again with a full bucket, as after a long pause.
         if len(self._used) >= self._entities_max:
             self._used.popitem(last=False)
         bucket = self._used[key] = TokenBucket(limit, self.window_ms, self.now_ms())
         return bucket
 
     def _find(self, quota: QuotaType, names: Iterator[QuotaEntity]) -> tuple[QuotaEntity, float] | None:
-        """The first of these names that has a limit, with the limit."""
+        """The first of these entities that has a limit, with the limit."""
         for named in names:
             limit = self._limits.get(named, _NO_LIMITS).get(quota)
             if limit is not None:
@@ -149,46 +149,47 @@ class ClientQuotas:
 
 
 class QuotaSession:
-    """The quotas of one connection, stream or call. It finds its limits again after each change of them."""
+    """The quotas of one connection, stream or call. It keeps the limits that apply to it until one is changed."""
 
-    __slots__ = ("_client_id", "_found", "_quotas", "_user", "_version")
+    __slots__ = ("_client_id", "_limits", "_quotas", "_user", "_version")
 
     def __init__(self, quotas: ClientQuotas, user: str, client_id: str) -> None:
         self._quotas, self._user, self._client_id = quotas, user, client_id
-        self._found: dict[QuotaType, tuple[QuotaKey, float] | None] = {}
+        self._limits: dict[QuotaType, tuple[QuotaKey, float] | None] = {}
+        """The results of `ClientQuotas.resolve`, as of `_version`."""
         self._version = quotas.version
 
     def charge(self, quota: QuotaType, amount: float, *, bounded: bool = False) -> int:
-        """Record the use, as ClientQuotas.charge. Returns how long this client must wait (milliseconds)."""
-        found = self._limit(quota)
-        return 0 if found is None else self._quotas.charge(*found, amount, bounded=bounded)
+        """As ClientQuotas.charge, for this client; 0 if no limit applies."""
+        applied = self._limit(quota)
+        return 0 if applied is None else self._quotas.charge(*applied, amount, bounded=bounded)
 
     def delay_ms(self, quota: QuotaType) -> int:
-        """How long this client must still wait because of this quota."""
-        found = self._limit(quota)
-        return 0 if found is None else self._quotas.delay_ms(found[0])
+        """How long this client must still wait because of this quota (milliseconds)."""
+        applied = self._limit(quota)
+        return 0 if applied is None else self._quotas.delay_ms(applied[0])
 
     def limit(self, quota: QuotaType) -> float | None:
-        """The limit of this client; None: none."""
-        found = self._limit(quota)
-        return None if found is None else found[1]
+        """The limit that applies to this client, or None."""
+        applied = self._limit(quota)
+        return None if applied is None else applied[1]
 
     def key(self, quota: QuotaType) -> QuotaKey | None:
-        """Who shares the limit of this client; None: it has none."""
-        found = self._limit(quota)
-        return None if found is None else found[0]
+        """The key of those who share this client's limit; None if no limit applies."""
+        applied = self._limit(quota)
+        return None if applied is None else applied[0]
 
     def _limit(self, quota: QuotaType) -> tuple[QuotaKey, float] | None:
         quotas = self._quotas
         if self._version != quotas.version:
-            self._found, self._version = {}, quotas.version
-        if quota not in self._found:
-            self._found[quota] = quotas.resolve(quota, self._user, self._client_id)
-        return self._found[quota]
+            self._limits, self._version = {}, quotas.version
+        if quota not in self._limits:
+            self._limits[quota] = quotas.resolve(quota, self._user, self._client_id)
+        return self._limits[quota]
 
 
 def _names_of_client(user: str, client_id: str) -> Iterator[QuotaEntity]:
-    """The entities whose limit may hold for a client, the most specific one first (KIP-55)."""
+    """The entities whose limit may apply to a client, the most specific one first (KIP-55)."""
     for each_user in (user, _DEFAULT):
         for each_client in (client_id, _DEFAULT, None):
             yield QuotaEntity(each_user, each_client)
@@ -197,7 +198,8 @@ def _names_of_client(user: str, client_id: str) -> Iterator[QuotaEntity]:
 
 
 def _names_of_sharers(key: QuotaKey) -> Iterator[QuotaEntity]:
-    """The entities whose limit those who share the key may have."""
+    """The entities whose limit may apply to those who share a key: the same, without those less specific than the
+    key."""
     _, user, client_id = key
     for each_user in (None,) if user is None else (user, _DEFAULT):
         for each_client in (None,) if client_id is None else (client_id, _DEFAULT):

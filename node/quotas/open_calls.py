@@ -1,6 +1,5 @@
-"""Limits of open calls and streams of one peer address and of one principal.
+"""Limits of the open calls and streams of one peer address and of one principal.
 
-Invariant: a name is kept only while it has open calls, so the memory is bounded by the calls.
 Not here: streams of one connection (`grpc.max_concurrent_streams` in node/listeners/grpc/server.py).
 """
 
@@ -16,11 +15,12 @@ CALLS_MAX: Final = 20_000
 """Default of both limits. Clients open a few calls each; a call takes some KiB."""
 
 _ANONYMOUS: Final = "User:ANONYMOUS"
-"""Everyone who is not authenticated: counted by address only."""
+"""The principal of all callers that are not authenticated. It has no limit: one caller would exhaust it for all others,
+who are limited by their addresses."""
 
 
 class OpenCalls:
-    """The open calls and streams of a node. Its listeners share them."""
+    """The numbers of open calls and streams of a node. Its listeners share them."""
 
     def __init__(self, *, per_ip: int = CALLS_MAX, per_principal: int = CALLS_MAX) -> None:
         self._per_ip, self._per_principal = per_ip, per_principal
@@ -33,23 +33,23 @@ class OpenCalls:
         """Count a call or stream. Raises ThrottlingQuotaExceeded; then it is not counted."""
         self._ensure_below(self._by_ip.get(address, 0), f"address {address}", CALLS_PER_IP, self._per_ip)
         if principal != _ANONYMOUS:
-            found = self._by_principal.get(principal, 0)
-            self._ensure_below(found, f"principal {principal}", CALLS_PER_PRINCIPAL, self._per_principal)
-            self._by_principal[principal] = found + 1
+            count = self._by_principal.get(principal, 0)
+            self._ensure_below(count, f"principal {principal}", CALLS_PER_PRINCIPAL, self._per_principal)
+            self._by_principal[principal] = count + 1
         self._by_ip[address] = self._by_ip.get(address, 0) + 1
 
     def close(self, address: str, principal: str) -> None:
-        """A call or stream that was counted has ended."""
+        """Count a call or stream that has ended, after `open` has counted it."""
         _remove(self._by_ip, address)
         if principal != _ANONYMOUS:
             _remove(self._by_principal, principal)
 
-    def _ensure_below(self, found: int, who: str, setting: str, limit: int) -> None:
-        if found >= limit:
+    def _ensure_below(self, count: int, caller: str, setting: str, limit: int) -> None:
+        if count >= limit:
             self.refused += 1
             raise ThrottlingQuotaExceeded(
-                f"{who} has {found} open calls and streams, the limit {setting} is {limit}: close some, or raise the "
-                "setting on the nodes"
+                f"{caller} has {count} open calls and streams, the limit {setting} is {limit}: close some, or raise "
+                "the setting on the nodes"
             )
 
 
@@ -58,4 +58,4 @@ def _remove(counts: dict[str, int], name: str) -> None:
     if left:
         counts[name] = left
     else:
-        del counts[name]
+        del counts[name]  # else every address that ever called would take memory

@@ -15,7 +15,7 @@ class QuotaConfig:
     """The window of client quotas, and limits of open calls."""
 
     samples: int = setting("quota.window.num", SAMPLES, number(2, 1_000))
-    """an idle client may use the quota of so many intervals at once (security.md, Quotas)"""
+    """an idle client may use the quota of this many intervals at once (security.md, Quotas)"""
     sample_ms: Millis = setting("quota.window.size.seconds", SAMPLE_MS, number(1, 3_600, unit="s", scale=1_000))
     """the length of one interval"""
     calls_per_ip: int = setting("max.open.calls.per.ip", CALLS_MAX, number(1, INT32_MAX))

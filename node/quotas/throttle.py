@@ -1,10 +1,10 @@
-"""Applies client quotas to calls and streams: charges them, and delays what exceeds a quota.
+"""Applies client quotas to calls and streams: charges them, and delays those that exceed a quota.
 
-A stream waits before its next message is read or its next records are sent, so that a client that floods it is slowed
-by the flow control of its connection. A call waits before it is handled. Neither keeps answers while it waits.
+A stream waits before its next message is read or its next records are sent: the flow control of its connection then
+slows down a client that floods it. A call waits before it is handled. Neither keeps an answer in memory while it waits.
 
-The table of APIs says what has quotas (`Api.is_throttled`). SASL, which has none, has bounds of its own.
-Not here: limits and rates (client_quotas.py), bytes and messages (node/listeners/), who a client is (its listener).
+The table of APIs says which ones have quotas (`Api.is_throttled`). SASL has none: its own limits are in node/security.
+Not here: limits and rates (client_quotas.py), bytes and messages, the identity of a client (node/listeners/).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tidelog.errors import ThrottlingQuotaExceeded, TidelogError
 from tidelog.types import QuotaType
 
 DELAYED_BYTES_MAX: Final = 32 << 20
-"""Limit of the bytes of all calls that wait because of a quota: gRPC has received a call completely before it can be
-delayed. A call beyond it is refused. Streams do not count: they wait before they read. Each user may have as many bytes
-waiting as then remain free, so that one user alone leaves half of them to others, and two a quarter (the dynamic
-thresholds of Choudhury and Hahne for shared buffers)."""
+"""Limit of the bytes of all calls that wait because of a quota, since a call is received completely before it can be
+delayed. A call beyond the limit is refused. Streams do not count: they wait before they read. A user may have as many
+bytes waiting as then remain free: one user alone leaves half of the limit to others, two leave at least a quarter (the
+dynamic thresholds of Choudhury and Hahne for shared buffers)."""
 
 _BYTE_RATES: Final = (QuotaType.PRODUCER_BYTE_RATE, QuotaType.CONSUMER_BYTE_RATE)
 _PERCENT_SECONDS: Final = 1e-7
 """One nanosecond of a second, in percent."""
 _SMOOTHING: Final = 8
-"""Calls over which the typical work of a call falls to that of cheaper ones."""
+"""The number of cheaper calls after which the typical work of a call has mostly fallen to theirs."""
 
 
 class Quotas:
     """The client quotas of a node. Listeners of all protocols share them. Without limits no request is delayed."""
 
     def __init__(self, limits: ClientQuotas | None = None) -> None:
-        """limits: by default none, and no clock."""
+        """limits: by default there are none, and no clock is needed."""
         self.limits = limits or ClientQuotas(lambda: 0)
         self.log = ThrottleLog(self.limits.now_ms)
         self.enabled = False
@@ -59,9 +59,9 @@ class Quotas:
         if image.quotas is self._seen:
             return
         self._seen = image.quotas
-        known = {quota.value: quota for quota in QuotaType}
+        types = {quota.value: quota for quota in QuotaType}
         limits = {
-            entity: {known[each.key]: each.value for each in values if each.key in known}
+            entity: {types[value.key]: value.value for value in values if value.key in types}
             for entity, values in image.quotas.items()
         }
         self.enabled = bool(limits)
@@ -73,13 +73,14 @@ class Quotas:
         return Throttle(self, api, principal.removeprefix("User:"), client_id)
 
     def typical_ns(self, api: str, key: QuotaKey) -> float:
-        """The typical work of a call of those who share a limit; 0 if it is not known. Calls take it in advance."""
+        """The typical work of a call by those who share a limit (nanoseconds), charged before the work is known; 0 if
+        no call was measured yet."""
         return self._typical_ns.get((api, key), 0.0)
 
     def worked(self, api: str, key: QuotaKey, spent_ns: int) -> None:
-        """Add a call of those who share a limit. The typical work rises at once and falls slowly, so that a client
-        cannot hide expensive calls among as many cheap ones. Cheap calls of others leave it as it is."""
+        """Note the work of a call by one of those who share a limit."""
         typical = self._typical_ns.pop((api, key), 0.0)
+        # It rises at once and falls slowly: a client cannot hide expensive calls among as many cheap ones.
         self._typical_ns[api, key] = max(float(spent_ns), typical + (spent_ns - typical) / _SMOOTHING)
         if len(self._typical_ns) > ENTITIES_MAX:
             self._typical_ns.popitem(last=False)
@@ -90,7 +91,7 @@ class Quotas:
         return self._delayed.total()
 
     def has_room(self, user: str, size: int) -> bool:
-        """Whether another call of this user may wait (bytes)."""
+        """Whether another call of this user, with `size` bytes, may wait."""
         return self._delayed.get(user, 0) + size <= DELAYED_BYTES_MAX - self.delayed_bytes - size
 
     @contextmanager
@@ -105,7 +106,7 @@ class Quotas:
                 del self._delayed[user]
 
     def wake(self) -> None:
-        """Let every wait compute its end again."""
+        """Let every waiting call and stream compute its delay again."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -143,17 +144,20 @@ class Throttle:
 
     def __init__(self, quotas: Quotas, api: str, user: str, client_id: str) -> None:
         self._quotas, self._api, self._user, self._client_id = quotas, api, user, client_id
-        declared = APIS.get(api)  # None: this process itself asks
+        declared = APIS.get(api)  # None: a request of this process itself
         self._quota = None if declared is None else declared.quota
+        """The type of quota that its bytes or changes are charged to, beside that of the processing time."""
         self._known = declared is not DATA_FETCH_STREAM
-        """Whether it is known who sends the requests: another node may fetch on a stream."""
+        """Whether the kind of sender is known. A fetch stream may be that of another node, which has no quotas: only
+        its first request tells."""
         self.exempt = declared is not None and not declared.is_throttled
         self._session_or_none: QuotaSession | None = None
         self._advance_ns = 0.0
+        """Work of the present call that was charged in advance."""
 
     @property
     def applies(self) -> bool:
-        """Whether any quota can hold for this call or stream."""
+        """Whether any quota can apply to this call or stream."""
         return self._quotas.enabled and not self.exempt
 
     def received(self, size: int) -> None:
@@ -171,19 +175,20 @@ class Throttle:
         return self.delay_ms()
 
     def worked(self, spent_ns: int) -> None:
-        """Charge time on the event loop (nanoseconds). It is known only after the work: one slow request must not stop
-        a client for longer than a window."""
+        """Charge the time that a request took on the event loop (nanoseconds)."""
         if self.applies:
             key = self._session.key(QuotaType.REQUEST_PERCENTAGE)
             if key is not None and spent_ns:  # 0: it was refused before it was handled
                 self._quotas.worked(self._api, key, spent_ns)
             advance_ns, self._advance_ns = self._advance_ns, 0.0
+            # Bounded: a client cannot know the time before, and one slow request must not stop it for longer than a
+            # window.
             self._charge(QuotaType.REQUEST_PERCENTAGE, (spent_ns - advance_ns) * _PERCENT_SECONDS, bounded=True)
 
     @contextmanager
     def mutation(self, partitions: int) -> Iterator[None]:
-        """Charge partitions that the request creates or deletes; a request that certainly fails is not charged. Raises
-        ThrottlingQuotaExceeded (KIP-599)."""
+        """Charge the partitions that the request creates or deletes. The charge is taken back if the request certainly
+        changed nothing. Raises ThrottlingQuotaExceeded (KIP-599)."""
         quota = QuotaType.CONTROLLER_MUTATION_RATE
         if partitions <= 0 or self._quota is not quota or not self.applies or self._session.limit(quota) is None:
             yield
@@ -191,8 +196,8 @@ class Throttle:
         if delay := self._session.delay_ms(quota):
             self._quotas.limits.totals[quota].exceeded += 1
             raise ThrottlingQuotaExceeded(
-                f"{self._api} by {self._who}: the quota {quota.value}={self._session.limit(quota):.15g} is exceeded; "
-                f"try again in {delay} ms, or raise the quota (`tidelog quota set`)",
+                f"{self._api} by {self._client}: the quota {quota.value}={self._session.limit(quota):.15g} is "
+                f"exceeded; try again in {delay} ms, or raise the quota (`tidelog quota set`)",
                 throttle_time_ms=delay,
             )
         self._charge(quota, partitions)
@@ -219,17 +224,14 @@ class Throttle:
             await self._quotas.wait_changed(delay)
 
     async def wait_to_read(self) -> None:
-        """Wait until the next message of a stream may be read. The first one of a fetch stream is read at once: it
-        tells whether another node sends it. It is small, and its answer waits."""
-        if self._known:
+        """Wait until the next message of a stream may be read."""
+        if self._known:  # else the message must be read first: it is small, and its answer waits
             await self.wait()
 
     async def admit(self, size: int, deadline_ms: int | None) -> None:
-        """Charge a call, and wait until its turn, or until the node stops. size: its bytes. deadline_ms: how long its
-        caller waits; None: not known. Raises ThrottlingQuotaExceeded if the caller would not wait that long, or too
-        many bytes wait.
-
-        A call is charged before it waits, so each one that waits has a turn of its own, and none looks at the others.
+        """Charge a call, then wait until it may be handled or the node stops. size: in bytes. deadline_ms: how long the
+        caller waits; None if that is not known. Raises ThrottlingQuotaExceeded if the caller would not wait that long,
+        or if too many bytes wait.
         """
         if not (delay := self.delay_ms()):
             self.reserve(size)
@@ -240,7 +242,7 @@ class Throttle:
         if not quotas.has_room(self._user, size):
             waiting = f"its {size} bytes and those of calls that wait already, {quotas.delayed_bytes}, are too many"
             raise self._refusal(delay, waiting)
-        self.reserve(size)
+        self.reserve(size)  # before the wait: the next call of this client is then delayed for longer than this one
         try:
             with quotas.delayed(self._user, size):
                 await self._wait_turn(delay)
@@ -256,7 +258,7 @@ class Throttle:
                 turn = min(turn, quotas.limits.now_ms() + self.delay_ms())
 
     def reserve(self, size: int) -> None:
-        """Charge a call (bytes), and its typical work in advance, without a wait."""
+        """Charge a call of `size` bytes, and its typical work in advance, without a wait."""
         if self._quota is QuotaType.PRODUCER_BYTE_RATE:
             self._charge(self._quota, size)
         quota = QuotaType.REQUEST_PERCENTAGE
@@ -265,6 +267,7 @@ class Throttle:
             return
         typical_ns = self._quotas.typical_ns(self._api, key)
         amount = typical_ns * _PERCENT_SECONDS
+        # An advance must not delay a client for longer than a window, as the work itself cannot (`worked`).
         if self._session.delay_ms(quota) + amount / limit * 1_000 <= self._quotas.limits.window_ms:
             self._advance_ns = typical_ns
             self._charge(quota, amount)
@@ -288,12 +291,12 @@ class Throttle:
         return self._session_or_none
 
     @property
-    def _who(self) -> str:
+    def _client(self) -> str:
         return f"user {self._user!r}, client id {self._client_id!r}"
 
     def _refusal(self, delay: int, reason: str) -> ThrottlingQuotaExceeded:
         return ThrottlingQuotaExceeded(
-            f"{self._api} by {self._who} must wait {delay} ms because of a quota, and {reason}: try again later, or "
+            f"{self._api} by {self._client} must wait {delay} ms because of a quota, and {reason}: try again later, or "
             "raise the quota (`tidelog quota list` shows them)",
             throttle_time_ms=delay,
         )

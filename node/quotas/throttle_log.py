@@ -1,4 +1,4 @@
-"""Log lines about clients that exceed a quota: each client once in a window, and a bounded number of clients.
+"""Log lines about clients that exceed a quota: in each minute one for each client, and for a limited number of clients.
 
 Not here: metrics, which name quotas and not clients (node/observability/metrics.py).
 """
@@ -14,11 +14,12 @@ from tidelog.types import QuotaType
 _log = logging.getLogger("node.quotas")
 
 LINES_MAX: Final = 20
+"""Clients that are logged in one window. Clients choose their ids: a flood of ids must not fill the log."""
 WINDOW_MS: Final = 60_000
 
 
 class ThrottleLog:
-    """Decides which clients are logged. A client chooses its id, so the ids of a flood must not fill the log."""
+    """Decides which clients are logged."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -27,7 +28,7 @@ class ThrottleLog:
         self._is_full = False
 
     def note(self, quota: QuotaType, limit: float, user: str, client_id: str, delay_ms: int) -> None:
-        """A client has exceeded a quota and must wait."""
+        """Note that a client has exceeded a quota and must wait; log it unless it was logged in this window."""
         key = quota, user, client_id
         if key in self._named and self._now_ms() < self._window_ends:
             return

@@ -1,9 +1,9 @@
 """The use of one quota: a bucket that fills at the rate of the limit, and may be below zero.
 
-A request is admitted while the bucket is not below zero, and takes all of its tokens. The average over a long time is
-therefore the limit, whatever the sizes of the requests; an idle client may use a full bucket at once.
-Kafka has this for controller mutations (KIP-599, `TokenBucket`). Its byte rates are measured over a sliding window
-(KIP-13, `Rate`), which gives the same average and lets the whole window through again each time it has passed.
+A request is admitted while the bucket is not below zero, and takes all its tokens at once. The average over a long time
+is therefore the limit, whatever the sizes of the requests. An idle client may use a full bucket at once.
+Kafka limits changes of topics in this way (KIP-599, `TokenBucket`). It measures byte rates over a sliding window
+(KIP-13, `Rate`): the average is the same, but each window can begin with a burst of a whole window.
 Not here: clocks. Every method gets the present time in milliseconds of a monotonic clock.
 """
 
@@ -13,13 +13,14 @@ import math
 from typing import Final
 
 DELAY_MS_MAX: Final = 3_600_000
-"""The longest delay that is named at once; who waits asks again. It keeps a delay within the range of its field."""
+"""The longest delay that is reported, so that it fits into the field of an answer. A client that still exceeds its
+quota after that is delayed again."""
 _ROUNDING_MS: Final = 1e-3
 """A shorter delay is a rounding error."""
 
 
 class TokenBucket:
-    """Tokens of one entity."""
+    """The tokens of one entity."""
 
     __slots__ = ("_at", "_limit", "_size_ms", "_tokens")
 
@@ -30,8 +31,8 @@ class TokenBucket:
         self._at = now
 
     def take(self, amount: float, now: int, *, bounded: bool = False) -> None:
-        """Take tokens; a negative amount gives them back. bounded: this does not prolong a wait beyond the time that
-        fills the bucket; what would is forgotten."""
+        """Take tokens; a negative amount gives them back. bounded: take at most as many as make the wait `size_ms`
+        long."""
         self._fill(now)
         full = self._limit * self._size_ms / 1_000
         left = min(full, self._tokens - amount)
@@ -45,7 +46,7 @@ class TokenBucket:
         return math.ceil(min(DELAY_MS_MAX, -self._tokens / self._limit * 1_000) - _ROUNDING_MS)
 
     def set_limit(self, limit: float, now: int) -> None:
-        """Fill at another rate from now on. What was taken stays taken."""
+        """Fill at another rate from now on. Tokens that were taken stay taken."""
         self._fill(now)
         self._limit = limit
         self._tokens = min(self._tokens, limit * self._size_ms / 1_000)

@@ -26,7 +26,7 @@ from tidelog.security.acls import (
 from tidelog.standard_streams import say
 
 app = typer.Typer(help="Who may do what: add, list, remove and test ACLs.", no_args_is_help=True)
-Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is the beginning of names.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix: all names that begin with it.")]
 Operations = Annotated[
     list[str] | None, typer.Option("--operation", "-o", help="An operation, as read or alter-configs; may be repeated.")
 ]
@@ -192,7 +192,7 @@ def explain(
 
 
 async def _has_effect(admin: Admin) -> bool:
-    """Whether the node decides by ACLs. True also if it does not answer that: what was asked before is done."""
+    """Whether the node enforces ACLs. Also true if it does not answer: the command itself has succeeded by then."""
     try:
         decision = await admin.test_acl("User:ANONYMOUS", AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     except TidelogError:
@@ -213,7 +213,7 @@ def _operation(word: str) -> AclOperation:
 
 
 def _plain(binding: AclBinding) -> dict[str, Any]:
-    """For JSON, with the names of enumerations."""
+    """Convert to JSON fields, with enumerations by name."""
     values = dataclasses.asdict(binding)
     return {name: value if isinstance(value, str) else value.name for name, value in values.items()}
 

@@ -1,4 +1,4 @@
-"""Values of arguments that several commands and jobs have."""
+"""Parsers of arguments that several commands and jobs share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tidelog.types import PartitionIndex, TopicPartition
 
 
 class WrongUsage(Exception):
-    """An option or argument is missing, contradicts another one, or cannot be parsed: exit code 2. No node was
-    asked."""
+    """An option or argument is missing, contradicts another one, or cannot be parsed: exit code 2. No request was
+    sent."""
 
 
 def partition_of(name: str) -> TopicPartition:
@@ -21,7 +21,7 @@ def partition_of(name: str) -> TopicPartition:
 
 
 def time_of(text: str) -> datetime | None:
-    """A date or time of ISO 8601, which is in UTC unless it says otherwise; None if the text is none."""
+    """A date or time of ISO 8601, in UTC unless it has an offset; None if the text is not one."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

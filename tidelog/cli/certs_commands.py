@@ -37,8 +37,8 @@ def create(
 ) -> None:
     """Create an authority (ca.pem, ca.key) and certificates that it signs (NAME.pem, NAME.key).
 
-    An authority that is in the directory already signs the new ones. A certificate of the same name is replaced;
-    running nodes and clients use it without a restart.
+    If the directory has an authority already, that one signs. A certificate of the same name is replaced; running nodes
+    and clients use the new one without a restart.
     """
     try:
         from tidelog.security import certificates
@@ -93,8 +93,9 @@ def _ensure_names(names: list[str]) -> None:
 
 
 def _write(directory: Path, name: str, made: KeyAndCertificate) -> list[str]:
-    """Write NAME.key and NAME.pem. Each is renamed over the former one, the key first: a process that reads meanwhile
-    finds a pair that does not fit and keeps the former one."""
+    """Write NAME.key and NAME.pem."""
+    # Each is renamed over the former one: a process that reads between the two finds a pair that does not fit together,
+    # and keeps using the pair that it has.
     written = []
     for suffix, contents, mode in ((".key", made.key, 0o600), (".pem", made.certificate, 0o644)):
         path = directory / f"{name}{suffix}"

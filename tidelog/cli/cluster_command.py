@@ -1,4 +1,4 @@
-"""Commands on a cluster: what all of them are given, and how they ask, print and report."""
+"""Commands on a cluster: their common options, and the ways to query nodes and to print results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def administrator(connection: ClusterConnection) -> AsyncIterator[Admin]:
     """An Admin client for a command."""
     log = logging.getLogger(TLS_FAILURES)
     level = log.level
-    log.setLevel(logging.ERROR)  # the command prints the failure as its error: a warning would say it twice
+    log.setLevel(logging.ERROR)  # the command prints the failure as its error: a warning would repeat it
     try:
         async with Admin(connection.bootstrap, patience_ms=PATIENCE_MS, **connection.of_client) as admin:
             yield admin
@@ -70,14 +70,14 @@ def query(connection: ClusterConnection, call: Callable[[Admin], Awaitable[Answe
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:
-    """One call of a command: its cluster, and the form of its output."""
+    """One run of a command: its cluster, and the form of its output."""
 
     connection: ClusterConnection
     as_json: bool
 
-    def query(self, ask: Callable[[Admin], Awaitable[Answer]]) -> Answer:
+    def query(self, call: Callable[[Admin], Awaitable[Answer]]) -> Answer:
         """Return the answer of one or more calls of an Admin client."""
-        return query(self.connection, ask)
+        return query(self.connection, call)
 
     def report(self, document: Mapping[str, object], *sentences: str) -> None:
         """Print the result of a change: the document for scripts, or the sentences for people."""
@@ -88,7 +88,7 @@ class CommandCall:
             say(sentence)
 
     def show(self, document: object, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-        """Print what was found: the document for scripts, or a table for people."""
+        """Print the result of a query: the document for scripts, or a table for people."""
         if self.as_json:
             print_json(document)
         else:
@@ -96,46 +96,45 @@ class CommandCall:
 
 
 def options_of(declared: type[Any]) -> list[inspect.Parameter]:
-    """The fields of a dataclass as options, as Typer reads them from the signature of a command. A field whose type has
-    no option or argument of Typer is none."""
+    """The fields of a dataclass as parameters of a command, from whose signature Typer reads the options."""
     options = []
     hints = get_type_hints(declared, include_extras=True)
-    for each in dataclasses.fields(declared):
-        if not hasattr(hints[each.name], "__metadata__"):
-            continue
-        default, factory = each.default, each.default_factory
+    for field in dataclasses.fields(declared):
+        if not hasattr(hints[field.name], "__metadata__"):
+            continue  # no option or argument is declared for it: the program sets it
+        default, factory = field.default, field.default_factory
         if default is dataclasses.MISSING:
             default = inspect.Parameter.empty if factory is dataclasses.MISSING else factory()
-        options.append(_keyword(each.name, hints[each.name], default))
+        options.append(_keyword(field.name, hints[field.name], default))
     return options
 
 
 def with_options(run: Callable[..., None], options: Iterable[inspect.Parameter]) -> Callable[..., None]:
-    """A command that Typer takes for one with these options: it reads them from the signature, and their types from the
-    annotations too."""
-    declared = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    """Give a function the signature of a command with these options. Typer reads the options from the signature, and
+    their types also from the annotations."""
+    declared = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
     run.__dict__["__signature__"] = inspect.Signature(declared)
-    run.__annotations__ = {each.name: each.annotation for each in declared}
+    run.__annotations__ = {option.name: option.annotation for option in declared}
     return run
 
 
 def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Work], Work]:
-    """Add a command: a function of a `CommandCall` and of its own options; --bootstrap and --json are added to them. A
-    parameter that is a dataclass stands for the options that its fields declare."""
+    """Add a command: a function with a `CommandCall` and the command's own options as parameters. The command also has
+    --bootstrap and --json. A parameter that is a dataclass stands for the options that its fields declare."""
 
     def add(work: Work) -> Work:
         _call, *own = inspect.signature(work, eval_str=True).parameters.values()
         kinds: dict[str, Any] = {
-            each.name: each.annotation for each in own if dataclasses.is_dataclass(each.annotation)
+            parameter.name: parameter.annotation for parameter in own if dataclasses.is_dataclass(parameter.annotation)
         }
         groups = {name: options_of(kind) for name, kind in kinds.items()}
 
-        def run(ctx: typer.Context, bootstrap: str, as_json: bool, **given: Any) -> None:
+        def run(ctx: typer.Context, bootstrap: str, as_json: bool, **values: Any) -> None:
             for group, options in groups.items():
-                given[group] = kinds[group](**{each.name: given.pop(each.name) for each in options})
-            work(CommandCall(connection_of(ctx, bootstrap), as_json), **given)
+                values[group] = kinds[group](**{option.name: values.pop(option.name) for option in options})
+            work(CommandCall(connection_of(ctx, bootstrap), as_json), **values)
 
-        options = [option for each in own for option in groups.get(each.name, [each])]
+        options = [option for parameter in own for option in groups.get(parameter.name, [parameter])]
         app.command(name or work.__name__, help=inspect.getdoc(work))(with_options(run, [*options, *_OPTIONS]))
         return work
 

@@ -1,5 +1,4 @@
-"""The options of connections, declared once for commands and jobs, and the one place that makes `Tls` and `Sasl` of
-them."""
+"""The options of connections, for commands and jobs, and the one place that makes `Tls` and `Sasl` from them."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def tls_of(ca: str | None, certificate: str | None, key: str | None) -> Tls | No
 
 
 def sasl_of(username: str | None, password_file: str | None, mechanism: str, token_file: str | None) -> Sasl | None:
-    """The user of the options, whose password is prompted for if no file has it; None: no user. Raises
+    """The credentials that the options name; None without any. The password is prompted for if no file is named. Raises
     InvalidConfig."""
     if token_file is not None:
         return Sasl(username or "", None, password_file, mechanism, token_file)
@@ -94,21 +93,20 @@ def sasl_of(username: str | None, password_file: str | None, mechanism: str, tok
 
 
 def bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
-    """The addresses after the command, or else before it, or else those of the environment, or else the default."""
+    """The addresses given after the command, else those before it, else those of the environment, else the default."""
     source = ctx.get_parameter_source("bootstrap")
     before: str | None = ctx.find_root().params.get("bootstrap")
-    # An empty one is an unset variable of a shell: `-b "$SERVERS"`.
+    # An empty value before the command comes from an unset variable of a shell, `-b "$SERVERS"`: it names no nodes.
     return value if not before or (source is not None and source.name == "COMMANDLINE") else before
 
 
 def connection_of(ctx: typer.Context, bootstrap: str, client_id: str = "") -> ClusterConnection:
-    """The cluster of the present command. The root command has made the credentials, once: a password is prompted for
-    before anything else happens."""
-    tls, sasl = ctx.find_root().obj
+    """The cluster of the present command."""
+    tls, sasl = ctx.find_root().obj  # made by the root command: a password is prompted for once, before anything else
     return ClusterConnection(bootstrap, tls, sasl, client_id)
 
 
 def tls_option_for(error: TidelogError) -> str:
-    """Which option the error is about, as another sentence; empty for none."""
+    """A sentence that names the option for the error's next step; empty if there is none."""
     step = _NEXT_STEP.get(type(error))
     return "" if step is None else f" {step}"

@@ -221,12 +221,14 @@ def _print_lags(lags: dict[str, list[PartitionLag]], *, clears: bool, as_json: b
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """The lag of a group. lag, deleted: over the partitions where they are known; None if they are known of none.
-    unknown: the number of the other partitions."""
+    """The lag of a group."""
 
     lag: int | None
+    """The sum over the partitions whose lag is known; None if there is none."""
     deleted: int | None
+    """As `lag`, of the records that were deleted before the group read them."""
     unknown: int
+    """The number of partitions whose lag is unknown."""
 
     def __str__(self) -> str:
         if self.lag is None:

@@ -1,4 +1,4 @@
-"""`tidelog group reset-offsets`: a plan, which is carried out with --execute."""
+"""`tidelog group reset-offsets`: shows new offsets, and sets them with --execute."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where to set the offsets: exactly one is given."""
+    """Where to set the offsets: exactly one of the fields is set."""
 
     earliest: bool
     latest: bool
@@ -43,10 +43,11 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The offset of one partition before and after. before: None if none is committed."""
+    """The committed offset of one partition before and after the command."""
 
     partition: TopicPartition
     before: int | None
+    """None if no offset is committed."""
     after: int
 
 
@@ -138,23 +139,23 @@ async def _plan(
     if not keys:
         raise InvalidRequest("no partition is chosen: the group has no committed offsets; pass --topic NAME")
     before = {key: None if (found := committed.get(key)) is None else int(found.offset) for key in keys}
-    wanted: Mapping[TopicPartition, int]
+    targets: Mapping[TopicPartition, int]
     if goal.earliest or goal.latest or goal.time is not None:
         end: Literal["earliest", "latest"] = "earliest" if goal.earliest else "latest"
         place = end if goal.time is None else goal.time
-        wanted = await admin.list_offsets(keys, place)
+        targets = await admin.list_offsets(keys, place)
     elif goal.offset is not None:
-        wanted = dict.fromkeys(keys, goal.offset)
+        targets = dict.fromkeys(keys, goal.offset)
     else:
         missing = [str(key) for key in keys if before[key] is None]
         if missing:
             raise InvalidRequest(
                 f"--shift-by needs committed offsets, and {', '.join(missing)} has none: set it with --to-offset"
             )
-        wanted = {key: (before[key] or 0) + (goal.shift or 0) for key in keys}
+        targets = {key: (before[key] or 0) + (goal.shift or 0) for key in keys}
     starts: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "earliest")
     ends: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "latest")
-    return [Change(key, before[key], min(max(wanted[key], starts[key]), ends[key])) for key in keys]
+    return [Change(key, before[key], min(max(targets[key], starts[key]), ends[key])) for key in keys]
 
 
 def _time(text: str) -> datetime:

@@ -14,7 +14,8 @@ INTERRUPTED = 130
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """End the process with 130 at an interrupt, without a traceback: for imports, which have nothing to clean up."""
+    """Within this context an interrupt ends the process with 130 at once, without a traceback. For imports: they take a
+    noticeable time and have nothing to clean up."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
         yield  # ignored, as in a background job, or handled by the caller
         return

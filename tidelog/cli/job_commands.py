@@ -1,5 +1,5 @@
-"""`tidelog job`: jobs on whole topics. Each declares its own arguments, which it takes as a program too: its module is
-imported when it is run."""
+"""`tidelog job`: jobs on whole topics. A job is also a program and parses its own arguments, so its module is imported
+only when it is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOBS: Final = {
     "audit": "Compare the replicas of each partition, and check durability receipts.",
     "profile": "Describe topics: sizes, keys, rates, holes, delays, compression.",
 }
-"""The modules of tidelog/jobs that are commands, and what each does."""
+"""The modules of tidelog/jobs that are commands, with their descriptions."""
 
 app = typer.Typer(help="Jobs on whole topics, most of them on Spark.", no_args_is_help=True)
 

@@ -1,7 +1,6 @@
 """Reads lines of standard input or of a file, plain or gzip, without delay.
 
-Invariants: an interrupt takes effect even if no input arrives (terminal, pipe), because a daemon thread does the
-reading. Memory is bounded by the maximum line length.
+Invariant: memory is bounded by the maximum line length.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ async def _chunks(read: Read) -> AsyncIterator[bytes]:
 
 
 def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
-    """Call `read` in a daemon thread, which may be abandoned during the call; return the future of its result."""
+    """Call `read` in a daemon thread, and return the future of its result. The call can be abandoned: an interrupt must
+    end the command even if no input arrives from a terminal or pipe."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[bytes] = loop.create_future()
 
@@ -92,7 +92,7 @@ def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
             chunk = read()
         except OSError as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the call was abandoned
             loop.call_soon_threadsafe(settle, chunk, failure)
 
     threading.Thread(target=work, name="tidelog input", daemon=True).start()

@@ -19,14 +19,14 @@ def main() -> int:
 
 
 def probe() -> int:
-    """Ask the node that the command line names for its health; return the exit code."""
+    """Query the health of the node that the command line names; return the exit code."""
     protect_standard_streams()
     try:
         try:
             return _run("tidelog-probe", "node.process.probe")
         finally:
             sys.stdout.flush()
-    except ReaderGone:  # only what is healthy is printed there
+    except ReaderGone:  # standard output gets the answer of a healthy node only: the node is healthy
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What commands print: tables and sentences for people, JSON for scripts."""
+"""Output of commands: tables and sentences for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tidelog.standard_streams import ReaderGone, encodable, json_line, say
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
 WIDTH_OF_FILES = 1 << 20
-"""Columns: wider than any table. Rich would take 80."""
+"""Width of tables in files and pipes, in characters: rows are never broken there. Rich would take 80."""
 
 
 def plain(value: object) -> Any:
-    """Convert a value for JSON: records to objects, bytes to UTF-8 text or else base64, whatever JSON has not to
-    text."""
+    """Convert a value for JSON: dataclasses to objects, bytes to text (base64 if they are not UTF-8), and all types
+    that JSON does not have to text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -42,8 +42,8 @@ def plain(value: object) -> Any:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line. A reader that has gone does not end the command: its exit code counts."""
-    with suppress(ReaderGone):
+    """Print one JSON document on one line."""
+    with suppress(ReaderGone):  # the exit code may still be read: the command continues
         sys.stdout.write(json_line(plain(value)))
         sys.stdout.flush()
 
@@ -51,8 +51,7 @@ def print_json(value: object) -> None:
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe.
 
-    Nothing in a title or cell is interpreted, neither by Rich nor by a terminal: ids are chosen by clients. A reader
-    that has gone does not end the command: its exit code counts.
+    Nothing in a title or cell is interpreted, neither by Rich nor by a terminal: clients choose their ids freely.
     """
     from rich.console import Console
     from rich.table import Table
@@ -65,7 +64,7 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(_shown(", ".join(map(str, cell)) if isinstance(cell, tuple) else cell)) for cell in row))
-    with suppress(ReaderGone):
+    with suppress(ReaderGone):  # as in `print_json`
         Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
 
 
@@ -95,7 +94,8 @@ class _Warnings(logging.Handler):
 
 @contextmanager
 def printed_warnings() -> Iterator[None]:
-    """Print what clients warn of meanwhile: a quota that slows them down, a node that they cannot reach."""
+    """Within this context, print the warnings of clients: a quota that slows them down, a node that cannot be
+    reached."""
     log, handler = logging.getLogger("tidelog.client"), _Warnings(logging.WARNING)
     log.addHandler(handler)
     try:

@@ -19,7 +19,7 @@ app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class EntityOptions:
-    """Whose quotas: of a user, a client id, or a client id of a user."""
+    """The entity that has the quotas: a user, a client id, or a client id of a user."""
 
     user: Annotated[str | None, typer.Option("--user", "-u", help="Name of a user, without `User:`.")] = None
     client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="A client id.")] = None
@@ -39,10 +39,10 @@ class EntityOptions:
             raise InvalidConfig(
                 "a user or client id is empty: use --default-user or --default-client-id for the default"
             )
-        found = QuotaEntity("" if self.default_user else user, "" if self.default_client_id else client_id)
-        if found == QuotaEntity(None, None):
+        entity = QuotaEntity("" if self.default_user else user, "" if self.default_client_id else client_id)
+        if entity == QuotaEntity(None, None):
             raise InvalidConfig("whose quotas? Pass --user, --client-id, --default-user or --default-client-id")
-        return found
+        return entity
 
 
 _KEYS = ", ".join(quota.value for quota in QuotaType)

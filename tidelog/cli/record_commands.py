@@ -43,14 +43,14 @@ ClientId = Annotated[
     str, typer.Option("--client-id", help="Name of this client, for quotas and the logs of the nodes.")
 ]
 PIPE_PAUSE_MS = 2
-"""Between two looks at whether the reader of a pipe has taken what was written."""
+"""Interval of checks whether the reader of a pipe has read everything."""
 UNASSIGNED_POLLS_MAX = 15
 """Polls of a second each after which a member of a group that has no partition gives up."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
 class Tally:
-    """Counts of the outcomes of one `produce`."""
+    """Numbers of outcomes of one `produce`."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = self.unknown = self.failed = 0
@@ -136,7 +136,7 @@ def produce(
         except BaseException:
             ended = False
             raise
-        finally:  # the caller needs the outcome of the sent lines in any case
+        finally:  # also after a failure: the caller must know which lines were written
             if call.as_json:
                 print_json({"topic": topic, **{name: n for name, n in vars(tally).items() if name != "first"}})
             elif tally.sent or ended:
@@ -220,18 +220,18 @@ def consume(
 
 
 async def _reach(connection: ClusterConnection, topic: str) -> None:
-    """Raise ConnectionFailed quickly if no node answers; clients by themselves retry for longer. The question needs no
-    permission that writing and reading the topic do not imply."""
+    """Raise ConnectionFailed quickly if no node answers: producers and consumers retry for longer."""
+    # A description needs no permission beyond those for writing or reading the topic.
     async with administrator(connection) as admin:
         with suppress(UnknownTopicOrPartition, NodeNotAvailable):
             await admin.describe_topic(topic)
 
 
-def _partition_of(everything: list[TopicPartition], wanted: int) -> Any:
+def _partition_of(everything: list[TopicPartition], index: int) -> Any:
     """Return the index of an existing partition. Raises InvalidRequest."""
-    if not 0 <= wanted < len(everything):
-        raise InvalidRequest(f"partition {wanted}: the topic has partitions 0 to {len(everything) - 1}")
-    return everything[wanted].partition
+    if not 0 <= index < len(everything):
+        raise InvalidRequest(f"partition {index}: the topic has partitions 0 to {len(everything) - 1}")
+    return everything[index].partition
 
 
 async def _print(
@@ -243,12 +243,12 @@ async def _print(
     while (most is None or count < most) and (left is None or left):
         records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
         if ends is not None and left is not None:
-            wanted = [record for record in records if record.offset < ends[record.topic_partition]]
+            printed = [record for record in records if record.offset < ends[record.topic_partition]]
             left = {one for one in left if await consumer.position(one) < ends[one]}
         else:
-            wanted = records
-        count += len(wanted)
-        _write(wanted, keys=keys, as_json=as_json)
+            printed = records
+        count += len(printed)
+        _write(printed, keys=keys, as_json=as_json)
     return count
 
 
@@ -264,12 +264,12 @@ async def _consume_as_member(
     keys: bool,
     as_json: bool,
 ) -> int:
-    """Print what a member of the group reads: until `most` records, or, unless `follow`, until the ends that its
-    partitions have when they are assigned. What was printed is committed, also when the command is interrupted."""
+    """Print the records that a member of the group reads: `most` records or, unless `follow`, those up to the ends that
+    its partitions have when they are assigned. Printed records are committed, also when the command is interrupted."""
     async with administrator(connection) as admin:
-        known = (await admin.describe_groups([group]))[group]
-        if isinstance(known, UnsupportedVersion):  # the feature level is too low: the message names the next step
-            raise known
+        described = (await admin.describe_groups([group]))[group]
+        if isinstance(described, UnsupportedVersion):  # a member would retry instead of naming the next step
+            raise described
     ends: dict[TopicPartition, Any] = {}
 
     async def note_ends(assigned: list[TopicPartition]) -> None:
@@ -291,7 +291,7 @@ async def _consume_as_member(
     )
     count, polls, is_printed = 0, 0, True
     async with consumer:
-        await consumer.partitions(topic)  # raises if there is no such topic: a group waits for it
+        await consumer.partitions(topic)  # raises if there is no such topic; a subscription would wait for the topic
         try:
             while most is None or count < most:
                 records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
@@ -317,7 +317,7 @@ async def _consume_as_member(
                 f"then `{command}` (or --to-latest)"
             ) from error
         except asyncio.CancelledError:
-            if is_printed:
+            if is_printed:  # else the last records may not have reached the reader: another member reads them again
                 with suppress(TidelogError):
                     await consumer.commit()
             raise
@@ -325,15 +325,15 @@ async def _consume_as_member(
 
 
 async def _until_read() -> None:
-    """Return once the reader of a pipe has taken what was written: what the pipe holds may never be read. Raises
-    ReaderGone."""
+    """Return once the reader of a pipe has read everything: bytes that are still in the pipe are lost if the reader
+    ends. Raises ReaderGone."""
     clock = MachineClock()
     while not is_output_read():
         await clock.sleep_ms(PIPE_PAUSE_MS)
 
 
 def _write(records: list[ConsumerRecord], *, keys: bool, as_json: bool) -> None:
-    """Raises ReaderGone: what was not written whole is not printed, so that a member does not commit it."""
+    """Print records. Raises ReaderGone if they were not all written: a member must not commit them."""
     if as_json:
         sys.stdout.write("".join(json_line(plain(record._asdict())) for record in records))
         sys.stdout.flush()

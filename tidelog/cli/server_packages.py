@@ -1,7 +1,7 @@
 """Loads the server packages for commands that need them: `storage`, `replication` and `node`.
 
-They are not part of the client: in a wheel they are under `tidelog/_server`, in a checkout beside `tidelog`. Only this
-module puts that directory on `sys.path`.
+They are not part of the client: a wheel has them under `tidelog/_server`, a checkout beside `tidelog`. Only this module
+adds their directory to `sys.path`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What Spark needs on this machine, each with what is there and what to do: Java, PySpark, pyarrow and the Python that
-Spark starts for data sources.
+"""Checks of what Spark needs on this machine: Java, PySpark, pyarrow and the Python that Spark starts for data sources.
 
 Facts (Spark 4.2 and 4.3): the JVM starts `$PYSPARK_DRIVER_PYTHON`, else `$PYSPARK_PYTHON`, else `python3`, from its own
 environment, to find and to plan Python data sources, and executors run a program of the same name or path; if that
@@ -53,11 +52,14 @@ load the data source. It needs nothing but Python."""
 
 @dataclass(frozen=True, slots=True)
 class SparkFinding:
-    """One thing that was checked. found: what is there. advice: what to do; empty if all is well."""
+    """The result of one check."""
 
     what: str
+    """The subject of the check."""
     found: str
+    """What was found."""
     advice: str = ""
+    """What to do; empty if nothing has to be done."""
 
     @property
     def is_good(self) -> bool:
@@ -66,7 +68,7 @@ class SparkFinding:
 
 
 def environment() -> Iterator[SparkFinding]:
-    """Check this machine, which is to run the driver."""
+    """Check this machine, on which the driver would run."""
     yield SparkFinding("tidelog", f"{tidelog.__version__}, Python {_own_python()} ({sys.executable})")
     yield java()
     yield package("pyspark", PYSPARK_MIN)
@@ -96,7 +98,7 @@ def java() -> SparkFinding:
 
 
 def package(name: str, least: tuple[int, ...]) -> SparkFinding:
-    """A package of this Python, with its least version."""
+    """A package of this Python, and whether it has at least this version."""
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -105,15 +107,15 @@ def package(name: str, least: tuple[int, ...]) -> SparkFinding:
 
 
 def _upgrade(name: str, version: str, least: tuple[int, ...]) -> str:
-    """What to do if the version of a package is too old; else empty."""
+    """The advice for a package whose version is too old; else empty."""
     if tuple(int(part) for part in re.findall(r"\d+", version)[: len(least)]) >= least:
         return ""
-    wanted = ".".join(map(str, least))
-    return f"it must be {wanted} or newer: pip install --upgrade '{name}>={wanted}'"
+    needed = ".".join(map(str, least))
+    return f"it must be {needed} or newer: pip install --upgrade '{name}>={needed}'"
 
 
 def source_python() -> SparkFinding:
-    """The Python that Spark starts for data sources, and whether it finds this one."""
+    """The Python that Spark starts for data sources, and whether that has the same packages as this one."""
     what = "Python of data sources"
     variable = next((name for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON") if os.environ.get(name)), None)
     name = os.environ[variable] if variable else "python3"
@@ -145,7 +147,7 @@ def source_python() -> SparkFinding:
 
 
 def mismatch(report: dict[str, Any]) -> str:
-    """What is wrong with a Python that runs the source or its tasks, by its report; empty if nothing is."""
+    """Why a Python cannot run the source or its tasks, according to its report; empty if it can."""
     if report["tidelog"] is None:
         return f"it has no tidelog ({report['failure']})"
     if report["tidelog"] != tidelog.__version__:
@@ -160,7 +162,7 @@ def _own_python() -> str:
 
 
 def _output(*command: str) -> tuple[str, str]:
-    """What a program prints, and why it failed, if it did."""
+    """The output of a program, and the reason if it failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=COMMAND_S, check=False, text=True

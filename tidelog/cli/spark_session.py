@@ -1,7 +1,7 @@
-"""A short Spark session that loads the source on the driver and asks executors for their versions.
+"""A short Spark session that loads the source on the driver and collects the versions of executors.
 
-It runs in a process of its own (`python -m tidelog.cli.spark_session`), since a session writes to the terminal, and
-ends with the process. A data source that is defined here is pickled by value: executors without tidelog can run it too.
+It runs in its own process (`python -m tidelog.cli.spark_session`), because a session writes to the terminal and ends
+only with its process. The data source that is defined here is pickled by value: executors without tidelog can run it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from tidelog.cli.spark_environment import INSTALL, REPORT, SparkFinding, mismatch
 
 PREFIX: Final = "tidelog-spark-check "
-"""Begins the line with the result; Spark and Java print others."""
+"""The beginning of the line with the result: Spark and Java print other lines."""
 TASKS_MIN: Final = 8
 CONNECT_S: Final = 10
 ZIP: Final = "pyspark.zip"
@@ -25,17 +25,19 @@ ZIP: Final = "pyspark.zip"
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """What the session found. spark: the version of the JVM. source: why the source could not be loaded, or empty.
-    executors: one report for each Python that ran tasks, with the nodes that it cannot reach."""
+    """The result of the session."""
 
     spark: str
+    """The version of Spark's JVM."""
     source: str
+    """Why the source could not be loaded; empty if it could."""
     executors: list[dict[str, Any]] = field(default_factory=list)
+    """A report of each Python that ran tasks, with the nodes that it cannot reach."""
 
 
 def session_findings(master: str, nodes: Sequence[str], *, timeout_s: int) -> Iterator[SparkFinding]:
-    """Start a session and check what it reports. master: of Spark, for example local[2]; empty: as spark-defaults.conf
-    says. nodes: host:port of the nodes that executors must reach."""
+    """Start a session and check what it reports. master: Spark's master, for example local[2]; empty: that of
+    spark-defaults.conf. nodes: host:port of the nodes that executors must reach."""
     where = master or "the master of spark-defaults.conf"
     try:
         done = subprocess.run(
@@ -87,7 +89,7 @@ def _last_lines(text: str) -> str:
 
 
 def run(master: str, nodes: Sequence[str]) -> SessionReport:
-    """Start the session in this process. Its data source runs in the Python in which Spark runs ours."""
+    """Start the session in this process. Its data source runs in the same Python as the source `tidelog` would."""
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -131,7 +133,7 @@ def run(master: str, nodes: Sequence[str]) -> SessionReport:
 
 
 def _failure_of_source(spark: Any) -> str:
-    """Why the source cannot be loaded; it connects to nothing before a query runs."""
+    """Why the source cannot be loaded; empty if it can. Loading it needs no node: it connects when a query runs."""
     options = {"tidelog.bootstrap.servers": "127.0.0.1:1", "subscribe": "any"}
     try:
         spark.read.format("tidelog").options(**options).load()
@@ -141,7 +143,7 @@ def _failure_of_source(spark: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print one line with the report. arguments: the master, or an empty one, and nodes."""
+    """Print one line with the report. arguments: the master, which may be empty, and nodes."""
     report = run(arguments[0], arguments[1:])
     document = {"spark": report.spark, "source": report.source, "executors": report.executors}
     os.write(1, f"\n{PREFIX}{json.dumps(document)}\n".encode())

@@ -183,37 +183,40 @@ def who_holds_lso(call: CommandCall, name: str) -> None:
             say(line)
 
 
-def _explanation(each: OpenTransaction, max_timeout_ms: int) -> list[str]:
-    """Who has the transaction, and what to do. max_timeout_ms: of the nodes."""
-    since = f"since offset {each.start_offset}: producer {each.producer_id} in epoch {each.producer_epoch}"
-    written = f"last write {_ago(each.last_write_ms)}"
-    known = each.description
-    if each.is_hanging:
+def _explanation(transaction: OpenTransaction, max_timeout_ms: int) -> list[str]:
+    """The owner of the transaction, and what to do. max_timeout_ms: transaction.max.timeout.ms of the nodes."""
+    since = (
+        f"since offset {transaction.start_offset}: producer {transaction.producer_id} in epoch "
+        f"{transaction.producer_epoch}"
+    )
+    written = f"last write {_ago(transaction.last_write_ms)}"
+    described = transaction.description
+    if transaction.is_hanging:
         why = (
             "no coordinator knows this producer id"
-            if known is None
-            else f"transactional id {known.transactional_id!r} (coordinator: node {known.coordinator}, state "
-            f"{known.state}) does not have this partition in its transaction"
+            if described is None
+            else f"transactional id {described.transactional_id!r} (coordinator: node {described.coordinator}, state "
+            f"{described.state}) does not have this partition in its transaction"
         )
         limit = f"{duration(max_timeout_ms)} (transaction.max.timeout.ms)"
         return [
             f"  {since}, {written}; {why}: it hangs",
-            f"  do:  if there is no write for {limit}: {abort_command(each)}",
+            f"  do:  if there is no write for {limit}: {abort_command(transaction)}",
         ]
-    assert known is not None, "a transaction without description hangs"
-    whose = f"transactional id {known.transactional_id!r}, coordinator: node {known.coordinator}"
-    limit = f"its timeout of {duration(known.transaction_timeout_ms)}"
+    assert described is not None, "a transaction without description hangs"
+    whose = f"transactional id {described.transactional_id!r}, coordinator: node {described.coordinator}"
+    limit = f"its timeout of {duration(described.transaction_timeout_ms)}"
     return [
-        f"  {since}, {known.state} for {_open_for(known.start_ms)}, {written}; {whose}",
-        f"  do:  {limit} ends it; at once, which fences its producer: {abort_command(each)}",
+        f"  {since}, {described.state} for {_open_for(described.start_ms)}, {written}; {whose}",
+        f"  do:  {limit} ends it; at once, which fences its producer: {abort_command(transaction)}",
     ]
 
 
-def abort_command(each: OpenTransaction) -> str:
+def abort_command(transaction: OpenTransaction) -> str:
     """The command that ends the transaction."""
-    if each.is_hanging or each.description is None:
-        return f"tidelog txn abort --partition {each.partition} --start-offset {each.start_offset}"
-    return f"tidelog txn abort {shell_word(each.description.transactional_id)}"
+    if transaction.is_hanging or transaction.description is None:
+        return f"tidelog txn abort --partition {transaction.partition} --start-offset {transaction.start_offset}"
+    return f"tidelog txn abort {shell_word(transaction.description.transactional_id)}"
 
 
 def duration(ms: int) -> str:

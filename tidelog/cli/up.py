@@ -42,7 +42,7 @@ def up(
     local: Any = server_module("node.process.local_cluster")
     try:
         existing = local.node_count(data)
-        # All nodes of the directory: fewer may be no majority of its voters.
+        # All nodes of the directory are started, even if fewer are named: fewer might not be a majority of the voters.
         cluster = local.LocalCluster(data, max(nodes or existing or NODES, existing), first_port=port)
         cluster.run(ready=lambda: _announce(cluster, nodes, as_json=as_json), say=say)
     except local.ClusterFailed as failure:
@@ -52,7 +52,7 @@ def up(
 
 
 def _announce(cluster: Any, asked: int | None, *, as_json: bool) -> None:
-    """asked: the number of nodes on the command line."""
+    """Print how to use the cluster. asked: the number of nodes on the command line, if it was given."""
     if asked is not None and asked < len(cluster.nodes):
         say(
             f"{cluster.directory} has a cluster of {len(cluster.nodes)} nodes: all are started, since {asked} may not "

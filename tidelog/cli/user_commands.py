@@ -66,11 +66,10 @@ def remove(call: CommandCall, name: Name) -> None:
 
 
 async def _left(admin: Admin, name: str) -> list[str]:
-    """What a removed user leaves behind, with the commands that remove it. Nothing is said of what the caller may not
-    see: the user is removed."""
+    """ACLs and quotas of a removed user, with the commands that remove them."""
     left = []
     principal = f"User:{name}"
-    with suppress(TidelogError):
+    with suppress(TidelogError):  # the caller may lack the permission to see them; the removal has succeeded anyway
         acls = await admin.describe_acls(AclFilter(principal=principal))
         if acls:
             command = f"tidelog acl remove --principal {shell_word(principal)}"
