@@ -73,12 +73,12 @@ class PendingBatch:
 
     @property
     def last_start_ms(self) -> Millis:
-        """Until when another attempt may begin. A batch that is certainly not written, and has waited for a failed
-        attempt of its partition, must not become unknown by an attempt that has no time for its answer. A batch that
-        was queued later may begin until it expires: otherwise no attempt might ever end the failure."""
+        """The latest time at which another attempt may begin."""
         failure = self.queue.failure
+        # A batch that was queued after the failure may begin until it expires: else no attempt might end the failure.
         if failure is None or self.unknown_cause is not None or self.created_ms >= failure.at:
             return self.expires_ms
+        # The batch is certainly not written yet. An attempt without time for its answer would make that unknown.
         return Millis(self.expires_ms - failure.needed_ms)
 
     @property
@@ -93,7 +93,7 @@ class PendingBatch:
 
     @property
     def follows_open(self) -> bool:
-        """Whether a batch before this one, which has begun, may still be written with its present numbers."""
+        """Whether a batch before this one, of those that have begun, may still be written with its present numbers."""
         queue = self.queue
         if queue.begun[0] is self or queue.series is None:
             return False
@@ -117,7 +117,7 @@ class PendingBatch:
             builder.extend(self.records)
             self._encoded = stamp, builder.build()
             self.records = []
-        elif self._encoded[0] != stamp:  # renumbered
+        elif self._encoded[0] != stamp:  # renumbered: the records stay as they are encoded
             batch = bytearray(self._encoded[1])
             set_producer(
                 batch,
@@ -132,15 +132,15 @@ class PendingBatch:
     def faulty(self, codec: Codec, level: int | None, error: Exception) -> dict[int, TidelogError]:
         """Return the records that cannot be encoded, by index, with their errors, after `encode` raised `error`. If
         each record can be encoded alone, return all of them with `error`."""
-        found: dict[int, TidelogError] = {}
+        errors: dict[int, TidelogError] = {}
         for index, record in enumerate(self.records):
             try:
                 builder = RecordBatchBuilder(codec, level=level)
                 builder.extend([record])
                 builder.build()
             except Exception as own:  # noqa: BLE001 - raised to the sender of the record
-                found[index] = _not_encoded(self.queue.topic_partition, own)
-        return found or dict.fromkeys(range(len(self.records)), _not_encoded(self.queue.topic_partition, error))
+                errors[index] = _not_encoded(self.queue.topic_partition, own)
+        return errors or dict.fromkeys(range(len(self.records)), _not_encoded(self.queue.topic_partition, error))
 
     def leave_out(self, faulty: Mapping[int, TidelogError]) -> None:
         """Remove these records from the batch. Their senders get the errors together with the batch's outcome."""
@@ -158,12 +158,12 @@ class Failure(NamedTuple):
     cause: TidelogError
     at: Millis
     needed_ms: int
-    """How much time the next attempt must have for its answer: as much as the pause before it."""
+    """The time that the next attempt must have for its answer: as much as the pause before it."""
 
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """The batches of one partition in order, and what is known of its leader."""
+    """The batches of one partition in order, and its leader as far as it is known."""
 
     topic_partition: TopicPartition
     batches: deque[PendingBatch] = field(default_factory=deque)

@@ -1,6 +1,6 @@
 """Admin client: topics, cluster state, offsets.
 
-Not here: how nodes are asked (admin_calls.py).
+Not here: retries and the choice of nodes (admin_calls.py).
 """
 
 from __future__ import annotations
@@ -79,21 +79,24 @@ class TopicSettingWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. `leader` is -1 if there is none. `elr`: eligible leader replicas, which have all committed records
-    although they are not in sync. `last_known_elr`: the last leader, if neither `isr` nor `elr` has a member. `adding`
-    and `removing`: replicas of a reassignment in progress."""
+    """One partition."""
 
     partition: PartitionIndex
     leader: NodeId
+    """-1 if there is none."""
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...]
+    """Eligible leader replicas: they have all committed records although they are not in sync."""
     offline: tuple[NodeId, ...]
     last_known_elr: tuple[NodeId, ...] = ()
+    """The last leader, if neither `isr` nor `elr` has a member."""
     adding: tuple[NodeId, ...] = ()
+    """Replicas that a reassignment in progress adds."""
     removing: tuple[NodeId, ...] = ()
+    """Replicas that it removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,12 @@ Place: TypeAlias = TopicPartition | tuple[str, int]
 class Admin(GroupAdmin, TransactionAdmin):
     """Queries and changes the cluster. Use it inside `async with`.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: timeout of one request.
-    patience_ms: how long queries are retried while no node answers. tls: the files for TLS; None: plain text. sasl: the
-    user that authenticates; None: no one. client_id: its name in quotas and in the nodes' logs.
+    bootstrap: addresses of some nodes, "host:port,host:port".
+    request_timeout_ms: timeout of one request.
+    patience_ms: how long queries are retried while no node answers.
+    tls: the files for TLS; None: plain text.
+    sasl: the user that the client authenticates as; None: the client does not authenticate.
+    client_id: the client's name in quotas and in the nodes' logs.
     """
 
     async def create_topic(
@@ -409,15 +415,15 @@ class Admin(GroupAdmin, TransactionAdmin):
         mechanisms: Iterable[str] = ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         iterations: int = ITERATIONS,
     ) -> None:
-        """Create a user, or change its password: sessions with the former one end. The password is not sent, only keys
-        that let no one log in (KIP-554). mechanisms: others of the user keep the password that they have. iterations:
-        4,096 to 600,000; each handshake of a client computes them once.
+        """Create a user, or change its password: sessions with the former one end. The password itself is not sent,
+        only keys from which nobody can log in (KIP-554). mechanisms: those that get the password; further mechanisms of
+        the user keep theirs. iterations: 4,096 to 600,000; each handshake of a client computes them once.
 
         Raises UnacceptableCredential, UnsupportedSaslMechanism, UnsupportedVersion; RequestTimedOut or ConnectionLost
         if the outcome is unknown.
         """
-        wanted = mechanisms_of(mechanisms)
-        request = await run_beside(lambda: upsertions(name, password, wanted, iterations, secure_rng()))
+        chosen = mechanisms_of(mechanisms)
+        request = await run_beside(lambda: upsertions(name, password, chosen, iterations, secure_rng()))
         await self._change(methods.ADMIN_ALTER_USER_SCRAM_CREDENTIALS, request)
 
     async def remove_user(self, name: str) -> None:
@@ -471,7 +477,7 @@ def _filter(selecting: object) -> acl_pb2.AclFilter:
 def _known_acls(kind: type[Known], message: Any) -> Known:
     try:
         return read_message(kind, message)
-    except ValueError as error:  # a number that this version has no name for
+    except ValueError as error:  # an enumeration has a number that this version does not know
         raise InvalidRequest(f"an ACL of the cluster is of a newer version ({error}): update this client") from None
 
 

@@ -1,4 +1,4 @@
-"""How an Admin client asks and changes the cluster.
+"""The requests of an Admin client: which nodes get them, and when they are sent again.
 
 Queries go to any node that answers. A change is sent once: if the connection breaks before the answer, the change may
 or may not have been applied. The error states this, and the client does not retry.
@@ -33,10 +33,10 @@ from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, NodeId
 
 NODES_START_MS: Final = 5_000
-"""How long a change is sent again that needs more nodes than are usable. The nodes of a cluster register within seconds
-of each other."""
+"""A change that needs more nodes than are usable is sent again for this long: the nodes of a cluster register within
+seconds of each other."""
 NODES_AGAIN_MS: Final = 200
-"""Pause between two of these requests."""
+"""Pause between two attempts of such a change."""
 
 
 class AdminCalls(Service):
@@ -81,7 +81,7 @@ class AdminCalls(Service):
         return await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(**asked))
 
     async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
-        """All nodes, as far as the one that answers knows."""
+        """All nodes, according to the metadata of the node that answers."""
         answer = await self._metadata()
         return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
 
@@ -93,7 +93,7 @@ class AdminCalls(Service):
         on_missing: OnMissing | None,
         timeout_ms: int,
     ) -> dict[NodeId, Listed]:
-        """Ask all nodes what their coordinators have: see `list_all`."""
+        """Collect a listing from all nodes: see `list_all`."""
 
         async def ask(to: Endpoint, timeout_ms: int) -> Listed:
             return await self._cluster.transport.call(to, method, request, timeout_ms=min(self._timeout_ms, timeout_ms))
@@ -102,9 +102,9 @@ class AdminCalls(Service):
         return await list_all(topic, self._refreshed_nodes, ask, retries, on_missing=on_missing)
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
-        within `request_timeout_ms` (KIP-599). While too few nodes are usable, the change is sent again for
-        `NODES_START_MS`: the program may have been started together with the cluster."""
+        """Send a change to the first reachable node. If the node throttles this client, the change is sent again after
+        the time that the node names, within `request_timeout_ms` (KIP-599). While too few nodes are usable, the change
+        is sent again for `NODES_START_MS`: the program may have been started together with the cluster."""
         began = self._clock.monotonic_ms()
         while True:
             try:

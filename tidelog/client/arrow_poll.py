@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Advance:
-    """How far the rows of a cursor reach. whole: number of batches that are read to their end."""
+    """The progress of one cursor."""
 
     cursor: Cursor
     whole: int
+    """Number of batches that were read to their end."""
     position: Offset
+    """The offset after the last row."""
     last: RecordBatch
+    """The batch of the last row."""
 
 
 class TakenRows(NamedTuple):
-    """The rows of one call, and the cursors that have moved behind them."""
+    """The rows of one call, and the cursors that were moved past them."""
 
     table: pa.RecordBatch
     moved: list[Cursor]
@@ -89,7 +92,7 @@ class ArrowRows:
         return None
 
     def take(self, moving: Callable[[Cursor], None] = lambda _cursor: None) -> TakenRows:
-        """Return the rows, and move the cursors behind them. moving: called with each cursor before it moves."""
+        """Return the rows, and move the cursors past them. moving: called with each cursor before it moves."""
         advances, self._advances = self._advances, []
         table = self._table.take()
         for advance in advances:
@@ -103,10 +106,11 @@ class ArrowRows:
 
 
 def _end_of(batch: RecordBatch, position: Offset, count: int) -> Offset:
-    """Return the offset behind the first `count` records of the batch from `position` on. Raises CorruptRecord."""
+    """Return the offset after the first `count` records of the batch from `position` on. Raises CorruptRecord."""
     if batch.count <= count:
         return batch.next_offset
     if batch.count == batch.last_offset_delta + 1:
         return min(Offset(max(position, batch.base_offset) + count), batch.next_offset)
-    offsets = [record.offset for record in batch.records() if record.offset >= position]  # offsets with gaps
+    # Compaction has left gaps between the offsets: only the records show which offset follows.
+    offsets = [record.offset for record in batch.records() if record.offset >= position]
     return offsets[count] if len(offsets) > count else batch.next_offset

@@ -26,7 +26,7 @@ class RecordsNotQueued(TidelogError, code=1013, status="RESOURCE_EXHAUSTED", ret
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Records of the call that follow one another in a batch."""
+    """Consecutive records of a batch that belong to the call."""
 
     outcome: Outcome
     first: int
@@ -34,7 +34,7 @@ class _Part:
     records: Sequence[int]
     """Their indexes in the call, ascending."""
     timestamps: Millis | Sequence[Millis]
-    """Of all of them, or of every record of the call."""
+    """One for all records, or those of all records of the call."""
 
     def timestamp(self, record: int) -> Millis:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[record]
@@ -44,9 +44,9 @@ class BatchDelivery(Sequence[Delivery]):
     """The outcome of the records of one call, in the order of the call. Any number of tasks of the producer's loop may
     await it.
 
-    `await delivery` returns once every record has its outcome, and raises an error if a record was not acknowledged:
-    that of the first one whose outcome is unknown, otherwise that of the first one. `failures()` has the error of each
-    record, `results()` the position of each. `delivery[index]` is the Delivery of one record.
+    `await delivery` returns once every record has its outcome. If a record was not acknowledged, it raises the error of
+    the first record whose outcome is unknown, or else of the first record that failed. `failures()` has the error of
+    each record, `results()` the position of each. `delivery[index]` is the Delivery of one record.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,8 @@ class BatchDelivery(Sequence[Delivery]):
         self._count = 0
 
     def add(self, outcome: Outcome, first: int, records: Sequence[int], timestamps: Millis | Sequence[Millis]) -> None:
-        """Records were queued in a batch, from the index `first` in it on. records: their indexes in the call."""
+        """Note that records were queued in a batch. first: index of the first one in the batch. records: their indexes
+        in the call."""
         self._parts.append(_Part(outcome, first, records, timestamps))
         self._count += len(records)
 
@@ -100,7 +101,7 @@ class BatchDelivery(Sequence[Delivery]):
         for part in self._parts:
             outcome = part.outcome
             key, append_time = outcome.topic_partition, outcome.append_time
-            # Others' records may be left out of the batch: each has an offset of its own then.
+            # If records were left out of the batch, offsets do not follow the indexes in it.
             base = Offset(outcome.base_offset + part.first) if not outcome.left_out else None
             for place, record in enumerate(part.records):
                 if base is None or outcome.base_offset < 0 or outcome.stored is not None:

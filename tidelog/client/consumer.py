@@ -73,28 +73,38 @@ class Consumer(FetchClient):
     """Reads committed records. Use it inside `async with`: assign partitions, or subscribe to topics in a group; then
     iterate or poll.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: limit for all fetched but unread bytes,
-    plus at most one batch per partition. fetch_bytes: maximum size of one fetch. max_wait_ms: how long a node may wait
-    for min_bytes. request_timeout_ms: timeout of one request. check_crcs: verify the checksums of all batches.
+    bootstrap: addresses of some nodes, "host:port,host:port".
+    buffer_bytes: limit for all fetched but unread bytes, plus at most one batch per partition.
+    fetch_bytes: maximum size of one fetch.
+    max_wait_ms: how long a node may wait for min_bytes.
+    request_timeout_ms: timeout of one request.
+    check_crcs: verify the checksums of all batches.
     isolation: "read_committed" returns records of committed transactions and non-transactional records, up to the first
-    transaction that is still open. on_out_of_range: what to do if the position is not in the log: "raise"
-    OffsetOutOfRange, or continue at "earliest" or "latest". rack: location of the consumer; an in-sync replica in this
-    rack is read instead of a leader elsewhere (KIP-392).
+    transaction that is still open.
+    on_out_of_range: what to do if the position is not in the log: "raise" OffsetOutOfRange, or continue at "earliest"
+    or "latest".
+    rack: location of the consumer; an in-sync replica in this rack is read instead of a leader elsewhere (KIP-392).
 
-    group: the group whose offsets are committed. With topics, or topic_pattern (a regular expression, RE2, that the
-    coordinator matches with all topics), the group shares their partitions among its members. on_assigned, on_revoked:
-    called with partitions before they are read, and before they are given up. on_lost: instead of on_revoked, for
-    partitions that belong to other members already (the group does not know this member any more). auto_commit: commit
-    processed positions every auto_commit_interval_ms and before partitions are given up; a record is processed when the
-    next one, or the next poll, is asked for. auto_offset_reset: where to begin without a committed offset: "earliest",
-    "latest", "none" (raises NoCommittedOffset), or how far back in time: a timedelta, or "by_duration:PT1H".
-    instance_id: a static member, whose partitions stay reserved for it while it restarts (KIP-345). server_assignor:
-    "uniform" or "range". max_poll_interval_ms: a member whose program does not ask for records for so long leaves, and
-    joins again with the next poll; the processing of returned records may delay a revocation as long.
+    group: the group whose offsets are committed.
+    topics, topic_pattern: subscribe to topics by name or by a regular expression (RE2), which the coordinator matches
+    with all topics. The group shares their partitions among its members.
+    on_assigned: called with partitions before they are read.
+    on_revoked: called with partitions before they are given up.
+    on_lost: called instead of on_revoked with partitions that other members own already, because the group removed this
+    member.
+    auto_commit: commit processed positions every auto_commit_interval_ms, and before partitions are given up. A record
+    is processed when the program asks for the next one, or polls again.
+    auto_offset_reset: where to begin without a committed offset: "earliest", "latest", "none" (raises
+    NoCommittedOffset), or how far back in time: a timedelta, or "by_duration:PT1H".
+    instance_id: makes the consumer a static member, whose partitions stay reserved for it while it restarts (KIP-345).
+    server_assignor: "uniform" or "range".
+    max_poll_interval_ms: a member whose program does not ask for records for this long leaves, and joins again with the
+    next poll. The processing of returned records may delay a revocation for as long.
 
-    tls: the files for TLS; None: plain text. sasl: the user that
-    authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
-    system's by default.
+    tls: the files for TLS; None: plain text.
+    sasl: the user that the client authenticates as; None: the client does not authenticate.
+    client_id: the client's name in quotas and in the nodes' logs.
+    transport, clock, rng: for tests; by default those of the system.
     """
 
     def __init__(
@@ -188,10 +198,11 @@ class Consumer(FetchClient):
         await self.close()
 
     async def close(self, *, leave_group: bool = False) -> None:
-        """Commit what was processed, call on_revoked, leave the group, stop. leave_group: also for a static member,
-        whose partitions are otherwise reserved for its next start until its session times out. Leaving the `async with`
-        block without an error counts everything that was returned as processed. Calls that wait raise InvalidRequest.
-        Raises InvalidRequest in a callback of this consumer.
+        """Commit processed records, call on_revoked, leave the group, stop.
+
+        leave_group: also give up the place of a static member, which otherwise stays reserved for its next start until
+        its session times out. After an `async with` block that ends without an error, all returned records count as
+        processed. Calls that wait raise InvalidRequest. Raises InvalidRequest in a callback of this consumer.
         """
         member = self._member_or_none
         if member is not None:
@@ -231,7 +242,7 @@ class Consumer(FetchClient):
         return list(self._core.cursors)
 
     def assigned_cursors(self) -> dict[TopicPartition, Cursor]:
-        """Return the cursor of each assigned partition: another one after each assignment."""
+        """Return the cursor of each assigned partition. Each assignment makes new ones."""
         return dict(self._core.cursors)
 
     def assigned_cursor(self, partition: TopicPartition) -> Cursor | None:
@@ -239,7 +250,7 @@ class Consumer(FetchClient):
         return self._core.cursors.get(partition)
 
     def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Return no records of these partitions until `resume`; the member keeps them. A partition that is given up and
+        """Return no records of these partitions until `resume`; they stay assigned. A partition that is given up and
         assigned again is not paused."""
         for cursor in [self._cursor(partition) for partition in partitions]:
             cursor.is_paused = True
@@ -257,7 +268,7 @@ class Consumer(FetchClient):
         return [key for key, cursor in self._core.cursors.items() if cursor.is_paused]
 
     def _partitions_changed(self) -> None:
-        """The group has changed the assignment, or may be read no more."""
+        """Called after the group has changed the assignment, or has permitted or forbidden to read partitions."""
         self._turn = deque(self._core.cursors.values())
         topics = self._cluster.view.topics
         for key, cursor in list(self._core.cursors.items()):
@@ -274,21 +285,21 @@ class Consumer(FetchClient):
         """Commit the offsets of the next records to read; without arguments the positions of all assigned partitions:
         everything that was returned counts as processed.
 
-        Returns once the offsets are stored. Raises CommitFailed if the member was fenced since it returned records that
-        are not committed, also if it has joined again, or does not have a partition: nothing was committed, and what
-        it has returned since it joined again is returned once more. Raises OffsetMetadataTooLarge,
+        Returns once the offsets are stored. Raises CommitFailed if the member does not have a partition, or was fenced
+        since it returned records that are not committed, even if it has joined again: nothing was committed, and the
+        records that it has returned since it joined again are returned once more. Raises OffsetMetadataTooLarge,
         UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for a partition (others may be
-        committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after `request_timeout_ms`, when it is
-        unknown.
+        committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after `request_timeout_ms`, when the
+        outcome is unknown.
 
-        A cancelled call is not repeated, but what it has sent may still be applied. It is refused if it arrives after a
+        A cancelled call is not repeated, but a request that it has sent may still be applied, unless it arrives after a
         later commit of this member, or after the member was replaced.
         """
-        given = None if offsets is None else offsets_to_commit(offsets)
+        checked = None if offsets is None else offsets_to_commit(offsets)
         try:
-            await self._member.commit(given)
+            await self._member.commit(checked)
         except CommitFailed:
-            await self._return_again(self._member.returned_since_loss(given))
+            await self._return_again(self._member.returned_since_loss(checked))
             raise
 
     async def committed(
@@ -308,23 +319,23 @@ class Consumer(FetchClient):
         return self._member.positions()
 
     def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
-        """Return what `Transaction.send_offsets` commits: the member, and the positions of all assigned partitions.
-        Raises CommitFailed if records were returned of partitions that now belong to another member, InvalidRequest if
-        the consumer commits by itself."""
+        """Return the member and the positions of all assigned partitions, for `Transaction.send_offsets`. Raises
+        CommitFailed if records were returned of partitions that now belong to another member, InvalidRequest if the
+        consumer commits by itself."""
         return self._member.transaction_offsets()
 
     def transaction_member(self) -> GroupMetadata:
-        """Return who the consumer is in its group now. Raises CommitFailed if it has given up a partition of
+        """Return the consumer's present identity in its group. Raises CommitFailed if it has given up a partition of
         which `transaction_offsets` returned the position."""
         return self._member.transaction_member()
 
     def transaction_committed(self) -> None:
-        """The positions that `transaction_offsets` returned are committed by a transaction."""
+        """Note that a transaction has committed the positions that `transaction_offsets` returned."""
         self._member.transaction_committed()
 
     async def rewind(self) -> None:
-        """Return again what was returned since the last commit: call it after an aborted transaction. Needs a group and
-        auto_commit=False. Partitions that now belong to another member are read there."""
+        """Go back to the last committed positions, after an aborted transaction: the records since then are returned
+        again. Needs a group and auto_commit=False. Partitions that now belong to another member are read there."""
         await self._return_again(self._member.rewind())
 
     async def _return_again(self, positions: Mapping[TopicPartition, OffsetCommitted]) -> None:
@@ -344,13 +355,13 @@ class Consumer(FetchClient):
         return self._group is not None and self._group.is_subscription
 
     def _step(self) -> None:
-        """The user asks for more: everything that was returned is processed."""
+        """Note that the program asks for more records: all that were returned are processed."""
         if self._member_or_none is not None:
             self._member_or_none.step()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """Return all partitions of a topic, for `assign`, as a node knows them now. Raises the reason if the topic is
-        not known after `request_timeout_ms`; a missing topic is reported after 3 s."""
+        """Query a node for all partitions of a topic, for `assign`. Raises the reason if the topic is not known after
+        `request_timeout_ms`; a missing topic is reported after 3 s."""
         timeout_ms = self._policy.request_timeout_ms
         view = await self._cluster.wait_topic(topic_name(topic), timeout_ms=timeout_ms, afresh=True)
         return [TopicPartition(topic, PartitionIndex(index)) for index in range(len(view.partitions))]
@@ -408,7 +419,7 @@ class Consumer(FetchClient):
         """
         max_records = whole_number("max_records", max_records, least=1)
         timeout = seconds("timeout", timeout)
-        found: list[ConsumerRecord] = []
+        polled: list[ConsumerRecord] = []
         self._step()
         await self._clock.sleep_ms(0)  # other tasks run even if the caller never waits
         cursor = self._ready_cursor(raising=True)
@@ -417,15 +428,15 @@ class Consumer(FetchClient):
                 async with asyncio.timeout(timeout):
                     cursor = await self._next_cursor()
             except TimeoutError:
-                return found
-        while cursor is not None and len(found) < max_records:
-            records = cursor.records[cursor.at : cursor.at + max_records - len(found)]
+                return polled
+        while cursor is not None and len(polled) < max_records:
+            records = cursor.records[cursor.at : cursor.at + max_records - len(polled)]
             self._returning(cursor)
             cursor.at += len(records)
-            found += records
+            polled += records
             self._moved(cursor, Offset(records[-1].offset + 1))
-            cursor = self._ready_cursor(raising=False)
-        return found
+            cursor = self._ready_cursor(raising=False)  # an error is raised by the next call: these records come first
+        return polled
 
     async def poll_arrow(
         self,
@@ -463,7 +474,7 @@ class Consumer(FetchClient):
             return rows.take().table
 
     def _read_rows(self, rows: ArrowRows) -> pa.RecordBatch:
-        """Read the buffered records of all partitions, each in its turn, and move behind them."""
+        """Return the buffered records of all partitions, each in its turn, and move the cursors past them."""
         self._ensure_assigned()
         rows.expect(sum(cursor.buffered for cursor in self._turn))
         failed: Cursor | None = None
@@ -524,15 +535,16 @@ class Consumer(FetchClient):
             await self._wait_ready()
 
     async def _wait_ready(self) -> None:
-        """Wait until a cursor may have records. Meanwhile the program of a member counts as asking for them."""
+        """Wait until a cursor may have records."""
         if self._member_or_none is None:
             await self._ready.wait()
             return
+        # A program that waits for records is not absent: its member must not leave the group.
         with self._member_or_none.waiting():
             await self._ready.wait()
 
     def _returning(self, cursor: Cursor) -> None:
-        """Records of the cursor are about to be returned."""
+        """Note for the group that records of the cursor are about to be returned."""
         if self._member_or_none is not None:
             self._member_or_none.returning(cursor)
 
@@ -584,10 +596,10 @@ class Consumer(FetchClient):
         self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))
 
     def _moved(self, cursor: Cursor, offset: Offset) -> None:
-        """Everything below `offset` was returned, including the offset gaps after the last record of a batch."""
+        """Move the position of a cursor to `offset` after its records were returned."""
         if cursor.at < len(cursor.records):
             cursor.position = offset
-        else:
+        else:  # past the offset gaps at the end of the batch: no record will come from there
             cursor.position, cursor.loaded = cursor.records_end, None
         cursor.position_epoch = cursor.records_epoch
 

@@ -1,10 +1,10 @@
-"""A listing from all nodes of what their coordinators have, of which nothing is missing.
+"""A complete listing of the groups or transactional ids of all coordinators, from all nodes.
 
-Each answer names the coordinators that it covers (their partitions of the internal topic). While a coordinator moves or
-loads, no node covers it, or two do: then all nodes are asked again.
+Each answer names the coordinators that it covers, by their partitions of the internal topic. While a coordinator moves
+or loads, no node covers it, or two do: then all nodes are queried again.
 
 Invariant: a listing that is returned without a call of `on_missing` comes from one pass over the nodes in which each
-partition was covered exactly once. What existed when the pass began is in it.
+partition was covered exactly once. Whatever existed when the pass began is in it.
 Not here: the requests (transaction_admin.py, group_admin.py), a node's part (node/coordinators/node_listing.py).
 """
 
@@ -24,10 +24,10 @@ from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint, NodeId
 
 NODE_TIMEOUT_MS: Final = 10_000
-"""How long one node may take: a node that does not answer matters only if it has coordinators."""
+"""Timeout of one node's answer. Nodes without coordinators are not waited for."""
 
 OnMissing: TypeAlias = Callable[[TidelogError], None]
-"""Gets the error of a partition whose part is missing from a listing."""
+"""Called with the error of a partition whose groups or transactional ids are missing from a listing."""
 
 Listed = TypeVar("Listed", groups_pb2.ListGroupsResponse, transactions_pb2.ListTransactionsResponse)
 
@@ -42,11 +42,13 @@ async def list_all(
 ) -> dict[NodeId, Listed]:
     """Return the answers of the nodes, by node.
 
-    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. on_missing: None raises
-    instead; otherwise it gets an error for each partition that is unreadable, or not covered when the time of `retries`
-    is over, and the rest is returned.
-    Raises UnreadableCoordinatorRecord at once; when the time is over CoordinatorNotAvailable, or the error of a node
-    that did not answer; each error of a node that does not pass.
+    topic: the internal topic.
+    nodes: looks up all nodes.
+    ask: queries one node, with a timeout in milliseconds.
+    on_missing: called for each partition that cannot be read, or that no node covers when the time of `retries` is
+    over; the rest is returned. None: the error is raised.
+    Raises UnreadableCoordinatorRecord at once; CoordinatorNotAvailable, or the error of a node that did not answer,
+    when the time is over; any error of a node that a repetition does not change, at once.
     """
     while True:
         for_each_ms = min(max(retries.left_ms, QUERY_TIMEOUT_MS), NODE_TIMEOUT_MS)
@@ -75,7 +77,8 @@ async def _asked(
     ask: Callable[[Endpoint, int], Awaitable[Listed]],
     timeout_ms: int,
 ) -> tuple[dict[NodeId, Listed], list[TidelogError]]:
-    """The answers of nodes, and the errors of others. Does not wait for nodes without coordinators."""
+    """The answers of nodes, and the errors of the others. Returns as soon as the answers cover all partitions: nodes
+    without coordinators are not waited for."""
 
     async def one(to: Endpoint) -> Listed | TidelogError:
         try:
@@ -107,12 +110,11 @@ def _are_whole(topic: str, answers: Sequence[Listed]) -> bool:
 
 
 def _gaps(topic: str, answers: Sequence[Listed], failures: Sequence[TidelogError]) -> list[TidelogError]:
-    """An error for each partition that is not covered exactly once. A topic that no node knows has none, and holds
-    nothing; only a node that did not answer may know better."""
+    """An error for each partition that is not covered exactly once."""
     count = max((answer.partition_count for answer in answers), default=0)
-    if count == 0:
-        nobody = CoordinatorNotAvailable("no node is known to be running; check with `tidelog cluster status`")
-        return list(failures) if answers or failures else [nobody]
+    if count == 0:  # the topic does not exist yet, so nothing is missing, unless a node that did not answer knows it
+        no_nodes = CoordinatorNotAvailable("no node is known to be running; check with `tidelog cluster status`")
+        return list(failures) if answers or failures else [no_nodes]
     covered: Counter[int] = Counter()
     causes: dict[int, TidelogError] = {}
     for answer in answers:

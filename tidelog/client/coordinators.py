@@ -2,10 +2,9 @@
 
 Invariants: a call returns the answer of a node that considered itself the coordinator, or raises. A request that was
 certainly not handled (NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable, no connection) is sent again
-until the timeout, after looking the coordinator up again. One that may have been applied is sent again only if the
-caller says that this does no harm.
-Not here: what the requests mean (group_offsets.py, group_session.py, the transactional producer), streams
-(group_session.py).
+until the timeout, after looking the coordinator up again. A request that may have been applied is sent again only if
+the caller permits it.
+Not here: the requests (group_offsets.py, the transactional producer), streams (group_session.py).
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint
 
 ATTEMPT_MS: Final = 5_000
-"""Timeout of one attempt: a node that hangs is given up, and the coordinator is looked up again."""
+"""Timeout of one attempt. If a node hangs, the coordinator is looked up again: another node may have replaced it."""
 
 KEYS_AT_ONCE: Final = 500
-"""Keys in one request about many of them. Nodes describe 1,000 groups at most."""
+"""Keys in one request. Nodes accept at most 1,000 groups or transactional ids."""
 
 Outcome = TypeVar("Outcome")
 
 
 class CoordinatorKind(Enum):
-    """What a coordinator is for."""
+    """What a coordinator coordinates."""
 
     GROUP = groups_pb2.COORDINATOR_TYPE_GROUP
     TRANSACTION = groups_pb2.COORDINATOR_TYPE_TRANSACTION
@@ -58,14 +57,14 @@ NOT_HANDLED: Final = (
     NodeShuttingDown,
     NodeNotAvailable,
 )
-"""Refusals of a node that did nothing with the request."""
+"""Errors of a node that did nothing with the request."""
 
 ErrorOf: TypeAlias = Callable[[Answer], TidelogError | None]
-"""Returns the error in an answer that concerns the whole request; None: there is none."""
+"""Returns the error of the whole request in an answer, or None."""
 
 
 def is_not_handled(error: TidelogError) -> bool:
-    """Whether the request was certainly not applied and can help when sent again, possibly to another node."""
+    """Whether the request was certainly not applied and may succeed when it is sent again, possibly to another node."""
     return isinstance(error, NOT_HANDLED) or (
         isinstance(error, ConnectionFailed) and not isinstance(error, ConnectionLost)
     )
@@ -77,17 +76,17 @@ def may_be_applied(error: TidelogError) -> bool:
 
 
 class Coordinators:
-    """Finds the coordinators of groups and transactional ids, and remembers them until they refuse."""
+    """Finds the coordinators of groups and transactional ids, and keeps their addresses until they refuse a request."""
 
     def __init__(self, cluster: Cluster, rng: Random) -> None:
         self._cluster, self._rng = cluster, rng
         self._known: dict[tuple[CoordinatorKind, str], Endpoint] = {}
         self._repeats = False
-        """Whether the last lookup did not help: another node is asked then, since one may have old metadata."""
+        """The last lookup did not help: the next one goes to another node, since that one may have old metadata."""
 
     @property
     def retries(self) -> Callable[[int], Retries]:
-        """Return the function that begins the attempts of a call, which may take some time (milliseconds)."""
+        """Return the function that begins the attempts of a call, given its time limit in milliseconds."""
         return self._cluster.retries
 
     async def find(self, kind: CoordinatorKind, key: str, *, timeout_ms: int) -> Endpoint:
@@ -97,23 +96,23 @@ class Coordinators:
         retries = self._cluster.retries(timeout_ms)
         while True:
             try:
-                found = (await self.look_up(kind, [key]))[key]
+                place = (await self.look_up(kind, [key]))[key]
             except TidelogError as error:
-                found = error
-            if isinstance(found, Endpoint):
-                return found
-            if not helps_again(found):
-                raise found
-            await retries.pause(found)
+                place = error
+            if isinstance(place, Endpoint):
+                return place
+            if not helps_again(place):
+                raise place
+            await retries.pause(place)
 
     async def look_up(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Endpoint | TidelogError]:
-        """Return the coordinator of each key, or the reason why there is none; one question for those that are not
-        known. Raises ConnectionFailed if no node answers."""
-        wanted = list(dict.fromkeys(keys))
-        found: dict[str, Endpoint | TidelogError] = {
-            key: self._known[kind, key] for key in wanted if (kind, key) in self._known
+        """Return the coordinator of each key, or the reason why there is none. Those that are not known are looked up
+        with one request. Raises ConnectionFailed if no node answers."""
+        keys = list(dict.fromkeys(keys))
+        places: dict[str, Endpoint | TidelogError] = {
+            key: self._known[kind, key] for key in keys if (kind, key) in self._known
         }
-        unknown = [key for key in wanted if key not in found]
+        unknown = [key for key in keys if key not in places]
         if unknown:
             request = groups_pb2.FindCoordinatorRequest(
                 type=groups_pb2.CoordinatorType.ValueType(kind.value), keys=unknown
@@ -121,13 +120,14 @@ class Coordinators:
             answer = await self._ask(request)
             for key, each in zip(unknown, answer.coordinators, strict=True):
                 if error := error_of(each):
-                    found[key] = error
+                    places[key] = error
                 else:
-                    found[key] = self._known[kind, key] = address_from_proto(each.node).endpoint
-        return {key: found[key] for key in wanted}
+                    places[key] = self._known[kind, key] = address_from_proto(each.node).endpoint
+        return {key: places[key] for key in keys}
 
     def forget(self, kind: CoordinatorKind, key: str, endpoint: Endpoint) -> None:
-        """The node at this address is not the coordinator, or does not answer: the next call looks it up again."""
+        """Forget that this node is the coordinator of the key, since it refuses or does not answer: the next call looks
+        the coordinator up again."""
         if self._known.get((kind, key)) == endpoint:
             del self._known[kind, key]
         self._repeats = True
@@ -164,7 +164,7 @@ class Coordinators:
                 return answer
             if not (is_not_handled(error) or (repeats_unknown and may_be_applied(error))):
                 raise error
-            if not isinstance(error, CoordinatorLoadInProgress):  # that node is the coordinator, a moment too early
+            if not isinstance(error, CoordinatorLoadInProgress):  # else the node is the coordinator, and ready soon
                 self.forget(kind, key, to)
             await retries.pause(error)
 
@@ -176,20 +176,20 @@ class Coordinators:
         *,
         timeout_ms: int,
     ) -> dict[str, Outcome | TidelogError]:
-        """Ask the coordinators of many keys, each node about `KEYS_AT_ONCE` of its keys at once. send: asks one node
-        and returns the outcome of each key. Returns the outcomes in the order of the keys; what could not be asked
-        within `timeout_ms` has its error. For requests that may be repeated."""
+        """Send requests about many keys to their coordinators, `KEYS_AT_ONCE` keys in one. send: sends one request to a
+        node and returns the outcome of each key. Returns the outcomes in the order of the keys; a key without an answer
+        after `timeout_ms` has its last error. For requests that may be repeated."""
         retries = self._cluster.retries(timeout_ms)
-        left = wanted = list(dict.fromkeys(keys))
+        left = all_keys = list(dict.fromkeys(keys))
         outcomes: dict[str, Outcome | TidelogError] = {}
         while left:
             by_node: dict[Endpoint, list[str]] = {}
             for some in _divided(left):
                 try:
-                    found = await self.look_up(kind, some)
+                    places = await self.look_up(kind, some)
                 except TidelogError as error:
-                    found = dict.fromkeys(some, error)
-                for key, place in found.items():
+                    places = dict.fromkeys(some, error)
+                for key, place in places.items():
                     if isinstance(place, TidelogError):
                         outcomes[key] = place
                     else:
@@ -204,17 +204,17 @@ class Coordinators:
                     outcome = answered[key]
                     if helps_again(outcome) and not isinstance(outcome, CoordinatorLoadInProgress):
                         self.forget(kind, key, endpoint)
-            failed = {key: each for key in wanted if isinstance(each := outcomes[key], TidelogError)}
+            failed = {key: each for key in all_keys if isinstance(each := outcomes[key], TidelogError)}
             left = [key for key, error in failed.items() if helps_again(error)]
             if left:
                 try:
                     await retries.pause(failed[left[0]])
                 except TidelogError:
                     break  # each key has its own error
-        return {key: outcomes[key] for key in wanted}
+        return {key: outcomes[key] for key in all_keys}
 
     async def _ask(self, request: groups_pb2.FindCoordinatorRequest) -> groups_pb2.FindCoordinatorResponse:
-        """Ask the node that answered last. After a lookup that did not help, ask in random order."""
+        """Query the node that answered last or, after a lookup that did not help, the nodes in random order."""
         repeats, self._repeats = self._repeats, False
         if not repeats:
             return await self._cluster.call_any(methods.COORDINATORS_FIND_COORDINATOR, request)

@@ -10,15 +10,17 @@ from tidelog.types import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LeaderKnown:
-    """The answer to FindLeader, or a change of the metadata. node: NO_NODE if the partition has no leader, or if the
-    leader is unknown; `cause` is the reason. topic_id: None if the topic is unknown."""
+    """The answer to FindLeader, or a change of the metadata."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
+    """None if the topic is unknown."""
     node: NodeId
+    """NO_NODE if the partition has no leader, or if the leader is unknown."""
     leader_epoch: LeaderEpoch
     at: Millis
     cause: TidelogError | None = None
+    """Why there is no leader, or why no node answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class FindLeader:
-    """Look up the leader; answer with LeaderKnown. is_outdated: the last answer was older than what is known: ask
-    another node."""
+    """Look up the leader; answer with LeaderKnown."""
 
     topic_partition: TopicPartition
     is_outdated: bool = False
+    """The last answer was older than what the reader knows: query another node."""

@@ -1,6 +1,6 @@
-"""The state of one partition that a reader has assigned: what it reads, what is fetched, what is buffered.
+"""The state of one assigned partition of a reader: position, open request, buffered records.
 
-Not here: what changes it (fetch_core.py).
+Not here: its changes (fetch_core.py).
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ class CursorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FixedRange:
-    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last committed record at that time,
-    or NO_LEADER_EPOCH if there was none; a log without this epoch up to `end` was truncated."""
+    """The offsets `start` to `end` - 1 of one topic id, as a query planned to read them."""
 
     topic_id: TopicId
     start: Offset
     end: Offset
     epoch: LeaderEpoch
+    """Leader epoch of the last committed record when the range was planned, NO_LEADER_EPOCH if there was none. A log
+    that does not have this epoch up to `end` was truncated since."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,20 +86,26 @@ class Cursor:
     number: int = 0
     """Number of the open request; an answer to another number is stale."""
     reserved: int = 0
+    """Buffer bytes that are kept free for the answer to the open fetch."""
     silent_ms: Millis = Millis(0)
+    """If the open request is not answered by then, the leader is looked up although nothing failed."""
     give_up_ms: Millis = Millis(0)
+    """If the open request is not answered by then, it has failed."""
     retry_ms: Millis = Millis(0)
+    """No request is sent before this time."""
     failures: int = 0
+    """Failures since the last answer; they decide the backoff."""
     unknown_since: Millis | None = None
+    """Since when nodes answer that there is no such topic or partition, or that the client has no permission."""
     outdated_since: Millis | None = None
     """Since when the nodes' metadata have been older than `known_epoch`."""
     error: TidelogError | None = None
     failure: TidelogError | None = None
-    """Why the last question was not answered; None once one is."""
+    """Why the last request failed; None after an answer."""
     denial: OffsetOutOfRange | None = None
-    """The answer that is confirmed in the state CONFIRMING."""
+    """The "out of range" of the leader that another node is to confirm, in the state CONFIRMING."""
     report_ms: Millis | None = None
-    """When it is reported that no other node confirms `denial`; None while nothing was denied."""
+    """When to log that no other node confirms `denial`; None without a denial."""
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None
@@ -149,7 +156,7 @@ class Cursor:
 
     @property
     def known_epoch(self) -> LeaderEpoch:
-        """The newest leader epoch of what was read, committed or planned: the partition is at least in this epoch."""
+        """The newest leader epoch of records that were read or planned on: the partition is in this epoch or later."""
         planned = NO_LEADER_EPOCH if self.planned is None else self.planned.epoch
         return max(self.position_epoch, self.ahead_epoch, planned)
 

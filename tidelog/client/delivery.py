@@ -1,7 +1,7 @@
 """The outcome of a sent record: a `Delivery`, which is awaitable.
 
-One outcome is stored per batch; the result of a record is built on request, so that a record costs one small object. A
-failure that no caller has read is logged when the last delivery of its batch is dropped: no failure is silent.
+One outcome is stored for each batch; the result of a record is built on request, so that a record costs one small
+object. A failure that no caller has read is logged when the last delivery of its batch is dropped: none is silent.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class SendResult(NamedTuple):
     topic: str
     partition: PartitionIndex
     offset: Offset
-    """Its offset; -1 with acks=0, where the node does not answer."""
+    """-1 with acks=0, where the node does not answer."""
     timestamp: Millis | None
-    """Its timestamp in the log: the producer's, or the node's on a topic with log append time; None: it has none."""
+    """The record's timestamp in the log: the producer's, or the node's on a topic with log append time; None: none."""
     receipt: Receipt | None = None
-    """What the leader stated when it acknowledged the record; None unless the producer asks for receipts."""
+    """The leader's statement when it acknowledged the record; None unless the producer requests receipts."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -52,12 +52,13 @@ class Outcome:
     _waiters: list[Callable[[], object]] = field(default_factory=list)
 
     def succeed(self, base_offset: Offset, append_time: Millis, stored: StoredBatch | None = None) -> None:
-        """The batch was acknowledged; offset -1 with acks=0. stored: of the receipt, if one was requested."""
+        """Set the outcome: acknowledged. base_offset: -1 with acks=0. stored: the statement for a receipt, if one was
+        requested."""
         self.base_offset, self.append_time, self.stored = base_offset, append_time, stored
         self._finish()
 
     def fail(self, error: TidelogError) -> None:
-        """The batch was not acknowledged; `error.written` states whether it is in the log."""
+        """Set the outcome: not acknowledged. `error.written` states whether the batch is in the log."""
         self.error = error
         self._finish()
 

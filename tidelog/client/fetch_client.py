@@ -1,8 +1,7 @@
-"""The world around the fetch core: its effects carried out, their outcomes handed back as events.
+"""The driver of the fetch core: carries out its effects and reports their outcomes as events.
 
-Invariants: each effect is answered by one event, or its task ends with the reader; a batch that cannot be decoded is
-refused to the core, which fetches it again.
-Not here: the decisions (fetch_core.py), the streams (fetch_stream.py), the metadata (cluster.py), what is done with the
+Invariant: each effect is answered by one event, or its task ends with the reader.
+Not here: the decisions (fetch_core.py), the streams (fetch_stream.py), the metadata (cluster.py), the use of the
 batches (consumer.py, spark/ranges/reading.py).
 """
 
@@ -96,8 +95,8 @@ class FetchClient(Service):
         """Set when a cursor has data or an error, and when the reader has ended."""
 
     def _refuse(self, cursor: Cursor, batch: RecordBatch, error: TidelogError) -> None:
-        """A batch from the position on cannot be decoded: it is fetched again, and the node that sent it verifies its
-        copy. The cursor fails with the error where that does not help."""
+        """Reject a batch that cannot be decoded: it is fetched again, and the node that sent it verifies its log. If
+        that does not help, the cursor fails with the error."""
         where = self._cluster.view.nodes.get(cursor.leader)
         kind = type(error) if error.written is False else CorruptRecord
         refusal = kind(
@@ -147,7 +146,7 @@ class FetchClient(Service):
                     self._ready.set()
 
     def _open(self, fetch: FetchBatches) -> None:
-        """Give the fetch to the stream of its node. Raises LeaderNotAvailable."""
+        """Queue the fetch on the stream of its node. Raises LeaderNotAvailable."""
         endpoint = self._cluster.view.endpoint(fetch.node, fetch.topic_partition)
         stream = self._streams.get(endpoint)
         if stream is None or not stream.give(fetch):

@@ -3,21 +3,21 @@
 Invariants:
   1. Each partition has at most one open fetch, and one answer is accepted for it. An answer from before a seek is
      dropped.
-  2. `position` is the next offset that the user gets. It moves only over records returned to the user and over offset
-     gaps. `ahead` is the next offset to fetch. The buffered bytes lie between the two.
+  2. `position` is the next offset that the program gets. It moves only over records returned to the program and over
+     offset gaps. `ahead` is the next offset to fetch. The buffered bytes lie between the two.
   3. Buffered bytes plus the reservations of open fetches stay within `buffer_bytes`, plus at most one batch per
      partition (a node answers with at least one whole batch, of any size).
   4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
      far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
      LogTruncated. The position never changes silently, unless the user has configured it.
-  5. A leader of an older epoch is not believed, whatever it answers: no leader is asked while the metadata are older
-     than an epoch that was read, committed or planned, and an answer of an older epoch counts as none. "Out of range"
-     is believed once another node names the same leader and epoch: the leader may be deposed without knowing it.
-  6. A batch whose offsets are impossible (at or above the high watermark, or out of order) moves nothing: its bytes are
-     corrupt and are fetched again.
-  7. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
+  5. Answers of a deposed leader have no effect: no request is sent while the metadata are older than an epoch that was
+     read, committed or planned, and an answer of an older epoch counts as a failure. "Out of range" is accepted once
+     another node names the same leader and epoch: a leader may be deposed without knowing it.
+  6. A batch with impossible offsets (at or above the high watermark, or out of order) has corrupt bytes: it moves
+     nothing and is fetched again.
+  7. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log has the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end. An answer without batches
-     ends the range only if the node may show this reader everything below that end.
+     ends the range only if this reader may see everything below that end.
 Not here: decoding (consumer.py, spark/ranges/reading.py), effects (fetch_client.py), connections (fetch_stream.py),
 metadata (cluster.py).
 """
@@ -81,18 +81,18 @@ from tidelog.types import (
 SILENT_MS: Final = 1_000
 """If an answer is later than `max_wait_ms` plus this time, the leader is looked up although nothing failed."""
 MISSING_TOPIC_MS: Final = 30_000
-"""How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
-nodes, and longer if the controller has just failed."""
+"""How long the answer "no such topic" is ignored for an assigned topic: the metadata of a new topic take a moment to
+reach all nodes, and longer if the controller has just failed."""
 MISSING_PARTITION_MS: Final = 3_000
 """The same for a partition that a known topic does not have: it may just have been added."""
 OUTDATED_MS: Final = 30_000
-"""How long the metadata may be older than the epoch of the position before that is an error."""
+"""How long the metadata may be older than the epoch of the position; then the cursor fails."""
 UNCONFIRMED_MS: Final = 30_000
-"""How long no other node confirms a leader that answers "out of range" before that is reported."""
+"""If no other node confirms for this long a leader that answers "out of range", that is logged."""
 REPORT_MS: Final = 60_000
-"""Interval of further reports of a partition."""
+"""Interval of further log lines about it."""
 REFUSED_CLIENT_MS: Final = 3_000
-"""How long a refusal of a client that has read nothing yet is retried: a node may not have applied its new user or
+"""How long a missing permission is ignored while nothing was read yet: a node may not have applied a new user or
 permission yet."""
 PREFERRED_MS: Final = 60_000
 """How long a preferred read replica is used before the leader is queried again."""
@@ -114,18 +114,18 @@ class FetchCore:
         self.policy = policy
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.patient_until: dict[NodeId, Millis] = {}
-        """Nodes that throttle this client, and until when no answer of theirs is late."""
+        """Nodes that throttle this client, with the time until which their answers may be late."""
         self._rng = rng
         self._numbers = 0
 
     def assign(self, partitions: Iterable[TopicPartition], start: Where) -> None:
-        """Replace the assignment; the caller sends TimePassed next. Partitions that stay keep their cursor."""
-        wanted = dict.fromkeys(partitions)
-        kept = {key: cursor for key, cursor in self.cursors.items() if key in wanted and cursor.error is None}
+        """Replace the assignment; must be followed by TimePassed. Partitions that stay assigned keep their cursor."""
+        keys = dict.fromkeys(partitions)
+        kept = {key: cursor for key, cursor in self.cursors.items() if key in keys and cursor.error is None}
         for key, cursor in self.cursors.items():
             if key not in kept:
                 cursor.drop()
-        self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
+        self.cursors = {key: kept.get(key) or Cursor(key, start) for key in keys}
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Add partitions to the assignment; must be followed by TimePassed."""
@@ -206,7 +206,8 @@ class FetchCore:
         if cursor.topic_id is None:
             cursor.topic_id = event.topic_id
         elif cursor.topic_id != event.topic_id and cursor.is_certain:
-            self._back_off(cursor, event.at)  # the group gives the partition up, or the node lags behind
+            # The group will revoke the partition, or the node lags behind: neither is an error of the program.
+            self._back_off(cursor, event.at)
             return
         elif cursor.topic_id != event.topic_id:
             self._fail(
@@ -238,8 +239,8 @@ class FetchCore:
         self._note_age(cursor, event, effects)
 
     def _note_age(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Wait for newer metadata while they are older than what was read or committed. An epoch that no node knows in
-        `OUTDATED_MS` is an error."""
+        """Wait for newer metadata while they are older than an epoch that was read or committed; fail if no node knows
+        that epoch within `OUTDATED_MS`."""
         if event.leader_epoch >= cursor.known_epoch or cursor.state is CursorState.FAILED:
             cursor.outdated_since = None
             return
@@ -257,9 +258,8 @@ class FetchCore:
             self._fail(cursor, error, effects)
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Handle an unknown topic or partition, or that the client is refused. A topic counts as missing after
-        `MISSING_TOPIC_MS` of such answers, a partition of a known topic after `MISSING_PARTITION_MS`, the client as
-        refused after `REFUSED_CLIENT_MS`; no answer resets the time."""
+        """Handle an unknown topic or partition, or a missing permission. It is an error after `MISSING_TOPIC_MS`,
+        `MISSING_PARTITION_MS` or `REFUSED_CLIENT_MS` of such answers. The time begins again if no node answers."""
         self._back_off(cursor, event.at)
         cursor.failure = cause = event.cause
         is_missing = isinstance(cause, UnknownTopicOrPartition)
@@ -272,10 +272,10 @@ class FetchCore:
             self._fail(cursor, cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
-        """Compare the log with the fetched records. They agree if the log has the same epoch up to the same offset. If
-        the log has no epoch that old, `end` is the log start: older records were deleted by retention, which does not
-        contradict the position."""
+        """Compare the log with the fetched records. They agree if the log has the same epoch up to the same offset."""
         assert cursor.position is not None
+        # NO_LEADER_EPOCH: the log has no epoch that old, because retention deleted the records; they were not
+        # truncated.
         if end.end_offset >= cursor.ahead and end.epoch in (cursor.ahead_epoch, NO_LEADER_EPOCH):
             cursor.checked_epoch, cursor.ahead_epoch = cursor.leader_epoch, end.epoch
         elif cursor.ahead > cursor.position:  # only buffered records may be lost: check the position
@@ -291,12 +291,13 @@ class FetchCore:
             self._fail(cursor, error, effects)
 
     def _note_checked(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
-        """The log holds the records that a range was planned on where it has the planned epoch up to the end of the
-        range. Where it knows no epoch as old as that, they were deleted by age or size, and the fetch reports it."""
+        """Handle the answer to CheckEpoch. The log has the records that a range was planned on if it has the planned
+        epoch up to the end of the range."""
         planned = cursor.planned
         if planned is None or planned.epoch == NO_LEADER_EPOCH:
             self._note_epoch_end(cursor, end, effects)
             return
+        # NO_LEADER_EPOCH: retention deleted the records; the fetch then reports that they are out of range.
         if end.end_offset >= planned.end and end.epoch in (planned.epoch, NO_LEADER_EPOCH):
             cursor.checked_epoch = cursor.leader_epoch
             return
@@ -309,7 +310,7 @@ class FetchCore:
         self._fail(cursor, error, effects)
 
     def _note_batches(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
-        """Take in the batches up to the first one with impossible offsets. If that is the first one of the answer, the
+        """Accept the batches up to the first one with impossible offsets. If that is the first one of the answer, the
         bytes are corrupt and are fetched again."""
         newest = max(cursor.leader_epoch, cursor.known_epoch)
         if event.leader_epoch < newest:
@@ -339,7 +340,7 @@ class FetchCore:
             cursor.preferred, cursor.preferred_until = event.preferred, Millis(event.at + PREFERRED_MS)
             return
         if event.diverging is not None:
-            if cursor.preferred != NO_NODE:  # the leader decides
+            if cursor.preferred != NO_NODE:  # a follower's log may not be truncated yet: ask the leader
                 cursor.preferred, cursor.hints_from = NO_NODE, Millis(event.at + NO_HINT_MS)
             else:
                 self._note_epoch_end(cursor, event.diverging, effects)
@@ -358,7 +359,7 @@ class FetchCore:
                 cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
             cursor.ahead, cursor.ahead_epoch = next_offset, epoch
         if not event.batches and cursor.planned is not None and event.readable_end >= cursor.planned.end:
-            cursor.ahead = cursor.planned.end  # an offset gap up to the end of the range: the log has no record of it
+            cursor.ahead = cursor.planned.end  # the rest of the range is an offset gap: there is no record in it
         if cursor.has_data or cursor.reached_end:
             effects.append(Ready())
 
@@ -387,8 +388,8 @@ class FetchCore:
                 self._look_up_leader(cursor, effects)
 
     def _doubt(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
-        """The leader has answered "out of range": it may be deposed and lack what is committed, so ask another node
-        who leads."""
+        """The leader has answered "out of range". It may be deposed and lack committed records, so query another node
+        for the leader."""
         assert cursor.topic_id is not None, "a fetch was sent"
         if cursor.has_data:
             # The buffered records come first, and may be fetched again: until their checksums are verified, a flipped
@@ -403,8 +404,8 @@ class FetchCore:
         effects.append(VerifyLeader(key, number, cursor.topic_id, cursor.leader, cursor.leader_epoch))
 
     def _report_doubt(self, cursor: Cursor, cause: TidelogError, at: Millis, effects: list[Effect]) -> None:
-        """The leader was not confirmed, and the fetch will be repeated. The program sees no error for as long as that
-        lasts, so it is logged."""
+        """Log, at intervals, that no node confirms the leader. The fetch is repeated meanwhile, and the program sees no
+        error."""
         assert cursor.denial is not None, "set when the leader was doubted"
         if cursor.report_ms is not None and at >= cursor.report_ms:
             cursor.report_ms = Millis(at + REPORT_MS)
@@ -435,7 +436,7 @@ class FetchCore:
         if cursor.state is not CursorState.IDLE or at < cursor.retry_ms:
             return
         if cursor.leader == NO_NODE or cursor.topic_id is None or cursor.leader_epoch < cursor.known_epoch:
-            # A leader older than what was read or committed may be deposed: its log may lack it (KIP-320).
+            # A leader of an older epoch than that of the records read may be deposed and lack them (KIP-320).
             self._look_up_leader(cursor, effects)
         elif cursor.position is None:
             self._begin(cursor, CursorState.SEEKING)
@@ -502,7 +503,7 @@ class FetchCore:
         cursor.state, cursor.number, cursor.reserved = CursorState.IDLE, self._numbers, 0
 
     def _done(self, cursor: Cursor) -> None:
-        """The open request was answered."""
+        """End the open request after its answer."""
         self._stop(cursor)
         cursor.failures, cursor.retry_ms, cursor.failure, cursor.report_ms = 0, Millis(0), None, None
 
@@ -512,8 +513,8 @@ class FetchCore:
         effects.append(Ready())
 
     def refuse(self, cursor: Cursor, error: TidelogError, at: Millis) -> None:
-        """The buffered bytes cannot be read. Corrupt bytes are fetched again for `REFUSED_MS`; the fetch tells the node
-        to verify its log."""
+        """Reject the buffered bytes, which cannot be decoded. Corrupt bytes are fetched again for `REFUSED_MS`; the
+        fetch tells the node to verify its log."""
         assert cursor.position is not None
         if cursor.refused_until is None:
             cursor.refused_until = Millis(at + REFUSED_MS)
@@ -535,7 +536,7 @@ class FetchCore:
             cursor.place(cursor.position, cursor.position_epoch)
 
     def read(self, cursor: Cursor) -> None:
-        """The buffered bytes were read."""
+        """Note that the buffered bytes were decoded: they are not corrupt."""
         cursor.refused_until = None
 
     def _back_off(self, cursor: Cursor, at: Millis) -> None:
@@ -555,16 +556,16 @@ def _is_curable(cursor: Cursor) -> bool:
 
 
 def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:
-    """The epoch that the log of a new leader epoch must still hold; NO_LEADER_EPOCH where there is none to check."""
+    """The epoch that the log of a new leader epoch must still have; NO_LEADER_EPOCH if none has to be checked."""
     if cursor.planned is not None and cursor.planned.epoch != NO_LEADER_EPOCH:
         return cursor.planned.epoch
     return cursor.ahead_epoch if cursor.ahead_epoch < cursor.leader_epoch else NO_LEADER_EPOCH
 
 
 def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:
-    """Look up the offset to continue at. If the position is below the log start of the node that answered, never move
-    back: the leader's log start may lag behind, and no record must be read twice."""
+    """Look up the offset to continue at."""
     assert cursor.position is not None
+    # The log start of the leader may be below that of the node that answered: no record must be read twice.
     if error.log_start is not None and cursor.position < error.log_start:
         cursor.read_to = cursor.position
     cursor.start, cursor.position = where, None

@@ -1,4 +1,4 @@
-"""Events and effects of the fetch core, as values. Times are monotonic."""
+"""Events and effects of the fetch core. Times are monotonic."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ class BatchesFetched:
     leader_epoch: LeaderEpoch
     high_watermark: Offset
     readable_end: Offset
-    """Where the node ends what this reader may see: its last stable offset under read_committed, or else its high
-    watermark. Only below it does an answer without batches mean that there are none."""
+    """The end of what this reader may see: the node's last stable offset under read_committed, or else its high
+    watermark. An answer without batches means that there are none below this offset."""
     log_start: Offset
     at: Millis
     preferred: NodeId = NO_NODE
     """Preferred read replica: nothing was read, fetch from this node."""
     diverging: EpochEnd | None = None
-    """Nothing was read: the log does not contain `FetchBatches.last_epoch` up to the offset. The largest epoch not
-    above it and its end offset."""
+    """Set if the log does not contain `FetchBatches.last_epoch` up to the offset: the largest epoch not above it, and
+    its end offset. Nothing was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The user took records of a partition."""
+    """The program took records of a partition out of the buffer."""
 
     topic_partition: TopicPartition
     at: Millis
 
 
 Answer: TypeAlias = PlaceFound | EpochChecked | LeaderVerified | BatchesFetched | Failed
-"""What answers an effect, by its number."""
+"""Answers to effects, with the number of the effect."""
 Event: TypeAlias = LeaderKnown | Sought | Answer | Taken | TimePassed
 
 

@@ -1,6 +1,6 @@
 """Admin calls about consumer groups: list, describe, delete; committed offsets and lag.
 
-Each group is asked about at its coordinator, for at most `patience_ms`. A change whose answer is lost is sent again:
+Requests about a group go to its coordinator, for at most `patience_ms`. A change whose answer is lost is sent again:
 the same change twice leaves the same state, although a second deletion finds no group.
 Not here: members (group_member.py), the commands (cli/group_commands.py).
 """
@@ -33,17 +33,19 @@ _GROUP = CoordinatorKind.GROUP
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group. type: "consumer" or "classic". state: "Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
+    """One group in a listing."""
 
     group_id: str
     type: str
+    """"consumer" or "classic"."""
     state: str
+    """"Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
     members: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member. assignment: what it has. target: what it is to have. member_epoch: the group epoch it has reached."""
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
@@ -51,42 +53,47 @@ class MemberDescription:
     client_id: str
     client_host: str
     member_epoch: int
+    """The group epoch that the member has reached."""
     topics: tuple[str, ...]
     topic_pattern: str
     assignment: tuple[TopicPartition, ...]
+    """The partitions that the member has."""
     target: tuple[TopicPartition, ...]
+    """The partitions that it has in the target assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. group_epoch: raised by each change of members, subscriptions or topics. assignment_epoch: the group
-    epoch of the target assignment. assignor: "uniform" or "range"."""
+    """A group."""
 
     group_id: str
     type: str
     state: str
     group_epoch: int
+    """Raised by each change of members, subscriptions or topics."""
     assignment_epoch: int
+    """The group epoch of the target assignment."""
     assignor: str
+    """"uniform" or "range"."""
     members: tuple[MemberDescription, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in a partition. The fields after `deleted` are those of the member that has the
-    partition, empty if none has."""
+    """The lag of a group in a partition. The fields after `deleted` describe the member that has the partition; they
+    are empty if there is none."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
-    """None if nothing is committed for the topic of this name as it is now."""
+    """None if no offset is committed, or only one for a deleted topic of the same name."""
     start: Offset | None
     end: Offset | None
     """The first offset of the log, and one past the last committed record; None if the partition has no leader."""
     lag: int | None
-    """Offsets that the group has still to read. None if that is unknown: nothing is committed, so that the options of a
-    member decide where it begins; there is no leader; or the committed offset is beyond the end."""
+    """Number of offsets that the group has still to read. None if that is unknown: no offset is committed (the options
+    of a member decide where it begins), there is no leader, or the committed offset is beyond the end."""
     deleted: int | None
-    """Offsets that the group had still to read when they were deleted, by retention for example. None as for `lag`."""
+    """Number of offsets that were deleted, by retention for example, before the group read them. None as for `lag`."""
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
@@ -99,10 +106,10 @@ class GroupAdmin(AdminCalls):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), on_missing: OnMissing | None = None
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators, sorted by id; each that existed before the call is among them.
+        """Return the groups of all coordinators, sorted by id. All groups that existed before the call are included.
 
-        states, types: only those; empty: all. on_missing: gets an error for each partition of `__consumer_offsets`
-        whose groups are missing, and the others are returned; None: the call fails.
+        states, types: only those; empty: all. on_missing: called with an error for each partition of
+        `__consumer_offsets` whose groups are missing; the others are returned. None: the call fails.
         Raises UnreadableCoordinatorRecord if the groups of a coordinator cannot be read; after `patience_ms` the error
         of a node that did not answer, or CoordinatorNotAvailable.
         """
@@ -146,7 +153,7 @@ class GroupAdmin(AdminCalls):
     async def _ask_each(
         self, group_ids: Iterable[str], method: Method[Any, Any], request: Callable[..., Any], timeout_ms: int
     ) -> dict[str, Any]:
-        """Ask the coordinators of groups; return what the answer has for each group, or its error."""
+        """Query the coordinators of groups; return the part of the answer for each group, or its error."""
 
         async def ask(node: Endpoint, theirs: list[str]) -> dict[str, Any]:
             answer = await self._cluster.transport.call(node, method, request(group_ids=theirs), timeout_ms=timeout_ms)
@@ -157,12 +164,12 @@ class GroupAdmin(AdminCalls):
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return the committed offsets of a group; None where there is none. partitions: None: all that have an offset.
-        An offset that an open transaction may change is the one before it. Raises GroupAuthorizationFailed."""
-        wanted = None if partitions is None else topic_partitions(partitions)
-        who = GroupMetadata(text("group_id", group_id))
-        found = await self._group_offsets.fetch(group_id, wanted, lambda: who, require_stable=False)
-        return {key: None if each is None else each.committed for key, each in sorted(found.items())}
+        """Return the committed offsets of a group; None where there is none. partitions: None for all that have one.
+        Offsets in an open transaction are not included. Raises GroupAuthorizationFailed."""
+        keys = None if partitions is None else topic_partitions(partitions)
+        identity = GroupMetadata(text("group_id", group_id))
+        committed = await self._group_offsets.fetch(group_id, keys, lambda: identity, require_stable=False)
+        return {key: None if each is None else each.committed for key, each in sorted(committed.items())}
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset]
@@ -172,10 +179,10 @@ class GroupAdmin(AdminCalls):
         Raises NonEmptyGroup while the group has members, OffsetMetadataTooLarge, UnknownTopicOrPartition,
         GroupAuthorizationFailed, TopicAuthorizationFailed; then other partitions may have been changed.
         """
-        who = GroupMetadata(text("group_id", group_id))
-        wanted = {key: OffsetCommitted(offset) for key, offset in offsets_to_commit(offsets).items()}
+        identity = GroupMetadata(text("group_id", group_id))
+        to_commit = {key: OffsetCommitted(offset) for key, offset in offsets_to_commit(offsets).items()}
         try:
-            await self._group_offsets.commit(group_id, wanted, lambda: who)
+            await self._group_offsets.commit(group_id, to_commit, lambda: identity)
         except CommitFailed as error:
             raise NonEmptyGroup(
                 f"group {group_id!r} has members, which commit their own offsets: stop them, then change its offsets"
@@ -201,22 +208,22 @@ class GroupAdmin(AdminCalls):
         return {key: error_of(each) for key, each in zip(keys, answer.partitions, strict=True)}
 
     async def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """Return how far a group is behind: each partition that a member has or that has a committed offset, sorted.
+        """Return the lag of a group in each partition that a member has or that has a committed offset, sorted.
 
         A group that only commits offsets has no members. Raises GroupIdNotFound, GroupAuthorizationFailed.
         """
-        found = (await self.describe_groups([group_id]))[group_id]
-        if isinstance(found, TidelogError):
-            raise found
-        owners = {key: member for member in found.members for key in member.assignment}
-        who = GroupMetadata(found.group_id)
-        committed = await self._group_offsets.fetch(group_id, None, lambda: who, require_stable=False)
+        group = (await self.describe_groups([group_id]))[group_id]
+        if isinstance(group, TidelogError):
+            raise group
+        owners = {key: member for member in group.members for key in member.assignment}
+        identity = GroupMetadata(group.group_id)
+        committed = await self._group_offsets.fetch(group_id, None, lambda: identity, require_stable=False)
         keys = sorted({*owners, *(key for key, each in committed.items() if each is not None)})
         logs = await self._logs(keys)
         return [_lag(key, committed.get(key), logs.get(key), owners.get(key)) for key in keys]
 
     async def _logs(self, keys: list[TopicPartition]) -> dict[TopicPartition, _LogEnds]:
-        """The logs of the partitions that have a leader. One without does not hide the others."""
+        """The ends of the logs of those partitions that have a leader: a query of another one would fail for all."""
         view = await self._metadata(topics=sorted({key.topic for key in keys}))
         topic_ids = {
             TopicPartition(topic.name, PartitionIndex(partition.partition)): TopicId(UUID(bytes=topic.topic_id))
@@ -257,7 +264,7 @@ def _lag(
     key: TopicPartition, committed: OffsetCommitted | None, log: _LogEnds | None, owner: MemberDescription | None
 ) -> PartitionLag:
     if committed is not None and log is not None and committed.topic_id not in (None, log.topic_id):
-        committed = None  # for a topic of this name that was deleted: no member begins there
+        committed = None  # it is for a deleted topic of the same name: no member begins there
     lag = deleted = None
     if committed is not None and log is not None and committed.committed.offset <= log.end:
         offset = committed.committed.offset

@@ -2,15 +2,15 @@
 
 Invariants:
   1. At most one of Revoke, Assign and Lose is open; the next one follows its CallbackDone.
-  2. Partitions are given up before new ones are taken. The coordinator learns of both by the next heartbeat, which is
-     due at once: another member may read a partition only after this one has reported that it gave it up. What it is
-     taking counts as its own: a report without it would let the coordinator give it to another member.
-  3. A fenced member holds all its partitions at once, and joins again with epoch 0 once they are given up.
+  2. Partitions are given up before new ones are taken. The next heartbeat reports both, and is due at once: another
+     member may read a partition only after this one has reported that it gave it up. Partitions that are being taken
+     are reported as owned: otherwise the coordinator could give them to another member.
+  3. A fenced member stops reading all its partitions at once, and joins again with epoch 0 once they are given up.
   4. One heartbeat is open at a time. After a new connection and after every refusal the next one carries the whole
-     state, so that a lost message changes nothing. In particular one heartbeat to join: a second one would give up, at
-     the coordinator, what the answer to the first one has brought.
-  5. A member whose program does not ask for records for `max_poll_interval_ms` leaves, gives up everything without a
-     commit, and joins again when the program asks (KIP-62).
+     state, so that a lost message changes nothing. A second heartbeat to join would tell the coordinator to take back
+     the partitions that the answer to the first one assigned.
+  5. A member whose program does not ask for records for `max_poll_interval_ms` leaves, gives up all partitions without
+     a commit, and joins again when the program asks (KIP-62).
 Not here: connections (group_session.py), callbacks, offsets and reading (group_member.py).
 Source: KIP-848; Kafka's ConsumerMembershipManager, with the difference that a heartbeat follows each step.
 """
@@ -40,18 +40,19 @@ from tidelog.types import Millis, PartitionKey, TopicId
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""Member epochs of a member that joins, leaves, or leaves for a while and keeps its place."""
+"""Member epochs in a heartbeat to join, to leave, and to leave for a while as a static member."""
 
 SILENT_MS: Final = 3_000
-"""A coordinator that does not answer a heartbeat for so long is looked up again."""
+"""A coordinator that does not answer a heartbeat for this long is looked up again."""
 LOOKUP_MS: Final = 200
 """Interval of lookups while the name of an assigned topic is unknown."""
 LEAVE_MS: Final = 3_000
 """How long a member tries to report that it leaves; then its session ends by timeout."""
 REFUSED_MS: Final = 3_000
-"""How long a refusal of a member that has never joined is repeated: a node may not have applied its new permission."""
+"""How long a member that has never joined tries again after a refusal: a node may not have applied its new
+permission."""
 INSTANCE_MS: Final = 60_000
-"""How long a static member waits for its place: a killed one keeps it until its session times out."""
+"""How long a static member tries to join: a killed predecessor keeps the place until its session times out."""
 
 
 class MembershipState(Enum):
@@ -59,25 +60,25 @@ class MembershipState(Enum):
 
     JOINING = "the first heartbeat, with epoch 0, is not answered"
     RECONCILING = "gives up or takes partitions"
-    STABLE = "has the partitions that it is to have"
-    FENCED = "is no member any more, and gives up what it had"
-    STALE = "left because its program does not ask for records, and gives up what it had"
+    STABLE = "has the partitions of its target assignment"
+    FENCED = "was removed from the group, and gives up its partitions"
+    STALE = "left because its program does not ask for records, and gives up its partitions"
     LEAVING = "gives up its partitions, then reports that it leaves"
     LEFT = "has ended"
     FAILED = "was refused for good"
 
 
 class MembershipCause(Enum):
-    """Why the state changes."""
+    """Cause of a transition."""
 
     JOINED = "the coordinator answered the first heartbeat"
     ASSIGNED = "the coordinator changed the assignment"
     RECONCILED = "all callbacks are done"
     FENCED = "the coordinator does not know the member or its epoch"
-    GAVE_UP = "everything that was lost is given up"
+    GAVE_UP = "all lost partitions are given up"
     POLL_EXPIRED = "the program has not asked for records for max_poll_interval_ms"
-    POLLED = "the program asks for records again, and everything is given up"
-    CLOSED = "the user closes the consumer"
+    POLLED = "the program asks for records again, and all partitions are given up"
+    CLOSED = "the program closes the consumer"
     LEFT = "the coordinator knows that the member left, or cannot be reached"
     REFUSED = "the coordinator refuses for a reason that does not go away"
 
@@ -100,7 +101,7 @@ TRANSITIONS: Final[Mapping[tuple[MembershipState, MembershipCause], MembershipSt
     **{(state, MembershipCause.REFUSED): MembershipState.FAILED for state in _LIVE},
     (MembershipState.LEAVING, MembershipCause.LEFT): MembershipState.LEFT,
 }
-"""All changes of the state."""
+"""Next state by state and cause."""
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -122,12 +123,12 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """The coordinator answered, or sent a new assignment by itself. assignment: the partitions to have; None: as
-    before."""
+    """The coordinator answered, or sent a new assignment by itself."""
 
     epoch: int
     interval_ms: int
     assignment: frozenset[PartitionKey] | None
+    """The target assignment; None: unchanged."""
     at: Millis
 
 
@@ -163,9 +164,10 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The user closes the consumer. for_good: a static member gives its place up as well."""
+    """The program closes the consumer."""
 
     for_good: bool
+    """A static member gives up its place as well."""
     at: Millis
 
 
@@ -187,12 +189,13 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Send a heartbeat. is_full: with the subscription and all settings. owned: the partitions that the member has or
-    is taking; None: as last reported."""
+    """Send a heartbeat."""
 
     epoch: int
     is_full: bool
+    """With the subscription and all settings."""
     owned: tuple[PartitionKey, ...] | None
+    """The partitions that the member has or is taking; None: as last reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +236,7 @@ class ReportAbsence:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """These partitions belong to others already: call back, without a commit; answer with CallbackDone."""
+    """Other members own these partitions already: call back, without a commit; answer with CallbackDone."""
 
     partitions: tuple[PartitionKey, ...]
 
@@ -266,23 +269,28 @@ class GroupCore:
         self._polled_at: Millis | None = None
         """When the program last asked for records; at first: when the member began."""
         self._open: Revoke | Assign | Lose | None = None
+        """The open step: its CallbackDone is awaited."""
         self._known: frozenset[TopicId] = frozenset()
+        """Topics whose names are known."""
         self._connected = False
         self._announced = False
-        """Whether the coordinator may know the member."""
+        """Whether the coordinator may know the member: a heartbeat was sent, and it has not left."""
         self._reported: frozenset[PartitionKey] | None = None
         """The partitions in the last heartbeat; None: the next one carries the whole state."""
         self._withdrawn = False
-        """Whether partitions were assigned and withdrawn before the member took them: the coordinator waits for a
-        report without them, which must follow although what the member has did not change."""
+        """Partitions were assigned and withdrawn before the member took them. The coordinator waits for a report
+        without them, which must be sent although the member's partitions have not changed."""
         self._sent_at: Millis | None = None
-        """When the open heartbeat was sent; None: none is open."""
+        """When the open heartbeat was sent; None if none is open."""
         self._due = Millis(0)
+        """When the next heartbeat is sent."""
         self._failures = 0
         self._refused_since: Millis | None = None
+        """Since when the coordinator has refused a member that has not joined."""
         self._lookup_due = Millis(0)
         self._for_good = False
         self._leave_by: Millis | None = None
+        """Until when the member tries to report that it leaves; None while it does not leave."""
         self._ended = False
 
     @property
@@ -328,19 +336,20 @@ class GroupCore:
     def _note_closing(self, for_good: bool) -> None:
         if (self.state, MembershipCause.CLOSED) in TRANSITIONS:
             if for_good and self._is_static and self.state is MembershipState.STALE:
-                self._announced, self._leave_by = True, None  # it has left for a while: its place is given up now
+                self._announced, self._leave_by = True, None  # it had left for a while: now it gives up its place
             self._for_good = for_good
             self._move(MembershipCause.CLOSED)
 
     def _note_answer(self, event: HeartbeatAnswered) -> None:
         if self.state is MembershipState.JOINING and event.epoch <= JOIN_EPOCH:
-            return  # of the former membership
+            return  # an answer to the former membership: the heartbeat to join is still open
         self._sent_at = None
         if self.state not in (*_LIVE, MembershipState.LEAVING, MembershipState.STALE):
-            return  # to the former membership
+            return  # an answer to a membership that has ended
         self._failures, self._refused_since = 0, None
-        # A change that no heartbeat has carried is reported at once: another member waits for what was given up.
-        is_reported = self._held() == self._reported or self._leave_by is not None
+        # A change that was not reported yet is reported at once: another member waits for partitions that were given
+        # up.
+        is_reported = self._owned_or_taken() == self._reported or self._leave_by is not None
         self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
         if self._leave_by is not None:
             self._announced = self._announced and event.epoch >= JOIN_EPOCH
@@ -357,19 +366,19 @@ class GroupCore:
             self._move(MembershipCause.JOINED)
 
     def _note_withdrawn(self, assignment: frozenset[PartitionKey], at: Millis) -> None:
-        self._withdrawn |= bool((self.target or frozenset()) - assignment - self._held())
+        self._withdrawn |= bool((self.target or frozenset()) - assignment - self._owned_or_taken())
         if self._withdrawn and self._open is None:
             self._due = at
 
-    def _held(self) -> frozenset[PartitionKey]:
-        """What the member has or is taking."""
+    def _owned_or_taken(self) -> frozenset[PartitionKey]:
+        """The partitions that the member owns or is taking."""
         return self.owned | frozenset(self._open.partitions) if isinstance(self._open, Assign) else self.owned
 
     def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         is_fenced = isinstance(error, FencedMemberEpoch | UnknownMemberId)
         if is_fenced and self.state is MembershipState.JOINING:
-            return  # of the former membership: the first heartbeat of this one is still open
-        self._sent_at, self._reported = None, None  # the coordinator may not know what the last heartbeat carried
+            return  # a refusal of the former membership: the heartbeat to join is still open
+        self._sent_at, self._reported = None, None  # the coordinator may not have applied the last heartbeat
         if is_fenced:
             self._note_fenced(at, effects)
         elif error.retry is Retry.ELSEWHERE:
@@ -378,7 +387,7 @@ class GroupCore:
         elif error.retry is Retry.LATER or self._may_go_away(error, at):
             self._back_off(at)
         elif self.state in (MembershipState.LEAVING, MembershipState.STALE):
-            self._announced = False  # refused for good: there is no one to report the departure to
+            self._announced = False  # refused for good: the departure cannot be reported
         elif self.state in _LIVE:
             self.error = self._replaced(error) if isinstance(error, UnreleasedInstanceId) else error
             self._move(MembershipCause.REFUSED)
@@ -395,7 +404,8 @@ class GroupCore:
         if self.state is not MembershipState.JOINING:
             return False
         if isinstance(error, UnreleasedInstanceId):
-            # Who was a member and finds its place taken was replaced: no predecessor of this process is still there.
+            # After an earlier membership of this process, the owner of the place is no predecessor: it is a
+            # replacement.
             patience_ms = 0 if self.joins > 1 else INSTANCE_MS
         elif isinstance(error, GroupAuthorizationFailed | TopicAuthorizationFailed):
             patience_ms = REFUSED_MS
@@ -406,7 +416,7 @@ class GroupCore:
         return at - self._refused_since < patience_ms
 
     def _replaced(self, error: UnreleasedInstanceId) -> TidelogError:
-        """The error of a member whose place another one has taken after it was removed."""
+        """The error of a member that was removed and whose place another one has taken since."""
         return error if self.joins == 1 else FencedInstanceId(f"this member was replaced: {error.message}")
 
     def _back_off(self, at: Millis) -> None:
@@ -453,7 +463,8 @@ class GroupCore:
             effects.append(Ended(None))
 
     def _reconcile(self, effects: list[Effect]) -> None:
-        """Start the next step towards the target, or be done. Partitions of topics without a known name wait."""
+        """Start the next step towards the target assignment, if one is left. Partitions of topics without a known name
+        must wait: callbacks and errors name them."""
         target = self.owned if self.target is None else self.target
         surplus = self.owned - target
         missing = frozenset(key for key in target if key.topic_id in self._known) - self.owned
@@ -463,7 +474,7 @@ class GroupCore:
             return
         if self.state is MembershipState.STABLE:
             self._move(MembershipCause.ASSIGNED)
-        # Give up first: the owner of what is missing may wait for what is surplus here (invariant 2).
+        # Give up first: the owner of a missing partition may wait for a surplus one of this member (invariant 2).
         self._open = Revoke(tuple(sorted(surplus))) if surplus else Assign(tuple(sorted(missing)))
         effects.append(self._open)
 
@@ -487,7 +498,8 @@ class GroupCore:
         return at - self._polled_at >= self._max_poll_interval_ms
 
     def _expire(self, effects: list[Effect]) -> None:
-        """Leave. While the first heartbeat is open, its answer is awaited: the coordinator may know the member."""
+        """Leave the group."""
+        # The answer to the heartbeat to join must come first: the coordinator may have added the member by then.
         if self.state is MembershipState.JOINING and self._announced:
             return
         if self.is_member:
@@ -496,14 +508,14 @@ class GroupCore:
         self._move(MembershipCause.POLL_EXPIRED)
 
     def _follow_program(self, at: Millis, effects: list[Effect]) -> None:
-        """Report that the member left, give up what it had; join again once the program asks for records."""
+        """Report that the member left, give up its partitions, and join again once the program asks for records."""
         has_left = self._report_leaving(at, effects)
         if self._open is not None:
             return
         if self.owned:
             self._lose(effects)
         elif has_left and not self._is_absent(at):
-            if self._announced:  # late answers to the former membership arrive on the old stream
+            if self._announced:  # answers to the former membership may still arrive on this stream
                 self._connected = False
                 effects.append(Reconnect())
             self._due = at
@@ -530,7 +542,7 @@ class GroupCore:
             self._move(MembershipCause.LEFT)
 
     def _report_leaving(self, at: Millis, effects: list[Effect]) -> bool:
-        """Report that the member leaves. Returns True once the coordinator knows it, or cannot be reached."""
+        """Report that the member leaves. Returns True once the coordinator has answered, or does not answer in time."""
         if self._leave_by is None:
             self._leave_by, self._due, self._sent_at = Millis(at + LEAVE_MS), at, None
         if not self._announced or at >= self._leave_by:
@@ -558,8 +570,8 @@ class GroupCore:
         if at < self._due:
             return
         self._sent_at, self._announced = at, True
-        held, is_full = self._held(), self._reported is None
+        partitions, is_full = self._owned_or_taken(), self._reported is None
         confirms = self._withdrawn and self._open is None
-        owned = None if held == self._reported and not confirms else tuple(sorted(held))
-        self._reported = held
+        owned = None if partitions == self._reported and not confirms else tuple(sorted(partitions))
+        self._reported = partitions
         effects.append(SendHeartbeat(self.epoch, is_full=is_full, owned=owned))
