@@ -363,12 +363,20 @@ class IllegalGeneration(TidelogError, code=22, status="FAILED_PRECONDITION", ret
     """The generation of a member of the classic protocol is not the group's."""
 
 
+class InconsistentGroupProtocol(TidelogError, code=23, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The protocol type, or all protocols, of a member are others than those of the members of its group."""
+
+
 class InvalidGroupId(TidelogError, code=24, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The group id is empty or too long."""
 
 
 class UnknownMemberId(TidelogError, code=25, status="NOT_FOUND", retry=Retry.NEVER, written=False):
     """The group has no such member: it left, or its session timed out. A client joins again by itself."""
+
+
+class InvalidSessionTimeout(TidelogError, code=26, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The session timeout of a member is not within the limits of the coordinator."""
 
 
 class RebalanceInProgress(TidelogError, code=27, status="ABORTED", retry=Retry.LATER, written=False):
@@ -387,8 +395,12 @@ class GroupIdNotFound(TidelogError, code=69, status="NOT_FOUND", retry=Retry.NEV
     """There is no such group."""
 
 
+class MemberIdRequired(TidelogError, code=79, status="FAILED_PRECONDITION", retry=Retry.LATER, written=False):
+    """A new member has to join again with the id that the answer gives it (KIP-394)."""
+
+
 class GroupMaxSizeReached(TidelogError, code=81, status="RESOURCE_EXHAUSTED", retry=Retry.NEVER, written=False):
-    """The group has as many members as `group.consumer.max.size` allows."""
+    """The group has as many members as `group.consumer.max.size`, or `group.max.size`, allows."""
 
 
 class FencedInstanceId(TidelogError, code=82, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.coordinators.re2_patterns import compile_pattern
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
+from replication.coordination.classic_requests import LateAnswer
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_records import (
     GroupKey,
@@ -172,6 +173,9 @@ class Coordinator:
         self.log: list[Entry] = []
         self.streams: dict[tuple[str, str], Client] = {}
         self.nudges: list[NudgeMembers] = []
+        self.late: dict[int, Any] = {}
+        """Answers and refusals of requests that waited, by ticket."""
+        self.notices: list[str] = []
         self.moves: set[tuple[GroupState, GroupState]] = set()
         self.machine = GroupMachine(self.config, compile_pattern)
         self.loaded()
@@ -207,6 +211,12 @@ class Coordinator:
             self.machine.apply(record, Offset(-1), decision.producer)
         self.moves.update((before[each], after) for each in ids if (after := self.state_of(each)) is not before[each])
         self.nudges += [effect for effect in decision.effects if isinstance(effect, NudgeMembers)]
+        for effect in decision.effects:
+            if isinstance(effect, LateAnswer):
+                assert effect.ticket not in self.late, f"request {effect.ticket} is answered twice"
+                self.late[effect.ticket] = effect.answer
+        if decision.notice:
+            self.notices.append(decision.notice)
 
     def state_of(self, group_id: str) -> GroupState:
         """The state of a group, without the cost of a description."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from replication.controller import node_state as node_standing
+from replication.coordination.groups import classic_states
 from replication.coordination.groups import states as group_states
 from replication.coordination.transactions import transaction_states
 from replication.partition import follower_states, replica_lifecycle
@@ -41,3 +42,10 @@ def test_the_causes_of_a_transaction_s_states_are_described() -> None:
 def test_the_states_of_groups_and_of_their_members_are_drawn() -> None:
     is_drawn("groups.md", ((source, cause, to) for (source, cause), to in group_states.GROUP_TRANSITIONS.items()))
     is_drawn("groups.md", ((source, cause, to) for (source, cause), to in group_states.MEMBER_TRANSITIONS.items()))
+
+
+def test_the_states_of_classic_groups_are_drawn_and_their_causes_described() -> None:
+    table = classic_states.CLASSIC_TRANSITIONS
+    is_drawn("groups.md", ((source, cause, to) for (source, cause), to in table.items()))
+    page = (DOCS / "groups.md").read_text(encoding="utf-8")
+    assert [cause.name for cause in classic_states.ClassicCause if f"`{cause.name}`" not in page] == []

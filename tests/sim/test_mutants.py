@@ -16,7 +16,8 @@ from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim import mutants
 from tests.sim.mutants import MUTANTS, Mutant
 from tests.sim.mutants.mutant import Plant, is_caught, violation_of
-from tests.sim.mutants_in_cores import IN_CORES, InCores
+from tests.sim.mutants_in_cores import IN_CORES, IN_GROUPS, InCores, InGroups
+from tidelog.errors import TidelogError
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -45,6 +46,7 @@ def plants() -> set[Plant]:
 
 def test_no_planted_bug_is_left_without_a_story() -> None:
     used = {mutant.plant for mutant in MUTANTS} | {planted.plant for planted in IN_CORES}
+    used |= {planted.plant for planted in IN_GROUPS}
     assert sorted(plant.__name__ for plant in plants() - used) == []
 
 
@@ -53,3 +55,20 @@ def test_a_planted_bug_is_caught_by_cores_alone(planted: InCores, monkeypatch: p
     planted.plant(monkeypatch)
     with pytest.raises(AssertionError, match=planted.says):
         planted.story(QuorumCluster(nodes=planted.nodes, voting=planted.voting))
+
+
+@pytest.mark.parametrize(
+    "planted", IN_GROUPS, ids=lambda planted: f"{planted.plant.__name__}-in-{planted.story.__name__}"
+)
+def test_a_planted_bug_is_caught_by_a_story_of_classic_groups(
+    planted: InGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted.plant(monkeypatch)
+    with pytest.raises(Exception, match=planted.says) as raised:
+        planted.story()
+    assert isinstance(raised.value, (AssertionError, TidelogError)), "the story fails, and not the plant"
+
+
+def test_there_are_enough_planted_bugs_in_classic_groups() -> None:
+    assert len({planted.plant for planted in IN_GROUPS}) >= 30
+    assert all(planted.plant.__doc__ for planted in IN_GROUPS), "each names the rule that it weakens"

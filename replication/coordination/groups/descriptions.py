@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from replication.coordination.group_records import MemberMetadata as ClassicMember
 from replication.coordination.group_requests import (
     DescribedGroup,
     DescribedMember,
@@ -12,7 +11,7 @@ from replication.coordination.group_requests import (
     ListGroups,
     ListGroupsAnswer,
 )
-from replication.coordination.groups.classic_group import ClassicGroup
+from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
@@ -43,7 +42,7 @@ def _listed(state: GroupsState, group_id: str) -> ListedGroup:
     if group is not None:
         return ListedGroup(group_id, CONSUMER, group.state().value, len(group.members))
     if classic is not None:
-        return ListedGroup(group_id, CLASSIC, classic.state(), len(classic.value.members))
+        return ListedGroup(group_id, CLASSIC, classic.state.value, len(classic.members))
     return ListedGroup(group_id, CLASSIC, GroupState.EMPTY.value, 0)
 
 
@@ -95,27 +94,22 @@ def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
 
 def _classic_group(group: ClassicGroup) -> DescribedGroup:
     """The generation stands for the epochs. Subscriptions and assignments are bytes of the clients' protocol."""
-    value = group.value
     return DescribedGroup(
         group.group_id,
         None,
         CLASSIC,
-        group.state(),
-        value.generation,
-        value.generation,
-        value.protocol or "",
-        tuple(_classic_member(member, value.generation) for member in sorted(value.members, key=_member_id)),
+        group.state.value,
+        group.generation,
+        group.generation,
+        group.protocol or "",
+        tuple(_classic_member(group.members[member_id], group.generation) for member_id in sorted(group.members)),
     )
-
-
-def _member_id(member: ClassicMember) -> str:
-    return member.member_id
 
 
 def _classic_member(member: ClassicMember, generation: int) -> DescribedMember:
     return DescribedMember(
         member.member_id,
-        member.group_instance_id,
+        member.instance_id,
         None,
         member.client_id,
         member.client_host,

@@ -59,6 +59,13 @@ class GroupConfig:
     """Tidelog's own: the longest pause between two assignments of a large group; 1 ms for each 10 members"""
     max_size: int = setting("group.max.size", INT32_MAX, number(1, INT32_MAX))
     """members of a group of the classic protocol"""
+    min_session_timeout_ms: int = setting("group.min.session.timeout.ms", 6_000, millis(1, INT32_MAX))
+    """the shortest session timeout of a member of the classic protocol"""
+    max_session_timeout_ms: int = setting("group.max.session.timeout.ms", 1_800_000, millis(1, INT32_MAX))
+    """the longest one"""
+    # Each member that joins later costs the others another rebalance.
+    initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", 3_000, millis(0, INT32_MAX))
+    """how long a new group of the classic protocol waits for further members before its first assignment"""
     offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes", 4_096, size(1, 1 << 20))
     """the longest metadata of a committed offset"""
     offsets_retention_minutes: int = setting("offsets.retention.minutes", 7 * 24 * 60, number(1, INT32_MAX, unit="min"))
@@ -75,6 +82,11 @@ class GroupConfig:
             raise InvalidConfig(
                 f"{_name('consumer_heartbeat_interval_ms')} is {self.consumer_heartbeat_interval_ms}; it must be "
                 f"below {_name('consumer_session_timeout_ms')}, {self.consumer_session_timeout_ms}"
+            )
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            raise InvalidConfig(
+                f"{_name('min_session_timeout_ms')} is {self.min_session_timeout_ms}; it must be at most "
+                f"{_name('max_session_timeout_ms')}, {self.max_session_timeout_ms}"
             )
 
     def _check_range(self, field: str, least: str, most: str, unit: str) -> None:

@@ -54,7 +54,7 @@ def _deletion_error(state: GroupsState, group_id: str) -> TidelogError | None:
 
 def _members(state: GroupsState, group_id: str) -> int:
     group, classic = state.consumer.get(group_id), state.classic.get(group_id)
-    return (0 if group is None else len(group.members)) + (0 if classic is None else len(classic.value.members))
+    return (0 if group is None else len(group.members)) + (0 if classic is None else len(classic.members))
 
 
 def _offset_tombstones(state: GroupsState, group_id: str) -> list[GroupRecord]:
@@ -191,9 +191,9 @@ class OffsetExpiry:
         offsets = state.offsets.of_group(group_id)
         since = NO_TIMESTAMP
         if classic is not None:
-            if classic.value.members:
+            if classic.members or classic.invited:
                 return []  # only the members know what they subscribe to
-            since = classic.value.current_state_timestamp
+            since = classic.recorded_at
         if group is not None and group.empty_since is not None:
             since = max(since, group.empty_since)
         subscribed = {} if group is None else group.topics

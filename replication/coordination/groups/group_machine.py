@@ -1,7 +1,7 @@
 """The state machine of one partition of `__consumer_offsets`: groups, their members and their offsets.
 
-It implements replication/coordination/coordinator_machine.py. Its requests are the classes of group_requests.py. Its
-only effect is NudgeMembers.
+It implements replication/coordination/coordinator_machine.py. Its requests are the classes of group_requests.py and
+classic_requests.py. Its effects are NudgeMembers and LateAnswer.
 
 Invariants:
   1. Decisions do not change the state; only `apply` and `apply_marker` do, and they alone give it again on replay.
@@ -9,8 +9,8 @@ Invariants:
   3. Epochs of groups never decrease while the group exists.
   4. A change of members, subscriptions or topics leads to a new target assignment without any heartbeat: `deadline`
      gives its time, `tick` computes it, and NudgeMembers names the members that are concerned.
-Timers, pushes and views (member_timers.py, pushes.py, member_views.py) are not recorded and may change while deciding:
-they start again when a machine is loaded.
+Timers, pushes, views and the rebalances of classic groups (member_timers.py, pushes.py, member_views.py,
+classic_rebalances.py) are not recorded and may change while deciding: they start again when a machine is loaded.
 
 Errors: a refusal is the answer of the decision, and no records come with it. A MemberNudged for a member that was
 removed is answered by UnknownMemberId, so that the stream can tell it at once.
@@ -23,12 +23,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from replication.controller.image import ClusterImage
+from replication.coordination.classic_requests import ClassicHeartbeat, LeaveGroup, MemberJoin, MemberSync
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupTargetAssignmentMetadataKey,
+    GroupMetadataKey,
     GroupRecord,
 )
 from replication.coordination.group_requests import (
@@ -42,6 +44,7 @@ from replication.coordination.group_requests import (
     OffsetFetch,
     TxnOffsetCommit,
 )
+from replication.coordination.groups.classic_members import ClassicMembers
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.descriptions import describe_groups, list_groups
 from replication.coordination.groups.group_config import GroupConfig
@@ -52,7 +55,7 @@ from replication.coordination.groups.group_deletion import (
 )
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
-from replication.coordination.groups.member_timers import MemberTimers, TimerKind, removal_notice
+from replication.coordination.groups.member_timers import CLASSIC_TIMERS, MemberTimers, TimerKind, removal_notice
 from replication.coordination.groups.member_views import MemberViews
 from replication.coordination.groups.membership import remove_members, waiting_members
 from replication.coordination.groups.metadata_changes import MetadataChanges
@@ -82,7 +85,8 @@ class GroupMachine:
         self._heartbeats = Heartbeats(
             self._state, config, self._timers, self._pushes, patterns, self._views, self._assignments
         )
-        self._offsets = OffsetRequests(self._state, config)
+        self._classic = ClassicMembers(self._state, config, self._timers)
+        self._offsets = OffsetRequests(self._state, config, self._classic)
         self._changes = MetadataChanges(self._state, patterns)
         self._deleted = DeletedTopics(self._state)
         self._expiry = OffsetExpiry(self._state, config)
@@ -105,6 +109,9 @@ class GroupMachine:
         """Keep the timers in line with a record that was applied."""
         key = record.key
         match key:
+            case GroupMetadataKey(group_id):
+                if group_id not in self._state.classic:
+                    self._timers.forget_classic(group_id)
             case ConsumerGroupMetadataKey(group_id) if group is None:
                 self._timers.forget_group(group_id)
                 self._views.forget_group(group_id)
@@ -144,9 +151,7 @@ class GroupMachine:
                 self._timers.expect_loaded(group_id, member)
                 self._timers.expect_revocation(group, member)
             self._timers.expect_assignment(group)
-        for group_id, classic in sorted(self._state.classic.items()):
-            for classic_member in classic.value.members:
-                self._timers.expect_classic(group_id, classic_member.member_id, classic_member.session_timeout)
+        self._classic.loaded()
         self._changes.note_all()
         self._deleted.note_all()
         self._timers.plan_comparison()  # once these decisions are applied
@@ -164,6 +169,8 @@ class GroupMachine:
                     return self._heartbeats.decide(request, now)
                 case MemberNudged():
                     return self._heartbeats.push(request)
+                case ClassicHeartbeat() | MemberJoin() | MemberSync() | LeaveGroup():
+                    return self._classic.decide(request, now)
                 case TxnOffsetCommit():
                     return self._offsets.commit_in_transaction(request, now)
                 case OffsetFetch():
@@ -210,13 +217,11 @@ class GroupMachine:
                     self._timers.again(key)  # once these decisions are applied
             return self._follow_metadata(now)
         timed_out: dict[str, dict[str, TimerKind]] = {}
-        classic: dict[str, list[str]] = {}
         for key in due:
             if key.kind in (TimerKind.SESSION, TimerKind.REBALANCE):
                 timed_out.setdefault(key.group_id, {})[key.member_id] = key.kind
-            elif key.kind is TimerKind.CLASSIC_SESSION:
-                classic.setdefault(key.group_id, []).append(key.member_id)
-        decisions: list[Decision[Any]] = [*self._time_out(timed_out), *self._time_out_classic(classic, now)]
+        classic = [key for key in due if key.kind in CLASSIC_TIMERS]
+        decisions: list[Decision[Any]] = [*self._time_out(timed_out), *self._classic.time_out(classic, now.wall_ms)]
         for key in due:
             if key.kind is TimerKind.EXPIRY:
                 decisions += self._expire(now)
@@ -239,14 +244,6 @@ class GroupMachine:
                 known = {member_id: kind for member_id, kind in members.items() if member_id in group.members}
                 if known:
                     yield replace(self._removal(group, list(known)), notice=removal_notice(group, known))
-
-    def _time_out_classic(self, timed_out: dict[str, list[str]], now: Instant) -> Iterator[Decision[None]]:
-        for group_id, member_ids in timed_out.items():
-            group = self._state.classic.get(group_id)
-            if group is not None:
-                gone = frozenset(member_id for member_id in member_ids if group.member(member_id) is not None)
-                if gone:
-                    yield Decision(None, (group.without(gone, now.wall_ms),))
 
     def _removal(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Decision[None]:
         """Remove members, and tell them and those that wait for their partitions."""

@@ -103,7 +103,7 @@ class GroupsState:
         if value is None:
             self.classic.pop(group_id, None)
         else:
-            self.classic[group_id] = ClassicGroup(group_id, value)
+            self.classic.setdefault(group_id, ClassicGroup(group_id)).take(value)
 
 
 def group_not_found(group_id: str) -> GroupIdNotFound:

@@ -182,9 +182,9 @@ class Heartbeats:
         classic = self._state.classic.get(group_id)
         if classic is None:
             return []
-        if classic.value.members:
+        if classic.members:
             raise NonEmptyGroup(
-                f"group {group_id!r} is a classic group with {len(classic.value.members)} members: stop them first, or "
+                f"group {group_id!r} is a classic group with {len(classic.members)} members: stop them first, or "
                 "use another group id"
             )
         return [CoordinatorRecord(GroupMetadataKey(group_id), None)]

@@ -25,13 +25,20 @@ class TimerKind(IntEnum):
     REBALANCE = 1
     """A member did not give up partitions within its rebalance timeout."""
     CLASSIC_SESSION = 2
-    """As SESSION, for a member of a classic group."""
+    """As SESSION, for a member of a classic group; or an invited member did not join."""
     ASSIGNMENT = 3
     """The target assignment of a group is older than its epoch."""
     EXPIRY = 4
     """The next search for expired offsets."""
     METADATA = 5
     """The next comparison of groups with the newest image."""
+    CLASSIC_JOIN = 6
+    """The time to join the next generation of a classic group is over."""
+    CLASSIC_SYNC = 7
+    """The time to ask for the assignments of a generation is over."""
+
+
+CLASSIC_TIMERS: Final = (TimerKind.CLASSIC_SESSION, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
 
 
 class TimerKey(NamedTuple):
@@ -81,10 +88,18 @@ class MemberTimers:
             key = TimerKey(TimerKind.SESSION, group_id, member.member_id)
             self._timers.schedule(key, Millis(self.now + classic.session_timeout_ms))
 
-    def expect_classic(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
-        """Start the session of a member of a classic group that was read from the log."""
-        key = TimerKey(TimerKind.CLASSIC_SESSION, group_id, member_id)
-        self._timers.schedule(key, Millis(self.now + session_timeout_ms))
+    def schedule(self, kind: TimerKind, group_id: str, delay_ms: int, *, member_id: str = "") -> None:
+        """Set a timer of a classic group, or of one of its members."""
+        self._timers.schedule(TimerKey(kind, group_id, member_id), Millis(self.now + delay_ms))
+
+    def cancel(self, kind: TimerKind, group_id: str, member_id: str = "") -> None:
+        """Drop such a timer, if it is set."""
+        self._timers.cancel(TimerKey(kind, group_id, member_id))
+
+    def forget_classic(self, group_id: str) -> None:
+        """Drop the timers of a classic group. Sessions of members that it only invited end without effect."""
+        self.cancel(TimerKind.CLASSIC_JOIN, group_id)
+        self.cancel(TimerKind.CLASSIC_SYNC, group_id)
 
     def expect_revocation(self, group: ConsumerGroup, member: Member) -> None:
         """Start or end the member's rebalance timeout after a change of its assignment."""

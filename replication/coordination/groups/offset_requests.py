@@ -23,6 +23,9 @@ from replication.coordination.group_requests import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
+from replication.coordination.groups.classic_group import ClassicGroup
+from replication.coordination.groups.classic_members import ClassicMembers
+from replication.coordination.groups.classic_states import ClassicState
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.heartbeats import check_instance
@@ -35,6 +38,7 @@ from tidelog.errors import (
     InvalidRequest,
     NonEmptyGroup,
     OffsetMetadataTooLarge,
+    RebalanceInProgress,
     StaleMemberEpoch,
     TidelogError,
     UnknownMemberId,
@@ -47,14 +51,16 @@ from tidelog.types import TOPIC_NAME_LENGTH_MAX, Millis, PartitionIndex, TopicId
 class OffsetRequests:
     """Decides on requests about offsets."""
 
-    def __init__(self, state: GroupsState, config: GroupConfig) -> None:
-        self._state = state
-        self._config = config
+    def __init__(self, state: GroupsState, config: GroupConfig, classic: ClassicMembers) -> None:
+        """classic: is told of the commits of its members, which count as heartbeats."""
+        self._state, self._config, self._classic = state, config, classic
 
     def commit(self, request: OffsetCommit, now: Instant) -> Decision[CommittedPartitions]:
-        """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch or IllegalGeneration."""
-        self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch, IllegalGeneration or
+        RebalanceInProgress."""
+        self._check_committer(request)
         self._check_order(request)
+        self._classic.committed(request.group_id, request.member_id)
         outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
         return Decision(CommittedPartitions(tuple(outcomes)), tuple(records))
 
@@ -62,7 +68,7 @@ class OffsetRequests:
         """The offsets count once the transaction commits. Raises UnknownMemberId, FencedInstanceId or, for a member
         epoch that is not the current one, IllegalGeneration, on which producers abort."""
         try:
-            self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+            self._check_committer(request)
         except (GroupIdNotFound, StaleMemberEpoch) as cause:
             raise IllegalGeneration(cause.message) from cause
         outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
@@ -112,25 +118,20 @@ class OffsetRequests:
                     "request; fetch the committed offset first"
                 )
 
-    def _check_committer(self, group_id: str, member_id: str, epoch: int, instance_id: str | None) -> None:
+    def _check_committer(self, request: OffsetCommit | TxnOffsetCommit) -> None:
         """A group without members accepts commits of anyone who claims no membership; else members commit."""
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self._state.consumer.get(group_id)
         if group is not None:
             if not group.members and epoch < 0:
                 return
-            if instance_id is not None:
-                check_instance(group, instance_id, member_id)
+            if request.instance_id is not None:
+                check_instance(group, request.instance_id, member_id)
             self._check_member(group_id, member_id, epoch)
             return
         classic = self._state.classic.get(group_id)
-        if classic is not None and classic.value.members:
-            member = classic.member(member_id)
-            if member is None:
-                raise UnknownMemberId(_not_a_member(group_id, member_id))
-            if epoch != classic.value.generation:
-                raise IllegalGeneration(
-                    f"group {group_id!r} is in generation {classic.value.generation}, not {epoch}: join the group again"
-                )
+        if classic is not None and classic.members:
+            _check_classic(classic, request)
         elif epoch >= 0 or member_id:
             if self._state.exists(group_id):
                 raise UnknownMemberId(_not_a_member(group_id, member_id))
@@ -187,9 +188,9 @@ class OffsetRequests:
             raise group_not_found(request.group_id)
         group = self._state.consumer.get(request.group_id)
         classic = self._state.classic.get(request.group_id)
-        if group is None and classic is not None and classic.value.members:
+        if group is None and classic is not None and classic.members:
             raise NonEmptyGroup(
-                f"classic group {request.group_id!r} has {len(classic.value.members)} members: stop them first"
+                f"classic group {request.group_id!r} has {len(classic.members)} members: stop them first"
             )
         outcomes: list[CommittedPartition] = []
         records: list[GroupRecord] = []
@@ -228,6 +229,29 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
     if commit.offset < 0:
         return InvalidRequest(f"offset {commit.offset} of partition {commit.topic}-{commit.partition} is negative")
     return None
+
+
+def _check_classic(group: ClassicGroup, request: OffsetCommit | TxnOffsetCommit) -> None:
+    """Raises UnknownMemberId, FencedInstanceId, IllegalGeneration or RebalanceInProgress. In a transaction the producer
+    is fenced by its epoch: clients before KIP-447 name no member there."""
+    is_transactional = isinstance(request, TxnOffsetCommit)
+    if request.member_epoch < 0 and not request.member_id and request.instance_id is None:
+        if not is_transactional:
+            raise UnknownMemberId(_not_a_member(group.group_id, ""))
+        return
+    if request.member_id not in group.members and request.instance_id is None:
+        raise UnknownMemberId(_not_a_member(group.group_id, request.member_id))
+    group.checked(request.member_id, request.instance_id)
+    if request.member_epoch != group.generation:
+        raise IllegalGeneration(
+            f"group {group.group_id!r} is in generation {group.generation}, not {request.member_epoch}: join the group "
+            "again"
+        )
+    if group.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
+        raise RebalanceInProgress(
+            f"member {request.member_id!r} of group {group.group_id!r} has no assignment of generation "
+            f"{group.generation} yet: ask for it first"
+        )
 
 
 def _not_a_member(group_id: str, member_id: str) -> str:

@@ -160,9 +160,9 @@ def tools_commit_beside_members(patch: Patch) -> None:
     """A committer that claims no membership is accepted while the group has members."""
     check = OffsetRequests._check_committer
 
-    def check_members(self: Any, group_id: str, member_id: str, epoch: int, instance_id: Any) -> None:
-        if member_id:
-            check(self, group_id, member_id, epoch, instance_id)
+    def check_members(self: Any, request: Any) -> None:
+        if request.member_id:
+            check(self, request)
 
     patch.setattr(OffsetRequests, "_check_committer", check_members)
 
