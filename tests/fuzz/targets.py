@@ -134,7 +134,7 @@ def arrow(data: bytes) -> None:
 
 
 def arrow_batches(data: bytes) -> None:
-    decoder = ColumnDecoder(max_bytes=DECOMPRESSED_BYTES_MAX)
+    decoder = ColumnDecoder()
     try:
         decoder.add(with_right_checksums(data))
     finally:

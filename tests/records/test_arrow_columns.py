@@ -20,9 +20,9 @@ from tidelog.records import (
     build_message_set,
     control_batch,
 )
-from tidelog.records.arrow_columns import ColumnDecoder, SkippedTransaction, encode_columns
+from tidelog.records.arrow_columns import ColumnDecoder, encode_columns
 from tidelog.records.v2 import columns, records_buffer
-from tidelog.types import Codec, Millis, Offset, ProducerId, TimestampType
+from tidelog.types import Codec, Millis, Offset, TimestampType
 
 pa = pytest.importorskip("pyarrow")
 NOW = 1_700_000_000_000
@@ -76,7 +76,8 @@ def test_every_column_of_every_batch(codec: Codec) -> None:
 
 
 def test_only_wanted_columns_within_the_range() -> None:
-    decoder = ColumnDecoder(("value", "offset"), start=3, end=7)
+    decoder = ColumnDecoder(("value", "offset"))
+    decoder.start, decoder.end = 3, 7
     decoder.add(build_batch(records(0, 2)) + build_batch(records(2, 3)) + build_batch(records(5, 4)))
     found = decoder.take()
     assert list(found) == ["value", "offset"]
@@ -86,7 +87,8 @@ def test_only_wanted_columns_within_the_range() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_messages_of_old_formats_become_rows_too(magic: int, codec: Codec) -> None:
-    decoder = ColumnDecoder(start=1)
+    decoder = ColumnDecoder()
+    decoder.start = 1
     decoder.add(build_message_set(records(0, 3, value=None), magic, codec) + build_batch(records(3, 1)))
     found = decoder.take()
     assert found["offset"].to_pylist() == [1, 2, 3]
@@ -96,36 +98,17 @@ def test_messages_of_old_formats_become_rows_too(magic: int, codec: Codec) -> No
     assert found["timestampType"].to_pylist() == [[-1, 0][magic]] * 2 + [0]
 
 
-def test_aborted_transactions_are_skipped_from_their_first_offset_to_their_marker() -> None:
-    """Producer 1 aborts, commits and writes outside; producer 2 commits meanwhile."""
-
-    def batch(first: int, producer: int) -> bytes:
-        return build_batch(
-            records(first, 2), producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True
-        )
-
-    def marker(offset: int, producer: int, *, committed: bool) -> bytes:
-        return control_batch(
-            EndTxnMarker(committed, 0), base_offset=offset, timestamp=NOW, producer_id=producer, producer_epoch=0
-        )
-
-    log = b"".join(
-        (
-            batch(0, 1),
-            batch(2, 2),
-            batch(4, 1),
-            marker(6, 1, committed=False),
-            marker(7, 2, committed=True),
-            batch(8, 1),
-            marker(10, 1, committed=True),
-            build_batch(records(11, 1)),
-        )
+def test_control_records_are_no_rows() -> None:
+    marker = control_batch(
+        EndTxnMarker(committed=True, coordinator_epoch=0),
+        base_offset=2,
+        timestamp=NOW,
+        producer_id=1,
+        producer_epoch=0,
     )
-    everything, committed = ColumnDecoder(), ColumnDecoder(aborted=[SkippedTransaction(ProducerId(1), Offset(0))])
-    for decoder in (everything, committed):
-        decoder.add(log)
-    assert offsets_of(everything) == [0, 1, 2, 3, 4, 5, 8, 9, 11]
-    assert offsets_of(committed) == [2, 3, 8, 9, 11]
+    decoder = ColumnDecoder()
+    decoder.add(build_batch(records(0, 2)) + marker + build_batch(records(3, 1)))
+    assert offsets_of(decoder) == [0, 1, 3]
 
 
 def test_a_corrupt_batch_raises_and_earlier_batches_stay_collected() -> None:

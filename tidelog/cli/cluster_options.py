@@ -100,10 +100,10 @@ def bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
     return value if not before or (source is not None and source.name == "COMMANDLINE") else before
 
 
-def connection_of(ctx: typer.Context, bootstrap: str, client_id: str = "") -> ClusterConnection:
+def connection_of(ctx: typer.Context, bootstrap: str) -> ClusterConnection:
     """The cluster of the present command."""
     tls, sasl = ctx.find_root().obj  # made by the root command: a password is prompted for once, before anything else
-    return ClusterConnection(bootstrap, tls, sasl, client_id)
+    return ClusterConnection(bootstrap, tls, sasl)
 
 
 def tls_option_for(error: TidelogError) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.client.cursor import Cursor
 from tidelog.client.plausible import plausible_epoch
@@ -33,13 +33,6 @@ class _Advance:
     """The offset after the last row."""
     last: RecordBatch
     """The batch of the last row."""
-
-
-class TakenRows(NamedTuple):
-    """The rows of one call, and the cursors that were moved past them."""
-
-    table: pa.RecordBatch
-    moved: list[Cursor]
 
 
 class ArrowRows:
@@ -91,8 +84,8 @@ class ArrowRows:
                 break
         return None
 
-    def take(self, moving: Callable[[Cursor], None] = lambda _cursor: None) -> TakenRows:
-        """Return the rows, and move the cursors past them. moving: called with each cursor before it moves."""
+    def take(self, moving: Callable[[Cursor], None] = lambda _cursor: None) -> tuple[pa.RecordBatch, list[Cursor]]:
+        """Return the rows, and the cursors, moved past them. moving: called with each cursor before it moves."""
         advances, self._advances = self._advances, []
         table = self._table.take()
         for advance in advances:
@@ -102,7 +95,7 @@ class ArrowRows:
                 cursor.buffered -= cursor.batches.popleft().size
             cursor.position_epoch = plausible_epoch(advance.last, cursor.position_epoch, cursor.leader_epoch)
             cursor.position = advance.position
-        return TakenRows(table, [advance.cursor for advance in advances])
+        return table, [advance.cursor for advance in advances]
 
 
 def _end_of(batch: RecordBatch, position: Offset, count: int) -> Offset:

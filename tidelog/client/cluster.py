@@ -341,7 +341,7 @@ class Cluster:
         if others:
             self._rng.shuffle(others)
             request = admin_pb2.GetMetadataRequest(topics=[topic])
-            self._merge(await self._call_in_turn(others, methods.ADMIN_GET_METADATA, request, QUERY_TIMEOUT_MS))
+            self._merge(await self._call_in_turn(others, methods.ADMIN_GET_METADATA, request))
             self._notify(None)
 
     async def wait_topic(self, topic: str, *, timeout_ms: int, partition: int = 0, afresh: bool = False) -> TopicView:
@@ -376,23 +376,21 @@ class Cluster:
                 raise error
             last_error = error
 
-    async def call_any(
-        self, method: Method[Request, Answer], request: Request, *, timeout_ms: int = QUERY_TIMEOUT_MS
-    ) -> Answer:
+    async def call_any(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Query the nodes in turn until one answers, starting with the node that answered last.
 
         For idempotent requests only: a node may be queried although an earlier one has handled the request. Raises the
         error that a node answers, or ConnectionFailed, naming each address, if none answers.
         """
-        return await self._call_in_turn(self.candidates(), method, request, timeout_ms)
+        return await self._call_in_turn(self.candidates(), method, request)
 
     async def _call_in_turn(
-        self, endpoints: Iterable[Endpoint], method: Method[Request, Answer], request: Request, timeout_ms: int
+        self, endpoints: Iterable[Endpoint], method: Method[Request, Answer], request: Request
     ) -> Answer:
         failures: list[TidelogError] = []
         for endpoint in endpoints:
             try:
-                answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=timeout_ms)
+                answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=QUERY_TIMEOUT_MS)
             except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController) as error:
                 failures.append(error)
             else:

@@ -471,7 +471,7 @@ class Consumer(FetchClient):
                         return table
                     await self._wait_ready()
         except TimeoutError:
-            return rows.take().table
+            return rows.take()[0]
 
     def _read_rows(self, rows: ArrowRows) -> pa.RecordBatch:
         """Return the buffered records of all partitions, each in its turn, and move the cursors past them."""
@@ -494,10 +494,9 @@ class Consumer(FetchClient):
                     break
             if rows.is_full:
                 break
-        taken = rows.take(self._returning)
-        table = taken.table
+        table, moved = rows.take(self._returning)
         at = self._clock.monotonic_ms()
-        for cursor in taken.moved:
+        for cursor in moved:
             self._core.read(cursor)
             self._handle(Taken(cursor.topic_partition, at))
         if failed is not None:

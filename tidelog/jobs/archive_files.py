@@ -71,7 +71,7 @@ class ArchiveFiles:
 def find_files(target: HadoopDirectory) -> ArchiveFiles:
     """The files of a Parquet archive. Raises InvalidConfig for a damaged log."""
     logged = _logged(target)
-    present = {name: file.size for file in target.walk() if (name := _data_name(target, file.path)) is not None}
+    present = {name: size for path, size in target.walk() if (name := _data_name(target, path)) is not None}
     return ArchiveFiles(
         counted=tuple(sorted(logged)),
         missing=tuple(sorted(logged.keys() - present.keys())),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,14 +35,6 @@ def local_path(text: str, conf: Sequence[tuple[str, str]]) -> Path | None:
         if getattr(SparkContext, "_active_spark_context", None) is not None:
             return None
     return Path(text)
-
-
-@dataclass(frozen=True, slots=True)
-class HadoopFile:
-    """A file. path: its URI. size: bytes."""
-
-    path: str
-    size: int
 
 
 class HadoopDirectory:
@@ -100,14 +91,14 @@ class HadoopDirectory:
             return []
         return [str(each.getPath().getName()) for each in self._files.listStatus(self._path(name))]
 
-    def walk(self) -> Iterator[HadoopFile]:
-        """All files below it."""
+    def walk(self) -> Iterator[tuple[str, int]]:
+        """All files below it: the URI and the bytes of each."""
         if not self.exists():
             return
         found = self._files.listFiles(self._root, True)  # noqa: FBT003 - recursive
         while found.hasNext():
             each = found.next()
-            yield HadoopFile(str(each.getPath().toString()), int(each.getLen()))
+            yield str(each.getPath().toString()), int(each.getLen())
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root

@@ -1,27 +1,23 @@
 """Converts batches to Arrow columns and back; with the compiled code no Python object is created per record.
 
-Invariants: each record with an offset in the range appears once, in order. Control records never appear, nor do records
-of the aborted transactions that the caller lists.
-Not here: the columns (columns.py, _columns.pyx), what is committed (the node).
-Source: Kafka's consumer (CompletedFetch: how a fetch consumes the list of aborted transactions).
+Invariants: each record with an offset in the range appears once, in order. Control records never appear.
+Not here: the columns (columns.py, _columns.pyx), aborted transactions (client/read_committed.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import InvalidRecord, InvalidRequest, InvalidTimestamp
 from tidelog.records.batches import view
 from tidelog.records.v2 import columns as reference
-from tidelog.records.v2.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
+from tidelog.records.v2.batch import TIMESTAMP_TYPE_BIT, RecordBatch
 from tidelog.records.v2.builder import RecordBatchBuilder
-from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX
-from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.fast_paths import is_pure_python_requested
 from tidelog.records.v2.header import walk_headers
-from tidelog.types import INT64_MAX, NO_TIMESTAMP, Buffer, Offset, ProducerId
+from tidelog.types import INT64_MAX, NO_TIMESTAMP, Buffer
 
 if TYPE_CHECKING:
     from tidelog.records.v2.columns import ColumnsBuffer
@@ -83,36 +79,17 @@ def table_schema(columns: Iterable[str] = TABLE_COLUMNS) -> Any:
     return pa.schema([pa.field(name, table_type(name)) for name in columns])
 
 
-class SkippedTransaction(NamedTuple):
-    """A transaction whose records a read-committed reader skips. first_offset: of its first record."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-
-
 class ColumnDecoder:
-    """Collects columns of the records with offsets from `start` to below `end`, over any number of buffers. Both bounds
-    may be changed between two batches.
+    """Collects columns of the records with offsets from `start` to below `end`, over any number of batches. Both bounds
+    may be changed between two of them.
 
-    columns: names as in columns.py; only these are built. aborted: transactions to skip; empty for a read-uncommitted
-    reader. check_crcs: False if the checksums were already verified. max_bytes: limit of one batch's decompressed size.
+    columns: names as in columns.py; only these are built. check_crcs: False if the checksums were already verified.
     """
 
-    def __init__(
-        self,
-        columns: Iterable[str] = reference.NAMES,
-        *,
-        start: int = 0,
-        end: int = INT64_MAX,
-        aborted: Iterable[SkippedTransaction] = (),
-        check_crcs: bool = True,
-        max_bytes: int = DECOMPRESSED_BYTES_MAX,
-    ) -> None:
+    def __init__(self, columns: Iterable[str] = reference.NAMES, *, check_crcs: bool = True) -> None:
         self._buffer = ColumnsBuffer(columns)
-        self.start, self.end = start, end
-        self._aborted = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
-        self._skipped: set[ProducerId] = set()
-        self._check_crcs, self._max_bytes = check_crcs, max_bytes
+        self.start, self.end = 0, INT64_MAX
+        self._check_crcs = check_crcs
 
     @property
     def rows(self) -> int:
@@ -142,13 +119,13 @@ class ColumnDecoder:
         header = batch.header
         if self._check_crcs:
             batch.ensure_valid()
-        if self._is_skipped(batch) or header.base_offset + header.last_offset_delta < self.start:
+        if batch.is_control or header.base_offset + header.last_offset_delta < self.start:
             return
         if header.magic == 2:
             if header.base_offset < self.end:
                 stamped = header.attributes & TIMESTAMP_TYPE_BIT
                 self._buffer.add(
-                    batch.payload(max_bytes=self._max_bytes),
+                    batch.payload(),
                     header.record_count,
                     header.base_offset,
                     header.base_timestamp,
@@ -159,25 +136,13 @@ class ColumnDecoder:
                 )
             return
         timestamp_type = int(batch.timestamp_type)
-        for offset, timestamp, key, value, headers in list(batch.records(max_bytes=self._max_bytes)):
+        for offset, timestamp, key, value, headers in list(batch.records()):
             if self.start <= offset < self.end:
                 self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
 
     def take(self) -> dict[str, Any]:
         """Return the collected columns as Arrow arrays, by name, and start again with empty columns."""
         return self._buffer.take()
-
-    def _is_skipped(self, batch: RecordBatch) -> bool:
-        """Whether the reader skips all records of the batch; updates the state of aborted transactions."""
-        if not batch.header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or batch.header.magic < 2:
-            return False
-        while self._aborted and self._aborted[-1].first_offset <= batch.header.last_offset:
-            self._skipped.add(self._aborted.pop().producer_id)
-        if batch.is_control:
-            if self._skipped and _ends_in_abort(batch):
-                self._skipped.discard(batch.producer_id)
-            return True
-        return batch.is_transactional and batch.producer_id in self._skipped
 
 
 _DECODED: Final = {"topic": "", "partition": "", TIMESTAMP_MS: "timestamp"}
@@ -268,14 +233,6 @@ def _representable(times: Any) -> Any:
         return times
     is_held = pc.and_(pc.greater_equal(numbers, TIMESTAMP_FROM_MS), pc.less(numbers, TIMESTAMP_BELOW_MS))
     return pc.if_else(pc.and_(is_held, pc.not_equal(numbers, NO_TIMESTAMP)), times, None)
-
-
-def _ends_in_abort(batch: RecordBatch) -> bool:
-    for record in batch.records():
-        match decode_control(record):
-            case EndTxnMarker(committed=False):
-                return True
-    return False
 
 
 def encode_columns(
