@@ -48,17 +48,9 @@ def validity_of(pem: bytes) -> Validity | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Usage:
-    """What a certificate is for: `hosts` of a server, empty for clients."""
-
-    hosts: tuple[str, ...] = ()
-    is_authority: bool = False
-
-
 def create_authority(name: str, *, now: dt.datetime, days: int) -> KeyAndCertificate:
     """A new authority, which signs itself. now: with a time zone. Raises InvalidConfig for an unusable name."""
-    return _create(name, _Usage(is_authority=True), None, now, days)
+    return _create(name, (), None, now, days)
 
 
 def create_node(
@@ -70,17 +62,19 @@ def create_node(
     """
     if not hosts:
         raise InvalidConfig(f"node {name!r} has no host: name the hosts and addresses at which others connect to it")
-    return _create(name, _Usage(tuple(hosts)), authority, now, days)
+    return _create(name, hosts, authority, now, days)
 
 
 def create_client(authority: KeyAndCertificate, name: str, *, now: dt.datetime, days: int) -> KeyAndCertificate:
     """A certificate for a client. Its principal is `User:CN=NAME`. Raises InvalidConfig as `create_node`."""
-    return _create(name, _Usage(), authority, now, days)
+    return _create(name, (), authority, now, days)
 
 
 def _create(
-    name: str, usage: _Usage, authority: KeyAndCertificate | None, now: dt.datetime, days: int
+    name: str, hosts: Sequence[str], authority: KeyAndCertificate | None, now: dt.datetime, days: int
 ) -> KeyAndCertificate:
+    """hosts: of a server; empty for clients. authority: None: the certificate is of an authority itself."""
+    is_authority = authority is None
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     issuer, signer = (subject, key) if authority is None else _signer(authority)
@@ -92,18 +86,16 @@ def _create(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + dt.timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=usage.is_authority, path_length=None), critical=True)
-        .add_extension(_key_usage(usage), critical=True)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(_key_usage(is_authority=is_authority), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-    if not usage.is_authority:
-        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else [])]
+    if not is_authority:
+        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-    if usage.hosts:
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([_host(host) for host in usage.hosts]), critical=False
-        )
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
     return KeyAndCertificate(
         builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
@@ -128,15 +120,15 @@ def _signer(authority: KeyAndCertificate) -> tuple[x509.Name, ec.EllipticCurvePr
     return certificate.subject, key
 
 
-def _key_usage(usage: _Usage) -> x509.KeyUsage:
+def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=usage.is_authority,
-        crl_sign=usage.is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
         encipher_only=False,
         decipher_only=False,
     )

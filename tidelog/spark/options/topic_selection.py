@@ -16,33 +16,26 @@ SELECTION_NAMES: Final = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True, slots=True)
-class NamePattern:
-    """A regular expression over whole topic names, in RE2's syntax: a match takes time in proportion to the name,
-    whatever the expression is."""
-
-    text: str
-
-    def matches(self, name: str) -> bool:
-        """Whether the whole name matches. The compiled expression is cached by RE2's module."""
-        return re2.fullmatch(self.text, name, _rules()) is not None
-
-
-@dataclass(frozen=True, slots=True)
 class TopicSelection:
     """What a query reads; exactly one field is set."""
 
     topics: tuple[str, ...] | None = None
     """All their partitions."""
-    pattern: NamePattern | None = None
-    """All partitions of the topics that match."""
+    pattern: str | None = None
+    """All partitions of the topics whose whole name matches this regular expression of RE2, where a match takes time in
+    proportion to the name, whatever the expression is."""
     assigned: tuple[TopicPartition, ...] | None = None
     """These partitions, in order."""
+
+    def matches(self, name: str) -> bool:
+        """Whether the pattern, if there is one, matches the name. The compiled one is cached by RE2's module."""
+        return self.pattern is not None and re2.fullmatch(self.pattern, name, _rules()) is not None
 
     def __str__(self) -> str:
         if self.topics is not None:
             return f"subscribe={','.join(self.topics)}"
         if self.pattern is not None:
-            return f"subscribePattern={self.pattern.text}"
+            return f"subscribePattern={self.pattern}"
         return f"assign={','.join(map(str, self.assigned or ()))}"
 
 
@@ -88,7 +81,7 @@ def _topics(text: str) -> tuple[str, ...]:
     return names
 
 
-def _pattern(text: str) -> NamePattern:
+def _pattern(text: str) -> str:
     if not text:
         raise InvalidConfig("option 'subscribePattern' is empty; give a regular expression such as orders-.*")
     if reason := pattern_error(text):
@@ -96,7 +89,7 @@ def _pattern(text: str) -> NamePattern:
             f"option 'subscribePattern' is not a regular expression of RE2 ({reason}); backreferences and lookarounds "
             "are not supported"
         )
-    return NamePattern(text)
+    return text
 
 
 def pattern_error(text: str) -> str:

@@ -64,8 +64,7 @@ def selects(selection: TopicSelection, key: TopicPartition) -> bool:
         return key in selection.assigned
     if selection.topics is not None:
         return key.topic in selection.topics
-    assert selection.pattern is not None, "a selection has one field"
-    return selection.pattern.matches(key.topic)
+    return selection.matches(key.topic)
 
 
 def metadata_request(selection: TopicSelection, also: Iterable[str]) -> admin_pb2.GetMetadataRequest:
@@ -90,9 +89,7 @@ def snapshot_of(
             raise error  # a topic that this user may not see must not look like a deleted one
         if not topic.topic_id:
             continue
-        is_selected = selection.pattern is None or (
-            topic.name not in INTERNAL_TOPICS and selection.pattern.matches(topic.name)
-        )
+        is_selected = selection.pattern is None or (topic.name not in INTERNAL_TOPICS and selection.matches(topic.name))
         if is_selected or topic.name in also_names:
             in_order = sorted(topic.partitions, key=lambda partition: partition.partition)
             epochs = tuple(LeaderEpoch(partition.leader_epoch) for partition in in_order)
