@@ -43,6 +43,10 @@ class Api(Generic[Asked, Answered]):
     """True for a change that every node accepts and passes on to the active controller."""
     is_stream: bool = False
     """True if requests and answers flow independently of each other on one open stream."""
+    waits_for_others: bool = False
+    """True for a request that waits, without a limit of its own, until other clients have sent theirs."""
+    has_rpc: bool = True
+    """False for what only clients of Kafka's protocol ask: gRPC has no method for it."""
 
     @property
     def service(self) -> str:
@@ -59,8 +63,10 @@ class Api(Generic[Asked, Answered]):
         """The name of the method that serves it: `offset_for_leader_epoch`."""
         return _with_underscores(self.operation)
 
-    def wait_of(self, asked: Asked) -> int:
-        """How long the request asks to wait (milliseconds)."""
+    def wait_of(self, asked: Asked) -> int | None:
+        """How long the request may wait (milliseconds); None: without a limit."""
+        if self.waits_for_others:
+            return None
         wait_ms: int = getattr(asked, self.wait) if self.wait else 0
         return wait_ms
 

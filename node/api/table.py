@@ -95,6 +95,7 @@ from replication.controller.events import (
     UpdateFeatures,
     VoterRemoved,
 )
+from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
@@ -135,6 +136,10 @@ _HEARTBEAT: Final = _all_of(
 _DESCRIBE: Final = _all_of(Need(AclOperation.DESCRIBE))
 _ALTER: Final = _all_of(Need(AclOperation.ALTER))
 _NODES: Final = Permission((Need(AclOperation.CLUSTER_ACTION),), asked_by_nodes=True)
+
+
+def _of_classic_members(name: str, asked: type[Asked], answered: type[Answered]) -> Api[Asked, Answered]:
+    return Api(name, asked, answered, _all_of(_group(AclOperation.READ)), has_rpc=False)
 
 
 def _for_nodes(
@@ -206,6 +211,16 @@ GROUPS_CONSUMER_GROUP_HEARTBEAT: Final = Api(
 GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = replace(
     GROUPS_CONSUMER_GROUP_HEARTBEAT, name="Groups.ConsumerGroupHeartbeatStream", is_stream=True
 )
+GROUPS_JOIN_GROUP: Final = replace(
+    _of_classic_members("Groups.JoinGroup", classic.JoinGroup, classic.JoinGroupAnswer), waits_for_others=True
+)
+GROUPS_SYNC_GROUP: Final = replace(
+    _of_classic_members("Groups.SyncGroup", classic.SyncGroup, classic.SyncGroupAnswer), waits_for_others=True
+)
+GROUPS_HEARTBEAT: Final = _of_classic_members(
+    "Groups.Heartbeat", classic.ClassicHeartbeat, classic.ClassicHeartbeatAnswer
+)
+GROUPS_LEAVE_GROUP: Final = _of_classic_members("Groups.LeaveGroup", classic.LeaveGroup, classic.LeaveGroupAnswer)
 GROUPS_OFFSET_COMMIT: Final = Api(
     "Groups.OffsetCommit",
     groups.OffsetCommit,
@@ -242,6 +257,13 @@ GROUPS_DESCRIBE_GROUPS: Final = Api(
     groups.DescribeGroups,
     groups.DescribeGroupsAnswer,
     _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP)),
+)
+GROUPS_DESCRIBE_CLASSIC_GROUPS: Final = Api(
+    "Groups.DescribeClassicGroups",
+    classic.DescribeClassicGroups,
+    classic.DescribeClassicGroupsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP)),
+    has_rpc=False,
 )
 GROUPS_DELETE_GROUPS: Final = Api(
     "Groups.DeleteGroups",

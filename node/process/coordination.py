@@ -6,6 +6,7 @@ Not here: how a coordinator runs (node/coordinators/), what it decides (replicat
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 
 from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
@@ -21,12 +22,14 @@ from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.coordinators.waiting_members import WaitingMembers
 from node.process.metadata_node import MetadataNode
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorTopics
 from node.requests.group_handlers import GroupHandlers
 from node.requests.transaction_handlers import TransactionHandlers
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
+from replication.coordination.classic_requests import LateAnswer
 from replication.coordination.group_records import GROUP_RECORDS
 from replication.coordination.group_requests import NudgeMembers
 from replication.coordination.groups.group_machine import GroupMachine
@@ -44,6 +47,7 @@ class NodeCoordinators:
         replicas: ReplicaManager,
         *,
         clock: Clock,
+        rng: random.Random,
         peers: Peers,
         call_soon: Callable[[Callable[[], None]], object],
         take_producer_id: Callable[[], Awaitable[ProducerId]],
@@ -53,6 +57,7 @@ class NodeCoordinators:
         partitions that this node leads."""
         settings = config.coordinators
         self.streams = MemberStreams()
+        self.waiting = WaitingMembers()
         topics = InternalTopics(metadata.metadata, metadata.create_topic)
 
         def image() -> ClusterImage:
@@ -83,7 +88,16 @@ class NodeCoordinators:
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
         )
         created = CoordinatorTopics(_offsets_topic(settings.groups), _transactions_topic(settings.transactions))
-        groups = GroupHandlers(self.groups, topics, self.streams, self.transactions.verifier, image=image, clock=clock)
+        groups = GroupHandlers(
+            self.groups,
+            topics,
+            self.streams,
+            self.waiting,
+            self.transactions.verifier,
+            image=image,
+            clock=clock,
+            rng=rng,
+        )
         self.services: Mapping[str, object] = {
             "Coordinators": CoordinatorHandlers(topics, created, image=image),
             "Groups": groups,
@@ -93,8 +107,17 @@ class NodeCoordinators:
 
     def _group_kind(self, settings: GroupSettings) -> CoordinatorSpec:
         def carry_out(partition: PartitionIndex, effect: object) -> None:
-            assert isinstance(effect, NudgeMembers), f"groups have no effect {effect}"
-            self.streams.nudge(partition, effect.group_id, effect.member_ids)
+            match effect:
+                case NudgeMembers(group_id, member_ids):
+                    self.streams.nudge(partition, group_id, member_ids)
+                case LateAnswer():
+                    self.waiting.answered(partition, effect)
+                case _:
+                    raise AssertionError(f"groups have no effect {effect}")
+
+        def unloaded(partition: PartitionIndex) -> None:
+            self.streams.unloaded(partition)
+            self.waiting.unloaded(partition)
 
         return CoordinatorSpec(
             "group",
@@ -103,7 +126,7 @@ class NodeCoordinators:
             GROUP_RECORDS.encode,
             GROUP_RECORDS.decode,
             carry_out,
-            self.streams.unloaded,
+            unloaded,
         )
 
     def on_image(self, image: ClusterImage) -> None:

@@ -345,6 +345,7 @@ class Node:
             metadata,
             replicas,
             clock=self._clock,
+            rng=self._rng,
             peers=self._peers,
             call_soon=asyncio.get_running_loop().call_soon,
             take_producer_id=producer_ids.take,

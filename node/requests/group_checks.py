@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from uuid import UUID
 
 from node.runtime.limits import ENTRIES_MAX, ensure_few
+from replication.coordination.classic_requests import JoinGroup, LeaveGroup
 from replication.coordination.group_requests import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -122,6 +124,34 @@ def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_
     _ensure_names(member_id, instance_id)
     if member_epoch < NO_MEMBER_EPOCH:
         raise InvalidRequest(f"the member epoch is {member_epoch}: use that of the last heartbeat, or -1 for no member")
+
+
+def ensure_join(request: JoinGroup) -> None:
+    """Raise InvalidGroupId or InvalidRequest for a member of a classic group that cannot be."""
+    ensure_member(request.group_id, request.member_id, request.instance_id)
+    ensure_short(request.protocol_type, "protocol type")
+    ensure_few(request.protocols, "protocols")
+    for protocol in request.protocols:
+        ensure_short(protocol.name, "protocol")
+
+
+def ensure_member(group_id: str, member_id: str, instance_id: str | None) -> None:
+    """Raise InvalidGroupId or InvalidRequest for a member that cannot be."""
+    ensure_group_id(group_id)
+    _ensure_names(member_id, instance_id)
+
+
+def member_id_of(name: str, unique: UUID) -> str:
+    """The id of a new member. name: of its client or instance, so that tools and logs show whose member it is."""
+    return f"{name.encode()[: NAME_BYTES_MAX - 37].decode(errors='ignore')}-{unique}"
+
+
+def ensure_leaving(request: LeaveGroup) -> None:
+    """Raise InvalidGroupId or InvalidRequest for members that cannot be."""
+    ensure_group_id(request.group_id)
+    ensure_few(request.members, "members")
+    for member in request.members:
+        _ensure_names(member.member_id, member.instance_id)
 
 
 def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int) -> None:

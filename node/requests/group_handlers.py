@@ -9,14 +9,17 @@ Not here: the coordinators (node/coordinators/, replication/coordination/groups/
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from node.api.api import Api
 from node.api.peers import ValueStream
 from node.api.table import (
     GROUPS_DELETE_GROUPS,
+    GROUPS_DESCRIBE_CLASSIC_GROUPS,
     GROUPS_DESCRIBE_GROUPS,
     GROUPS_OFFSET_COMMIT,
     GROUPS_OFFSET_DELETE,
@@ -28,20 +31,41 @@ from node.coordinators.member_streams import MemberStream, MemberStreams
 from node.coordinators.node_listing import COORDINATOR_ERRORS, all_of, list_coordinators
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
+from node.coordinators.waiting_members import WaitingMembers
 from node.requests.context import RequestContext
 from node.requests.group_checks import (
     ensure_committer,
     ensure_distinct,
     ensure_group_id,
     ensure_heartbeat,
+    ensure_join,
+    ensure_leaving,
+    ensure_member,
     ensure_producer,
     ensure_short,
     ensure_transaction_version,
+    member_id_of,
 )
 from node.requests.permitted import described, refused_topics
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.controller.image import ClusterImage
+from replication.coordination.classic_requests import (
+    AnsweredLater,
+    ClassicHeartbeat,
+    ClassicHeartbeatAnswer,
+    DescribeClassicGroups,
+    DescribeClassicGroupsAnswer,
+    DescribedClassicGroup,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeaveGroupAnswer,
+    MemberJoin,
+    MemberSync,
+    SyncGroup,
+    SyncGroupAnswer,
+)
 from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
@@ -100,14 +124,17 @@ class GroupHandlers:
         runtime: CoordinatorRuntime,
         topics: InternalTopics,
         streams: MemberStreams,
+        waiting: WaitingMembers,
         verifier: TransactionVerifier | None,
         *,
         image: Callable[[], ClusterImage],
         clock: Clock,
+        rng: random.Random,
     ) -> None:
-        """verifier: None: transactional commits are not verified. image: the newest image of this node."""
+        """verifier: None: transactional commits are not verified. image: the newest image of this node. rng: of the ids
+        of members."""
         self._runtime, self._topics, self._streams, self._verifier = runtime, topics, streams, verifier
-        self._image, self._clock = image, clock
+        self._waiting, self._image, self._clock, self._rng = waiting, image, clock, rng
 
     def _partition_of(self, group_id: str) -> PartitionIndex:
         return self._topics.partition_of(OFFSETS_TOPIC, group_id)
@@ -204,6 +231,49 @@ class GroupHandlers:
                 answer = ConsumerGroupHeartbeatAnswer(error, member.member_id, member_epoch, 0)
             if answer is not None:
                 await stream.send(answer)
+
+    # --- members of classic groups ---
+
+    async def join_group(self, request: JoinGroup, context: RequestContext) -> JoinGroupAnswer:
+        """Let a member join; answer once its generation begins."""
+        ensure_join(request)
+        client_id = context.client_id[:CLIENT_NAME_MAX]
+        new_id = member_id_of(request.instance_id or client_id, UUID(int=self._rng.getrandbits(128), version=4))
+        answer: JoinGroupAnswer = await self._ask_and_wait(
+            request.group_id, lambda ticket: MemberJoin(request, ticket, client_id, context.host, new_id), context
+        )
+        return answer
+
+    async def sync_group(self, request: SyncGroup, context: RequestContext) -> SyncGroupAnswer:
+        """The assignment of a member; answer once its leader has brought it."""
+        ensure_member(request.group_id, request.member_id, request.instance_id)
+        ensure_few(request.assignments, "assignments")
+        answer: SyncGroupAnswer = await self._ask_and_wait(
+            request.group_id, lambda ticket: MemberSync(request, ticket), context
+        )
+        return answer
+
+    async def _ask_and_wait(self, group_id: str, request: Callable[[int], Any], context: RequestContext) -> Any:
+        """As `_ask`, for a request that may be answered later. request: made for the ticket that it gets."""
+        partition = self._partition_of(group_id)
+        with self._waiting.opened(partition) as waiting:
+            try:
+                answer = await self._runtime.submit(partition, request(waiting.ticket))
+                return await waiting.answer if isinstance(answer, AnsweredLater) else answer
+            except NotCoordinator as error:
+                raise self._runtime.with_leader(error, partition, context.listener) from None
+
+    async def heartbeat(self, request: ClassicHeartbeat, context: RequestContext) -> ClassicHeartbeatAnswer:
+        """Extend the session of a member."""
+        ensure_member(request.group_id, request.member_id, request.instance_id)
+        answer: ClassicHeartbeatAnswer = await self._ask(request.group_id, request, context)
+        return answer
+
+    async def leave_group(self, request: LeaveGroup, context: RequestContext) -> LeaveGroupAnswer:
+        """Let members leave."""
+        ensure_leaving(request)
+        answer: LeaveGroupAnswer = await self._ask(request.group_id, request, context)
+        return answer
 
     # --- offsets ---
 
@@ -309,6 +379,20 @@ class GroupHandlers:
         image = self._image()
         return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
 
+    async def describe_classic_groups(
+        self, request: DescribeClassicGroups, context: RequestContext
+    ) -> DescribeClassicGroupsAnswer:
+        """The state of classic groups, with the bytes of their members."""
+        found = await self._of_each_group(
+            request,
+            GROUPS_DESCRIBE_CLASSIC_GROUPS,
+            AclOperation.DESCRIBE,
+            DESCRIBED_AT_ONCE,
+            DescribedClassicGroup,
+            context,
+        )
+        return DescribeClassicGroupsAnswer(tuple(found))
+
     async def delete_groups(self, request: DeleteGroups, context: RequestContext) -> DeleteGroupsAnswer:
         """Delete empty groups with their offsets."""
         found = await self._of_each_group(
@@ -318,7 +402,7 @@ class GroupHandlers:
 
     async def _of_each_group(
         self,
-        request: DescribeGroups | DeleteGroups,
+        request: DescribeGroups | DescribeClassicGroups | DeleteGroups,
         api: Api[Any, Any],
         operation: AclOperation,
         at_once: int,

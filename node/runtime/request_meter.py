@@ -135,8 +135,8 @@ class MeteredRequest:
         elif isinstance(error, TidelogError):
             self.fail(error)
 
-    def waits(self, wait_ms: int) -> None:
-        """How long the request asks to wait, once that is known."""
+    def waits(self, wait_ms: int | None) -> None:
+        """How long the request may wait, once that is known; None: without a limit."""
         self._wait_ms = wait_ms
 
     def admitted(self) -> None:

@@ -159,6 +159,44 @@ class LeaveGroupAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeClassicGroups:
+    """The groups to describe, with what their members say and have in bytes. Source: Kafka's DescribeGroups."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedClassicMember:
+    """A member of a classic group. metadata: for the protocol of the generation; empty while there is none."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedClassicGroup:
+    """The state of a classic group. A consumer group (KIP-848) is none: it is described by DescribeGroups."""
+
+    group_id: str
+    error: TidelogError | None = None
+    state: str = "Dead"
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedClassicMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClassicGroupsAnswer:
+    """In the order of the request."""
+
+    groups: tuple[DescribedClassicGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AnsweredLater:
     """Instead of an answer: a LateAnswer follows, once other members have joined or the leader has assigned."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -26,10 +27,14 @@ from node.api.table import (
     GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM,
     GROUPS_DELETE_GROUPS,
     GROUPS_DESCRIBE_GROUPS,
+    GROUPS_HEARTBEAT,
+    GROUPS_JOIN_GROUP,
+    GROUPS_LEAVE_GROUP,
     GROUPS_LIST_GROUPS,
     GROUPS_OFFSET_COMMIT,
     GROUPS_OFFSET_DELETE,
     GROUPS_OFFSET_FETCH,
+    GROUPS_SYNC_GROUP,
     GROUPS_TXN_OFFSET_COMMIT,
     TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS,
     TRANSACTIONS_ADD_PARTITIONS_TO_TXN,
@@ -42,6 +47,7 @@ from node.security.audit_log import AuditLog
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.events import CreateTopic, DeleteTopic
 from replication.controller.image import EMPTY, TopicState
+from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
 from tidelog.clock import MachineClock
@@ -335,6 +341,25 @@ def test_a_member_must_be_allowed_to_describe_every_topic_that_it_names() -> Non
         assert world.ask(api, replace(joins, subscribed_topic_names=("orders",))) is None
         assert world.ask(api, groups.ConsumerGroupHeartbeat("readers", "m", 1)) is None
         assert isinstance(world.ask(api, replace(joins, group_id="others")), GroupAuthorizationFailed)
+
+
+@pytest.mark.parametrize(
+    ("api", "request_of"),
+    [
+        (GROUPS_JOIN_GROUP, lambda group: classic.JoinGroup(group, "", None, "consumer", (), 10_000, 60_000)),
+        (GROUPS_SYNC_GROUP, lambda group: classic.SyncGroup(group, "m", 1)),
+        (GROUPS_HEARTBEAT, lambda group: classic.ClassicHeartbeat(group, "m", 1)),
+        (GROUPS_LEAVE_GROUP, lambda group: classic.LeaveGroup(group, ())),
+    ],
+    ids=str,
+)
+def test_a_member_of_a_classic_group_must_be_allowed_to_read_the_group(
+    api: Api[Any, Any], request_of: Callable[[str], Any]
+) -> None:
+    """Its topics are in bytes that only members read: each offset that it commits or fetches is decided instead."""
+    world = World(READ_GROUP)
+    assert world.ask(api, request_of("readers")) is None
+    assert isinstance(world.ask(api, request_of("others")), GroupAuthorizationFailed)
 
 
 def test_single_groups_and_transactional_ids_are_refused_by_name() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from replication.coordination.classic_requests import (
+    DescribeClassicGroups,
+    DescribeClassicGroupsAnswer,
+    DescribedClassicGroup,
+    DescribedClassicMember,
+)
 from replication.coordination.group_requests import (
     DescribedGroup,
     DescribedMember,
@@ -12,6 +18,8 @@ from replication.coordination.group_requests import (
     ListGroupsAnswer,
 )
 from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
+from replication.coordination.groups.classic_protocols import metadata_of
+from replication.coordination.groups.classic_states import ClassicState
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
@@ -46,8 +54,12 @@ def _listed(state: GroupsState, group_id: str) -> ListedGroup:
     return ListedGroup(group_id, CLASSIC, GroupState.EMPTY.value, 0)
 
 
-def describe_groups(state: GroupsState, config: GroupConfig, request: DescribeGroups) -> DescribeGroupsAnswer:
+def described(
+    state: GroupsState, config: GroupConfig, request: DescribeGroups | DescribeClassicGroups
+) -> DescribeGroupsAnswer | DescribeClassicGroupsAnswer:
     """Each group, or why it cannot be described."""
+    if isinstance(request, DescribeClassicGroups):
+        return DescribeClassicGroupsAnswer(tuple(_in_bytes(state, group_id) for group_id in request.group_ids))
     return DescribeGroupsAnswer(tuple(_described(state, config, group_id) for group_id in request.group_ids))
 
 
@@ -118,4 +130,32 @@ def _classic_member(member: ClassicMember, generation: int) -> DescribedMember:
         None,
         (),
         (),
+    )
+
+
+def _in_bytes(state: GroupsState, group_id: str) -> DescribedClassicGroup:
+    group = state.classic.get(group_id)
+    if group is None or group_id in state.consumer:
+        if group_id not in state.consumer and state.offsets.has(group_id):
+            return DescribedClassicGroup(group_id, None, ClassicState.EMPTY.value)
+        return DescribedClassicGroup(group_id, group_not_found(group_id))
+    has_protocol = group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
+    protocol = group.protocol if has_protocol else None  # a rebalance may choose another one
+    return DescribedClassicGroup(
+        group_id,
+        None,
+        group.state.value,
+        group.protocol_type,
+        protocol or "",
+        tuple(
+            DescribedClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                metadata_of(member.protocols, protocol),
+                member.assignment if has_protocol else b"",
+            )
+            for _, member in sorted(group.members.items())
+        ),
     )

@@ -23,7 +23,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from replication.controller.image import ClusterImage
-from replication.coordination.classic_requests import ClassicHeartbeat, LeaveGroup, MemberJoin, MemberSync
+from replication.coordination.classic_requests import (
+    ClassicHeartbeat,
+    DescribeClassicGroups,
+    LeaveGroup,
+    MemberJoin,
+    MemberSync,
+)
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -46,7 +52,7 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.groups.classic_members import ClassicMembers
 from replication.coordination.groups.consumer_group import ConsumerGroup
-from replication.coordination.groups.descriptions import describe_groups, list_groups
+from replication.coordination.groups.descriptions import described, list_groups
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_deletion import (
     DeletedTopics,
@@ -179,8 +185,8 @@ class GroupMachine:
                     return self._offsets.delete(request)
                 case ListGroups():
                     return Decision(list_groups(self._state, request))
-                case DescribeGroups():
-                    return Decision(describe_groups(self._state, self._config, request))
+                case DescribeGroups() | DescribeClassicGroups():
+                    return Decision(described(self._state, self._config, request))
                 case DeleteGroups():
                     return delete_groups(self._state, request)
                 case _:
