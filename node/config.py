@@ -25,6 +25,7 @@ from node.listener_settings import (
     ListenerTls,
     SecurityProtocol,
     is_wildcard,
+    kafka_mistake,
 )
 from node.quotas.quota_config import QuotaConfig
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
@@ -70,7 +71,7 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """A named listener. advertised: the address that is registered; None: the bound one. for_nodes: it serves what only
-    nodes may ask. tls: None if the protocol has none."""
+    nodes may ask. tls: None if the protocol has none. is_kafka: it speaks Kafka's protocol instead of gRPC."""
 
     name: str
     bind: Endpoint
@@ -78,6 +79,7 @@ class ListenerConfig:
     for_nodes: bool = True
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: ListenerTls | None = None
+    is_kafka: bool = False
 
     @property
     def requires(self) -> str:
@@ -135,6 +137,7 @@ def _node_id_of(value: object) -> int:
 # The settings that `parse` combines into fields are declared by themselves.
 _ID: Final = number(0, INT32_MAX)
 _LISTENERS: Final = texts("NAME://HOST:PORT", _listeners_of, str)
+_LISTENER_NAMES: Final = texts("names of listeners", _names_of, ",".join)
 NODE_ID: Final = Setting(
     "node.id",
     -1,
@@ -211,11 +214,12 @@ class NodeConfig:
     inter_listener: str = setting("inter.broker.listener.name", CLIENT_LISTENER, text())
     """the listener at which nodes reach each other. What only nodes may ask is refused on every listener but this one
     and those of `controller.listener.names`"""
-    controller_listeners: tuple[str, ...] = setting(
-        "controller.listener.names", (), texts("names of listeners", _names_of, ",".join)
-    )
+    controller_listeners: tuple[str, ...] = setting("controller.listener.names", (), _LISTENER_NAMES)
     """the listeners of the metadata quorum and the controller; nodes use the first one, which has the protocol of
     `inter.broker.listener.name`. If it is not set: that listener"""
+    kafka_listeners: tuple[str, ...] = setting("kafka.listener.names", (), _LISTENER_NAMES)
+    """the listeners that speak Kafka's protocol, for programs that use Kafka ([kafka.md](kafka.md)); the others speak
+    gRPC. Nodes reach each other by gRPC"""
     allow_insecure: bool = setting("allow.insecure", False, flag())
     """true: the node may bind other addresses than loopback although nothing proves that a caller is a node
     (security.md, Listeners)"""
@@ -225,7 +229,7 @@ class NodeConfig:
     """the address that serves `GET /metrics`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
-    """the largest gRPC message, requests and responses; one batch is never split. A request without records may have
+    """the largest request, and the largest gRPC response; one batch is never split. A request without records may have
     8 MiB. A request of more than 100,000 fields is rejected whatever its size"""
     connections_max: int = setting("max.connections", 10_000, number(1, INT32_MAX))
     """connections of each listener; further ones are closed when they are made. At most half of the files that the
@@ -580,6 +584,9 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
         for name in bound
     }
     _refuse_unused(file, values, chosen)
+    kafka = values.get(_KAFKA, ())
+    if mistake := kafka_mistake(kafka, chosen, (between, *controllers)):
+        file.refuse(_KAFKA, mistake)
     found = {}
     for name, bind in sorted(bound.items()):
         protocol = chosen[name]
@@ -590,7 +597,8 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
                 f'{_SECRET}, or give it SSL with ssl.client.auth = "required", and add another listener for users',
             )
         tls = _tls_of(file, values, name, between) if protocol.has_tls else None
-        found[name] = ListenerConfig(name, bind, advertised.get(name), name in (between, *controllers), protocol, tls)
+        for_nodes = name in (between, *controllers)
+        found[name] = ListenerConfig(name, bind, advertised.get(name), for_nodes, protocol, tls, name in kafka)
     if values.get(_SECRET) and not chosen[between].has_sasl:
         file.refuse(
             _SECRET,
@@ -608,6 +616,7 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
 
 _BETWEEN: Final = settings_of(NodeConfig)["inter_listener"].name
 _CONTROLLERS: Final = settings_of(NodeConfig)["controller_listeners"].name
+_KAFKA: Final = settings_of(NodeConfig)["kafka_listeners"].name
 _SECRET: Final = settings_of(SaslConfig)["secret_file"].name
 _AUTHORIZER: Final = settings_of(AuthorizerConfig)["enabled"].name
 _SUPER_USERS: Final = settings_of(AuthorizerConfig)["super_users"].name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -138,3 +138,19 @@ def is_wildcard(bind: Endpoint) -> bool:
         return _ZEROS.fullmatch(bind.host) is not None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_unspecified
+
+
+def kafka_mistake(names: Sequence[str], protocols: Mapping[str, SecurityProtocol], of_nodes: Sequence[str]) -> str:
+    """Why listeners cannot speak Kafka's protocol; empty if they can. protocols: of all listeners. of_nodes: those that
+    nodes use among themselves."""
+    for name in names:
+        if name not in protocols:
+            return f"no listener {name!r} in listeners; add it there, or name one of {', '.join(sorted(protocols))}"
+        if name in of_nodes:
+            return f"nodes use the listener {name!r} among themselves, by gRPC; add another one for Kafka's protocol"
+        if protocols[name] is not SecurityProtocol.PLAINTEXT:
+            return (
+                f"listener {name!r} has the protocol {protocols[name].value}, which is not possible with Kafka's yet: "
+                f"set {name}:PLAINTEXT in {PROTOCOLS.name} and let only trusted programs reach it, or remove it here"
+            )
+    return ""

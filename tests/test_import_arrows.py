@@ -47,6 +47,7 @@ NODE_OUTERMOST = {
     "__main__.py",
     "connections.py",
     "health.py",
+    "kafka_server.py",
     "key_source.py",
     "thread_executor.py",
     "server.py",

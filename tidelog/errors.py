@@ -217,6 +217,10 @@ class OffsetNotAvailable(TidelogError, code=78, status="UNAVAILABLE", retry=Retr
     """A newly elected leader does not know the high watermark yet (KIP-207)."""
 
 
+class FetchSessionIdNotFound(TidelogError, code=70, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """A Kafka client continues a session of fetches that the node does not keep (KIP-227)."""
+
+
 class FencedLeaderEpoch(TidelogError, code=74, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """The request's leader epoch is older than the node's: a newer leader has been elected (KIP-320)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,3 +40,6 @@ class Caller:
     """The same for the records of an answer until it is sent."""
     unauthenticated: TidelogError | None = None
     """Why the caller is not known; None if it is, or need not be."""
+    appends: asyncio.Lock | None = None
+    """Held while the records of a request are appended, if several requests of a connection are handled at once: they
+    append in the order in which they were sent. None: its protocol has streams for that."""

@@ -224,6 +224,7 @@ class Boundary:
             caller.request_copies,
             caller.answer_copies,
             caller.unauthenticated,
+            caller.appends,
             meter,
             self.authorizer,
             self.audit,

@@ -38,6 +38,8 @@ from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
 
+_METRICS: Final = "metrics.listener"
+
 _POLL_S: Final = 0.05
 _SHORT_RUN_S: Final = 10.0
 """A node that ends this soon after a restart is not restarted again."""
@@ -58,9 +60,17 @@ class LocalNode:
     metrics: Endpoint
     inner: Endpoint | None = None
     """The address of the listener between nodes, if that is not the listener for clients."""
+    kafka: Endpoint | None = None
+    """The address of the listener of Kafka's protocol, if there is one."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     wrapper: tuple[str, ...] = ()
     """A command that is prefixed to the command of the node (`nice`, `unshare ...`)."""
+
+    @property
+    def listeners(self) -> dict[str, Endpoint]:
+        """The addresses of its listeners, by name."""
+        named = {"client": self.address, "inner": self.inner, "kafka": self.kafka}
+        return {name: address for name, address in named.items() if address is not None}
 
     @property
     def running(self) -> bool:
@@ -108,16 +118,18 @@ class LocalCluster:
         environment: Mapping[str, str] | None = None,
         first_port: int = 0,
         inner: bool = False,
+        kafka: bool = False,
         tls: Tls | None = None,
     ) -> None:
         """directory: created if missing; an existing cluster in it is continued, with at least its nodes. settings:
         further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes
-        follow; 0: any. inner: nodes reach each other at a listener `inner`. tls: the files for queries at the listener
-        `client`. Raises ClusterFailed if the directory has more nodes."""
+        follow; 0: any. inner: nodes reach each other at a listener `inner`. kafka: a listener `kafka` speaks Kafka's
+        protocol. tls: the files for queries at the listener `client`. Raises ClusterFailed if the directory has more
+        nodes."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
-        self.nodes = self._prepare(nodes, settings or {}, first_port, inner=inner)
+        self.nodes = self._prepare(nodes, settings or {}, first_port, inner=inner, kafka=kafka)
 
     # --- lifecycle ---
 
@@ -256,6 +268,11 @@ class LocalCluster:
         """Addresses of all nodes, in the form that clients expect."""
         return ",".join(str(node.address) for node in self.nodes)
 
+    @property
+    def kafka_bootstrap(self) -> str:
+        """The same for clients of Kafka."""
+        return ",".join(str(node.kafka) for node in self.nodes)
+
     def describe(self, node_id: int) -> admin_pb2.DescribeClusterResponse:
         """The cluster as one node describes it. Raises the error of the answer, or ConnectionFailed."""
         answer: admin_pb2.DescribeClusterResponse = self._call(
@@ -377,7 +394,9 @@ class LocalCluster:
 
     # --- directories and addresses ---
 
-    def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool) -> list[LocalNode]:
+    def _prepare(
+        self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool, kafka: bool
+    ) -> list[LocalNode]:
         existing = node_count(self.directory)
         if count < existing:
             raise ClusterFailed(
@@ -386,17 +405,20 @@ class LocalCluster:
             )
         nodes = []
         try:
-            ports = iter(free_ports(3 * count))
+            ports = iter(free_ports(4 * count))
         except OSError as error:
             raise ClusterFailed(f"the nodes have no addresses: {error.strerror}") from None
         for node_id in range(count):
             directory = self.directory / f"node-{node_id}"
             known = _known_addresses(directory / "tidelog.toml")
             chosen = Endpoint(HOST, first_port + node_id if first_port else next(ports))
-            address, metrics, between = known or (chosen, Endpoint(HOST, next(ports)), None)
-            if inner and between is None:
-                between = Endpoint(HOST, next(ports))
-            nodes.append(LocalNode(node_id, directory, address, metrics, between if inner else None))
+            address, metrics = known.get("client", chosen), known.get(_METRICS) or Endpoint(HOST, next(ports))
+            node = LocalNode(node_id, directory, address, metrics)
+            if inner:
+                node.inner = known.get("inner") or Endpoint(HOST, next(ports))
+            if kafka:
+                node.kafka = known.get("kafka") or Endpoint(HOST, next(ports))
+            nodes.append(node)
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
@@ -412,34 +434,34 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
     config = {
         "node.id": node.node_id,
         "log.dirs": [str(node.data)],
-        "listeners": [f"client://{node.address}", *([f"inner://{node.inner}"] if node.inner else [])],
+        "listeners": [f"{name}://{address}" for name, address in node.listeners.items()],
         **({"inter.broker.listener.name": "inner"} if node.inner else {}),
+        **({"kafka.listener.names": ["kafka"]} if node.kafka else {}),
         "cluster.bootstrap.node.id": 0,
         "controller.quorum.bootstrap.servers": [str(each.inner or each.address) for each in nodes],
-        "metrics.listener": str(node.metrics),
+        _METRICS: str(node.metrics),
         **settings,
     }
     # Strings, numbers, booleans and lists of them have the same form in JSON and TOML.
     return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
 
 
-def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint, Endpoint | None] | None:
-    """Client, metrics and inner address in an existing configuration; None if there is none. Raises ClusterFailed."""
+def _known_addresses(config: Path) -> dict[str, Endpoint]:
+    """The addresses in an existing configuration by the names of the listeners; empty if there is none. Raises
+    ClusterFailed."""
     try:
         values = tomllib.loads(config.read_text(encoding="utf-8"))
-        inner = [text.removeprefix("inner://") for text in values["listeners"][1:]]
-        texts = values["listeners"][0].removeprefix("client://"), values["metrics.listener"], *inner
-        client, metrics, *rest = (
-            Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)
-        )
+        listeners = dict(text.split("://") for text in values["listeners"])
+        texts = {"client": listeners["client"], **listeners, _METRICS: values[_METRICS]}
+        pairs = {name: text.rpartition(":") for name, text in texts.items()}
+        return {name: Endpoint(host, int(port)) for name, (host, _, port) in pairs.items()}
     except FileNotFoundError:
-        return None
+        return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterFailed(
             f"{config} does not name the addresses of the node ({error!r}): the file was changed. Remove it; the next "
             "start writes it with new addresses"
         ) from error
-    return client, metrics, rest[0] if rest else None
 
 
 def _outcome(code: int) -> str:
@@ -451,7 +473,7 @@ def _outcome(code: int) -> str:
 
 def _ensure_free(node: LocalNode) -> None:
     """Raise ClusterFailed if an address of the node is in use."""
-    for address in (node.address, node.metrics, *([node.inner] if node.inner else [])):
+    for address in (node.metrics, *node.listeners.values()):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection in TIME_WAIT is no listener
             try:

@@ -32,10 +32,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from node import config as configuration
 from node.boundary.boundary import Boundary
-from node.config import NodeConfig
+from node.config import ListenerConfig, NodeConfig
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
+from node.listeners.kafka.kafka_server import KafkaServer
 from node.observability import logs
 from node.observability.metrics import WorkTimes, metrics_text
 from node.observability.metrics_server import MetricsServer
@@ -131,7 +132,7 @@ class NodeProcess:
         )
         self._process_metrics = CollectorRegistry()
         ProcessCollector(registry=self._process_metrics)
-        self._servers: list[GrpcServer] = []
+        self._servers: list[GrpcServer | KafkaServer] = []
         self._tls: list[ServerTls] = []
         self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
         self._announcement = ""
@@ -216,32 +217,47 @@ class NodeProcess:
     def _bind(self) -> NodeConfig:
         """Bind the listeners. Returns the configuration with the bound ports."""
         taken = []
-        message_bytes_max = self._config.message_bytes_max
         connections_max = connections_of(self._config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         for listener in self._config.listeners:
-            tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
-            if tls is not None:
-                self._tls.append(tls)
-            server = GrpcServer(
-                listener.name,
-                boundary=self._boundary,
-                message_bytes_max=message_bytes_max,
-                for_nodes=listener.for_nodes,
-                tls=tls,
-                connections_max=connections_max,
-                # One message must always fit.
-                incomplete_bytes_max=max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max),
-            )
+            server = self._server(listener, connections_max)
             self._servers.append(server)
             bound = server.bind(listener.bind)
             taken.append(replace(listener, bind=bound, advertised=listener.advertised or bound))
         return replace(self._config, listeners=tuple(taken))
 
+    def _server(self, listener: ListenerConfig, connections_max: int) -> GrpcServer | KafkaServer:
+        message_bytes_max = self._config.message_bytes_max
+        # One message must always fit.
+        incomplete_bytes_max = max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max)
+        if listener.is_kafka:
+            return KafkaServer(
+                listener.name,
+                boundary=self._boundary,
+                frame_bytes_max=message_bytes_max,
+                memory_bytes_max=incomplete_bytes_max,
+                connections_max=connections_max,
+            )
+        tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
+        if tls is not None:
+            self._tls.append(tls)
+        return GrpcServer(
+            listener.name,
+            boundary=self._boundary,
+            message_bytes_max=message_bytes_max,
+            for_nodes=listener.for_nodes,
+            tls=tls,
+            connections_max=connections_max,
+            incomplete_bytes_max=incomplete_bytes_max,
+        )
+
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
         self._health.alive()
         for server in self._servers:
-            server.serve(node.services(), node.sasl)
-            server.serve_health(self._health.servicer)
+            if isinstance(server, GrpcServer):
+                server.serve(node.services(), node.sasl)
+                server.serve_health(self._health.servicer)
+            else:
+                server.serve(node.services())
             await server.start()
         if config.metrics_bind is not None:
             metrics_server = MetricsServer(lambda: self._scraped(node))

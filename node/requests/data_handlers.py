@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -125,8 +126,9 @@ class DataHandlers(MarkerHandlers):
         """Append the entries; answer when all outcomes are known, in the order of the request."""
         session = self._produce_session(context)
         with session.charge(request):
-            await session.take(request._replace(partitions=_numbered(request.partitions)))
-            await session.admit()
+            async with context.appends or nullcontext():
+                await session.take(request._replace(partitions=_numbered(request.partitions)))
+                await session.admit()
         answers: list[ProducedBatch] = []
         while len(answers) < session.outstanding:
             await session.wait_answers()

@@ -157,6 +157,39 @@ def test_by_default_one_listener_in_plain_text_serves_clients_and_nodes() -> Non
     assert (client.name, client.for_nodes, client.tls) == ("client", True, None)
 
 
+KAFKA = """
+node.id = 0
+listeners = ["client://127.0.0.1:9092", "kafka://0.0.0.0:9094"]
+advertised.listeners = ["kafka://a-host:9094"]
+kafka.listener.names = ["kafka"]
+controller.quorum.bootstrap.servers = ["127.0.0.1:9092"]
+allow.insecure = true
+"""
+
+
+def test_a_listener_speaks_kafkas_protocol_if_it_is_named() -> None:
+    client, kafka = parse(KAFKA).listeners
+    assert (client.is_kafka, kafka.is_kafka, kafka.for_nodes) == (False, True, False)
+    assert str(kafka.advertised) == "a-host:9094"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('names = ["kafka"]', 'names = ["kafak"]', "line 5: kafka.listener.names: no listener 'kafak' in listeners"),
+        ('names = ["kafka"]', 'names = ["client"]', "kafka.listener.names: nodes use the listener 'client' among them"),
+        (
+            "allow.insecure",
+            'listener.security.protocol.map = ["kafka:SASL_PLAINTEXT"]\nallow.insecure',
+            "kafka.listener.names: listener 'kafka' has the protocol SASL_PLAINTEXT, which is not possible with Ka",
+        ),
+    ],
+)
+def test_each_mistake_in_a_listener_of_kafkas_protocol_is_refused(old: str, new: str, words: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(words)):
+        parse(KAFKA.replace(old, new, 1))
+
+
 def test_while_the_listener_between_nodes_moves_both_serve_nodes() -> None:
     read = parse('controller.listener.names = ["inner", "client"]\n' + TLS, TIDELOG_SSL_CLIENT_AUTH="required")
     assert [listener.for_nodes for listener in read.listeners] == [True, True]

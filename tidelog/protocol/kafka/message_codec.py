@@ -23,7 +23,7 @@ from uuid import UUID
 T = TypeVar("T")
 S = TypeVar("S", bound="Structure")
 
-Data: TypeAlias = bytes | memoryview
+Data: TypeAlias = bytes | bytearray | memoryview
 ReadLength: TypeAlias = Callable[[Data, int], tuple[int, int]]
 WriteLength: TypeAlias = Callable[["Output", int], None]
 

@@ -1,0 +1,58 @@
+"""The numbers of errors in Kafka's protocol.
+
+Errors that Kafka has too have its number (tidelog/errors.py). The others get the number by which a Kafka client does
+what is right: it retries, looks the leader up again, or fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.errors import (
+    KAFKA_CODE_MAX,
+    ConnectionFailed,
+    CorruptLog,
+    DiskFull,
+    KafkaStorageError,
+    NodeShuttingDown,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownServerError,
+    all_errors,
+)
+
+NONE: Final = 0
+
+_BY_RETRY: Final = {
+    Retry.NEVER: UnknownServerError.code,
+    Retry.LATER: RequestTimedOut.code,
+    Retry.ELSEWHERE: NotLeaderOrFollower.code,
+}
+_LIKE: Final[Mapping[type[TidelogError], int]] = dict.fromkeys((DiskFull, CorruptLog), KafkaStorageError.code)
+_BY_NAME: Final = {each.kafka_name: each.code for each in all_errors() if each.code <= KAFKA_CODE_MAX}
+
+
+def _code_of(kind: type[TidelogError]) -> int:
+    if kind in _LIKE:
+        return _LIKE[kind]
+    if kind.kafka_name in _BY_NAME:
+        return _BY_NAME[kind.kafka_name]
+    for base in kind.__mro__:  # as a client that knows only Kafka's errors must understand it
+        if issubclass(base, TidelogError) and base is not TidelogError and base.code <= KAFKA_CODE_MAX:
+            return base.code
+    return _BY_RETRY[kind.retry]
+
+
+_CODES: Final = {kind: _code_of(kind) for kind in all_errors()}
+
+
+def code_of(error: TidelogError | None) -> int:
+    """The number of an error; 0 for none."""
+    return NONE if error is None else _CODES[type(error)]
+
+
+CLOSES: Final = (NodeShuttingDown, ConnectionFailed)
+"""Errors that clients learn by the end of their connection: they continue with another node."""

@@ -1,0 +1,25 @@
+"""The table of Kafka's requests that a listener serves: each row has the number, the versions, the codecs, the kind of
+request to the boundary, and the conversions between messages and values.
+
+ApiVersions, which tells clients this table, is not in it (api_versions.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.kafka_fetch import FETCH
+from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
+from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
+
+KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    INIT_PRODUCER_ID,
+    OFFSET_FOR_LEADER_EPOCH,
+    DESCRIBE_CLUSTER,
+)

@@ -1,0 +1,367 @@
+"""A connection of a Kafka client: frames in, answers out.
+
+A frame is read into a buffer of exactly its size, from which the log writes the records. Answers leave in pieces, of
+which the transport copies none that the system takes at once.
+
+Invariants:
+  1. Answers leave in the order of the requests. One request at a time is handled, as in Kafka; only produce requests,
+     whose clients rely on several, are handled up to `PIPELINED_MAX` at once, and they append in order.
+  2. No more than one whole frame waits behind the requests that are handled: then nothing is read.
+  3. Nothing is read and no request is begun while the client is throttled (KIP-219).
+  4. Nothing is allocated for a frame that is too large, or for which the listener has no memory.
+  5. Bytes that are not a request, and requests that are not offered, close the connection: they have no answer.
+
+Not here: the requests (exchange.py), what they do (node/boundary/boundary.py), the socket (kafka_server.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+from node.api.caller import Caller
+from node.api.fetch import FetchAnswer
+from node.boundary.boundary import Boundary, Request
+from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
+from node.listeners.kafka.api_versions import ApiVersions
+from node.listeners.kafka.exchange import (
+    HEADER_BYTES_MIN,
+    NO_ANSWER,
+    Exchange,
+    Head,
+    KafkaAnswer,
+    KafkaApi,
+    client_of,
+    head_of,
+)
+from node.listeners.kafka.frame_budget import FrameBudget
+from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
+from tidelog.errors import TidelogError
+from tidelog.protocol.kafka.message_codec import MalformedMessage
+
+_log = logging.getLogger("node.requests")
+
+PIPELINED_MAX: Final = 5
+"""Produce requests of a connection that are handled at once: as many as an idempotent producer may have open."""
+
+CLIENT_ID_MAX: Final = 255
+"""Limit of characters of a client id; the rest is dropped."""
+
+FRAME_MS: Final = 10_000
+"""How long a frame may take to arrive while others wait for memory."""
+
+IDLE_MS: Final = 600_000
+"""A connection without requests for this long is closed, as Kafka does."""
+
+
+@dataclass(slots=True)
+class ListenerState:
+    """What the connections of a listener share."""
+
+    apis: Mapping[int, KafkaApi]
+    api_versions: ApiVersions
+    boundary: Boundary
+    frame_bytes_max: int
+    budget: FrameBudget
+    connections_max: int
+    caller_of: Callable[[asyncio.Transport], Caller]
+    """Who is at the other end of a new connection."""
+    connections: set[KafkaConnection] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    """Of requests; whoever stops the listener waits for them."""
+
+
+class _Opened:
+    """A request that has been begun and whose answer has not left."""
+
+    __slots__ = ("answer", "is_pipelined", "task", "throttle_time_ms", "value")
+
+    def __init__(self, *, is_pipelined: bool) -> None:
+        self.is_pipelined = is_pipelined
+        self.answer: KafkaAnswer | None = None
+        """None until there is one."""
+        self.value: object = None
+        """Holds the memory of the answer."""
+        self.throttle_time_ms = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+_CLOSES: Final = KafkaAnswer(())
+"""In place of an answer: the connection ends when it is its turn."""
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """One connection, from its beginning to its end."""
+
+    def __init__(self, shared: ListenerState) -> None:
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._caller: Caller
+        self._size_bytes: Final = bytearray(4)
+        self._buffer = self._size_bytes
+        """What is being filled: the size of the next frame, or the frame."""
+        self._filled = 0
+        self._frames: deque[bytearray] = deque()
+        """Whole, not begun."""
+        self._opened: deque[_Opened] = deque()
+        self._unsent: list[object] = []
+        """The values of answers of which the transport still has bytes."""
+        self._blocked_s: float | None = None
+        """Since when the client does not read (time of the loop)."""
+        self._frame_since_s: float | None = None
+        """Since when the frame is read that occupies memory and is not whole."""
+        self._active_s = self._loop.time()
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._needs_room = 0
+        """The size of a frame that waits for memory."""
+        self._reads = True
+        self._is_closing = self._is_lost = False
+
+    # --- the transport ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client has connected; with TLS, the handshake is done."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._caller = self._shared.caller_of(self._transport)
+        if len(self._shared.connections) >= self._shared.connections_max:
+            self._abort()
+            return
+        self._transport.set_write_buffer_limits(high=0)  # `pause_writing` means: the system did not take all at once
+        self._shared.connections.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """The connection has ended: nothing can be answered any more."""
+        self._is_closing = self._is_lost = True
+        self._shared.connections.discard(self)
+        self._shared.budget.forget(self._room_given)
+        if self._buffer is not self._size_bytes:
+            self._frames.append(self._buffer)
+        while self._frames:
+            self._shared.budget.give_back(len(self._frames.popleft()))
+        for opened in self._opened:
+            if opened.task is not None:
+                opened.task.cancel()
+        self._opened.clear()
+        self._unsent.clear()
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Where to put what arrives: never more than the rest of the size, or of the frame."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have arrived."""
+        self._filled += nbytes
+        if self._filled < len(self._buffer) or self._is_closing:
+            return
+        self._active_s = self._loop.time()
+        if self._buffer is self._size_bytes:
+            self._size_read(int.from_bytes(self._size_bytes, "big", signed=True))
+        else:
+            frame, self._buffer, self._filled, self._frame_since_s = self._buffer, self._size_bytes, 0, None
+            self._frames.append(frame)
+            self._begin_frames()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it asks."""
+        self._blocked_s = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """All that was written has left."""
+        self._blocked_s = None
+        self._unsent.clear()
+        self._send_answers()
+
+    # --- frames -------------------------------------------------------------------------------------------------------
+
+    def _size_read(self, size: int) -> None:
+        if not HEADER_BYTES_MIN <= size <= self._shared.frame_bytes_max:
+            self._refuse(f"a request of {size} bytes; {HEADER_BYTES_MIN} to {self._shared.frame_bytes_max} are allowed")
+        elif self._shared.budget.take(size, self._room_given):
+            self._read_frame(size)
+        else:
+            self._needs_room = size
+            self._adjust_reading()
+
+    def _room_given(self) -> None:
+        size, self._needs_room = self._needs_room, 0
+        self._read_frame(size)
+        self._adjust_reading()
+
+    def _read_frame(self, size: int) -> None:
+        self._buffer, self._filled, self._frame_since_s = bytearray(size), 0, self._loop.time()
+
+    def _begin_frames(self) -> None:
+        """Begin the requests whose turn it is."""
+        while self._frames and not self._is_closing and self._unmuting is None and self._blocked_s is None:
+            head = head_of(self._frames[0])
+            kafka = self._shared.apis.get(head.key)
+            if self._opened and not self._joins(kafka):
+                break
+            frame = self._frames.popleft()
+            is_needed = False
+            try:
+                is_needed = self._begin(memoryview(frame), head, kafka)
+            except MalformedMessage as error:
+                self._refuse(str(error))
+            if not is_needed:
+                self._shared.budget.give_back(len(frame))
+        self._adjust_reading()
+
+    def _joins(self, kafka: KafkaApi | None) -> bool:
+        """Whether a request is begun although others are not answered: these are produce requests, too."""
+        return (
+            kafka is not None
+            and kafka.is_pipelined
+            and self._opened[-1].is_pipelined
+            and len(self._opened) < PIPELINED_MAX
+        )
+
+    def _begin(self, frame: memoryview, head: Head, kafka: KafkaApi | None) -> bool:
+        """Returns True if the frame is needed until the request is answered. Raises MalformedMessage."""
+        if head.key == API_VERSIONS_KEY:
+            opened = _Opened(is_pipelined=False)
+            opened.answer = self._shared.api_versions.answer(frame, head)
+            self._opened.append(opened)
+            self._send_answers()
+            return False
+        if kafka is None or head.version not in kafka.versions:
+            self._refuse(f"a request with key {head.key} in version {head.version}, which is not offered")
+            return False
+        client_id, body_at = client_of(frame, is_flexible=head.version >= kafka.request.flexible_from)
+        if client_id[:CLIENT_ID_MAX] != self._caller.client_id:
+            self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
+        exchange = Exchange(kafka, head, body_at)
+        opened = _Opened(is_pipelined=kafka.is_pipelined)
+        serving = self._serve(opened, kafka, exchange, Request(frame, exchange), len(frame))
+        opened.task = self._loop.create_task(serving)
+        opened.task.add_done_callback(self._served)
+        self._shared.tasks.add(opened.task)
+        self._opened.append(opened)
+        return True
+
+    async def _serve(
+        self, opened: _Opened, kafka: KafkaApi, exchange: Exchange, request: Request, frame_bytes: int
+    ) -> None:
+        try:
+            answered = await self._shared.boundary.serve(kafka.api, request, self._caller)
+            opened.value, opened.throttle_time_ms = answered.value, answered.throttle_time_ms
+            opened.answer = answered.data
+        except TidelogError as error:
+            refusal = exchange.refuse(error)
+            if refusal is None:
+                _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
+            opened.answer = _CLOSES if refusal is None else refusal
+            opened.throttle_time_ms = getattr(error, "throttle_time_ms", 0)
+        finally:
+            self._shared.budget.give_back(frame_bytes)
+        self._send_answers()
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._shared.tasks.discard(task)
+        defect = None if task.cancelled() else task.exception()
+        if defect is not None:
+            _log.error("a defect: a request of %s failed", self._caller.connection, exc_info=defect)
+            self._abort()
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _send_answers(self) -> None:
+        """Send the answers whose turn it is, then begin further requests."""
+        while self._opened and self._blocked_s is None and not self._is_lost:
+            opened = self._opened[0]
+            answer = opened.answer
+            if answer is None:
+                break
+            self._opened.popleft()
+            if answer is _CLOSES:
+                self._close()
+                return
+            if answer is not NO_ANSWER:
+                self._unsent.append(opened.value)
+                self._transport.writelines(answer.pieces)
+                if self._blocked_s is None:
+                    self._unsent.clear()
+            if opened.throttle_time_ms:
+                self._mute(opened.throttle_time_ms)
+        self._active_s = self._loop.time()
+        self._begin_frames()
+
+    def _mute(self, throttle_time_ms: int) -> None:
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._unmuting = self._loop.call_later(throttle_time_ms / 1_000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._begin_frames()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _adjust_reading(self) -> None:
+        waits = self._frames or self._needs_room or self._unmuting is not None or self._is_closing
+        reads = not waits
+        if reads is self._reads or self._transport.is_closing():
+            return
+        self._reads = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _refuse(self, what: str) -> None:
+        _log.info("closing the connection of %s: it sent %s", self._caller.connection, what)
+        self._close()
+
+    def _close(self) -> None:
+        """End the connection when what was written has left. Nothing more is read."""
+        self._is_closing = True
+        self._transport.close()
+
+    def _abort(self) -> None:
+        self._is_closing = True
+        self._transport.abort()
+
+    def stop(self) -> None:
+        """Begin no further request; those that are handled are answered."""
+        self._is_closing = True
+        self._adjust_reading()
+
+    def end(self) -> None:
+        """End the connection; what was written still leaves."""
+        for opened in self._opened:
+            if opened.task is not None:
+                opened.task.cancel()
+        self._close()
+
+    @property
+    def is_busy(self) -> bool:
+        """True if an answer has not left."""
+        return bool(self._opened or self._unsent)
+
+    def check(self) -> None:
+        """End the connection if its client is idle, or holds memory that others wait for."""
+        now, why = self._loop.time(), ""
+        if self._blocked_s is not None and (silent_ms := (now - self._blocked_s) * 1_000) >= SLOW_READER_MS:
+            if any(map(_delays_others, self._unsent)):
+                why = "it has not read an answer, and other requests wait for memory"
+            elif silent_ms >= UNREAD_ANSWER_MS:
+                why = "it has not read an answer"
+        elif self._frame_since_s is not None and self._shared.budget.is_short:
+            if (now - self._frame_since_s) * 1_000 >= FRAME_MS:
+                why = "its request has not arrived completely, and other requests wait for memory"
+        elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:
+            why = "it is idle"
+        if why:
+            _log.info("closing the connection of %s: %s", self._caller.connection, why)
+            self._abort()
+
+
+def _delays_others(value: object) -> bool:
+    return isinstance(value, FetchAnswer) and value.charge is not None and value.charge.delays_others

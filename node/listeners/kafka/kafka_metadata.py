@@ -1,0 +1,150 @@
+"""Metadata and DescribeCluster of Kafka's protocol: nodes, topics, partitions and leaders.
+
+Addresses are those of the listener on which the client has connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID
+
+from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
+from node.api.table import ADMIN_GET_METADATA
+from node.listeners.kafka.error_codes import NONE, code_of
+from node.listeners.kafka.exchange import KafkaApi
+from tidelog.errors import LeaderNotAvailable, TidelogError
+from tidelog.protocol.kafka.message_codec import NO_UUID
+from tidelog.protocol.kafka.messages import describe_cluster_request as asked_cluster
+from tidelog.protocol.kafka.messages import metadata_request as asked_metadata
+from tidelog.protocol.kafka.messages.describe_cluster_response import (
+    DESCRIBE_CLUSTER_RESPONSE,
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from tidelog.protocol.kafka.messages.metadata_response import (
+    METADATA_RESPONSE,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.types import INTERNAL_TOPICS, NO_NODE, NodeId
+
+_NULL_IS_ALL_FROM: Final = 1
+"""Version from which null stands for all topics; before it, an empty list does."""
+
+_NAME_MAY_BE_NULL_FROM: Final = 12
+"""Version from which an unknown topic id is answered without a name."""
+
+_ERROR_FROM: Final = 13
+"""Version from which the whole answer may have an error. Before it, the connection of a refused request is closed."""
+
+_NO_OPERATIONS: Final = -(2**31)
+"""The permitted operations are not told."""
+
+
+def _read_metadata(message: asked_metadata.MetadataRequest, version: int) -> GetMetadataRequest:
+    topics = message.topics
+    if topics is None or (not topics and version < _NULL_IS_ALL_FROM):
+        return GetMetadataRequest(all_topics=True)
+    return GetMetadataRequest(
+        topics=tuple(each.name for each in topics if each.name is not None),
+        topic_ids=tuple(each.topic_id.bytes for each in topics if each.name is None),
+    )
+
+
+def _write_metadata(_message: object, answer: GetMetadataAnswer, version: int) -> MetadataResponse:
+    reachable = {each.node_id for each in answer.nodes}
+    return MetadataResponse(
+        tuple(
+            MetadataResponseBroker(each.node_id, each.endpoint.host, each.endpoint.port, each.rack or None)
+            for each in answer.nodes
+        ),
+        tuple(_topic(each, reachable, version) for each in answer.topics),
+        cluster_id=answer.cluster_id,
+        controller_id=_controller(answer, reachable),
+    )
+
+
+def _controller(answer: GetMetadataAnswer, reachable: Collection[NodeId]) -> NodeId:
+    """The node for changes of topics. Each node forwards them, and programs take -1 for a broken cluster."""
+    return answer.controller_id if answer.controller_id in reachable else min(reachable, default=NO_NODE)
+
+
+def _topic(topic: TopicMetadata, reachable: Collection[NodeId], version: int) -> MetadataResponseTopic:
+    name = topic.name or (None if version >= _NAME_MAY_BE_NULL_FROM else "")
+    return MetadataResponseTopic(
+        code_of(topic.error),
+        name,
+        tuple(_partition(each, reachable) for each in topic.partitions),
+        topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else NO_UUID,
+        is_internal=topic.name in INTERNAL_TOPICS,
+    )
+
+
+def _partition(partition: PartitionMetadata, reachable: Collection[NodeId]) -> MetadataResponsePartition:
+    state = partition.state
+    # Without the error, clients take a leader -1 for the truth, and its epoch for a step back.
+    leads = state.leader in reachable
+    return MetadataResponsePartition(
+        NONE if leads else LeaderNotAvailable.code,
+        state.partition,
+        state.leader if leads else NO_NODE,
+        state.replicas,
+        state.isr,
+        state.leader_epoch,
+        tuple(partition.offline),
+    )
+
+
+def _refuse_metadata(_message: object, error: TidelogError, version: int) -> MetadataResponse | None:
+    return None if version < _ERROR_FROM else MetadataResponse((), (), error_code=code_of(error))
+
+
+METADATA: Final = KafkaApi(
+    range(13),
+    asked_metadata.METADATA_REQUEST,
+    METADATA_RESPONSE,
+    ADMIN_GET_METADATA,
+    _read_metadata,
+    _write_metadata,
+    _refuse_metadata,
+)
+
+
+# --- DescribeCluster ---
+
+
+def _read_describe_cluster(_message: asked_cluster.DescribeClusterRequest, _version: int) -> GetMetadataRequest:
+    return GetMetadataRequest()
+
+
+def _write_cluster(_message: object, answer: GetMetadataAnswer, _version: int) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        0,
+        NONE,
+        None,
+        answer.cluster_id,
+        _controller(answer, {each.node_id for each in answer.nodes}),
+        tuple(
+            DescribeClusterBroker(each.node_id, each.endpoint.host, each.endpoint.port, each.rack or None)
+            for each in answer.nodes
+        ),
+        _NO_OPERATIONS,
+    )
+
+
+def _refuse_describe_cluster(_message: object, error: TidelogError, _version: int) -> DescribeClusterResponse:
+    return DescribeClusterResponse(0, code_of(error), error.message, "", NO_NODE, (), _NO_OPERATIONS)
+
+
+DESCRIBE_CLUSTER: Final = KafkaApi(
+    range(2),
+    asked_cluster.DESCRIBE_CLUSTER_REQUEST,
+    DESCRIBE_CLUSTER_RESPONSE,
+    ADMIN_GET_METADATA,
+    _read_describe_cluster,
+    _write_cluster,
+    _refuse_describe_cluster,
+)

@@ -1,0 +1,128 @@
+"""A listener of Kafka's protocol: the socket, and who connects to it. Its connections share the limits of memory.
+
+Stopping takes two steps, as with gRPC: requests in progress are answered, then all connections end.
+Not here: frames and requests (kafka_connection.py), which requests there are (kafka_apis.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from node.api.caller import Caller
+from node.boundary.boundary import Boundary
+from node.listeners.kafka.api_versions import ApiVersions
+from node.listeners.kafka.frame_budget import FrameBudget
+from node.listeners.kafka.kafka_apis import KAFKA_APIS
+from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
+from node.requests.gate import Gate
+from tidelog.errors import InvalidConfig
+from tidelog.types import Endpoint
+
+BACKLOG: Final = 1_024
+"""Connections that the system accepts before the node does."""
+
+CHECK_MS: Final = 2_000
+"""Interval of looking for idle and slow clients."""
+
+
+class KafkaServer:
+    """A listener. It is bound first, so that its port is known; then it is given the services, and started."""
+
+    def __init__(
+        self,
+        listener: str,
+        *,
+        boundary: Boundary,
+        frame_bytes_max: int,
+        memory_bytes_max: int,
+        connections_max: int,
+    ) -> None:
+        """frame_bytes_max: the largest request. memory_bytes_max: of all requests that are not answered, at least
+        one. connections_max: further connections are closed when they are made."""
+        self.listener = listener
+        self._state = ListenerState(
+            {each.key: each for each in KAFKA_APIS},
+            ApiVersions(KAFKA_APIS),
+            boundary,
+            frame_bytes_max,
+            FrameBudget(max(memory_bytes_max, frame_bytes_max)),
+            connections_max,
+            self._caller_of,
+        )
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._checking: asyncio.TimerHandle | None = None
+
+    def bind(self, address: Endpoint) -> Endpoint:
+        """Bind the address (port 0: any free port). Returns the bound address. Raises InvalidConfig."""
+        try:
+            family, kind, protocol, _, place = socket.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            bound = socket.socket(family, kind, protocol)
+            self._socket = bound
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(place)
+        except OSError as error:
+            self._close_socket()
+            raise InvalidConfig(
+                f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process may use the port, "
+                "or the address is not one of this machine. Change the address in `listeners`, or use port 0."
+            ) from None
+        return Endpoint(address.host, bound.getsockname()[1])
+
+    def serve(self, gates: Mapping[str, Gate]) -> None:
+        """Pass requests to these services."""
+        self._state.boundary = replace(self._state.boundary, gates=gates)
+
+    async def start(self) -> None:
+        """Accept connections."""
+        assert self._socket is not None, "a listener is bound before it is started"
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            partial(KafkaConnection, self._state), sock=self._socket, backlog=BACKLOG
+        )
+        self._check()
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept no more connections and begin no request, let those in progress finish for `grace_ms`, end all
+        connections."""
+        if self._checking is not None:
+            self._checking.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._close_socket()
+        for connection in list(self._state.connections):
+            connection.stop()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=grace_ms / 1_000)
+        for connection in list(self._state.connections):
+            connection.end()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks))
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._checking = loop.call_later(CHECK_MS / 1_000, self._check)  # first: a failed check must not be the last
+        for connection in list(self._state.connections):
+            connection.check()
+
+    def _caller_of(self, transport: asyncio.Transport) -> Caller:
+        host, port = transport.get_extra_info("peername")[:2]
+        return Caller(
+            self.listener,
+            f"{host}:{port}",
+            for_nodes=False,
+            host=host,
+            mutes=True,
+            appends=asyncio.Lock(),
+        )

@@ -1,0 +1,263 @@
+"""Programs that use Kafka, unmodified, at three real nodes: librdkafka and aiokafka write and read, together with ours.
+
+The clients of Java and others run in `make interop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import tidelog
+from node.process.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 3
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ("0", "1", "all")
+WAYS = tuple(product(CODECS, ACKS))
+"""How a client may be told to write."""
+RECORDS = 20
+"""With each."""
+FIRST_MS = 1_700_000_000_000
+HEADERS = (("trace", b"\x00\x01"), ("empty", b""))
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True, order=True)
+class Read:
+    """A record as a client has read it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
+        started.wait_healthy(60)
+        yield started
+
+
+def records_of(way: tuple[str, str], count: int = RECORDS) -> list[tuple[bytes, bytes, int]]:
+    """The keys, values and timestamps that a client writes in this way."""
+    codec, acks = way
+    return [
+        (b"key-%d" % number, f"{codec}-{acks}-{number}-".encode() + b"." * 50, FIRST_MS + number)
+        for number in range(count)
+    ]
+
+
+ALL = sorted(value for way in WAYS for _, value, _ in records_of(way))
+
+
+# --- clients ------------------------------------------------------------------------------------------------------
+
+
+def librdkafka(cluster: LocalCluster, **settings: object) -> dict[str, Any]:
+    return {"bootstrap.servers": cluster.kafka_bootstrap, "log_level": 0, **settings}
+
+
+def ensure_sent(error: object, _message: object) -> None:
+    """Raised where the producer is asked for reports."""
+    assert error is None, error
+
+
+def write_with_librdkafka(cluster: LocalCluster, topic: str) -> None:
+    for codec, acks in WAYS:
+        producer = confluent_kafka.Producer(
+            librdkafka(cluster, **{"compression.type": codec, "acks": acks, "linger.ms": 2})
+        )
+        for key, value, timestamp in records_of((codec, acks)):
+            producer.produce(topic, value, key, timestamp=timestamp, headers=list(HEADERS), on_delivery=ensure_sent)
+        assert producer.flush(WAIT_S) == 0
+
+
+def read_with_librdkafka(cluster: LocalCluster, topic: str, count: int) -> list[Read]:
+    consumer = confluent_kafka.Consumer(librdkafka(cluster, **{"group.id": "unused", "enable.auto.commit": False}))
+    consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+    found: list[Read] = []
+    while len(found) < count:
+        messages = consumer.consume(count - len(found), WAIT_S)
+        assert messages, f"{len(found)} of {count} records came"
+        for each in messages:
+            assert each.error() is None, each.error()
+            headers = tuple(each.headers() or ())
+            found.append(Read(each.partition(), each.offset(), each.key(), each.value(), each.timestamp()[1], headers))
+    consumer.close()
+    return sorted(found)
+
+
+async def write_with_aiokafka(cluster: LocalCluster, topic: str) -> None:
+    for codec, acks in WAYS:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=cluster.kafka_bootstrap,
+            compression_type=None if codec == "none" else codec,
+            acks="all" if acks == "all" else int(acks),
+        ) as producer:
+            sent = [
+                await producer.send(topic, value, key, timestamp_ms=timestamp, headers=list(HEADERS))
+                for key, value, timestamp in records_of((codec, acks))
+            ]
+            await producer.flush()
+            await asyncio.gather(*sent)
+
+
+async def read_with_aiokafka(cluster: LocalCluster, topic: str, count: int) -> list[Read]:
+    async with aiokafka.AIOKafkaConsumer(bootstrap_servers=cluster.kafka_bootstrap) as consumer:
+        partitions = [aiokafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
+        consumer.assign(partitions)
+        for each in partitions:
+            consumer.seek(each, 0)
+        found: list[Read] = []
+        async with asyncio.timeout(WAIT_S):
+            while len(found) < count:
+                for messages in (await consumer.getmany(timeout_ms=1_000)).values():
+                    found += [
+                        Read(m.partition, m.offset, m.key, m.value, m.timestamp, tuple(m.headers)) for m in messages
+                    ]
+        return sorted(found)
+
+
+async def write_with_tidelog(cluster: LocalCluster, topic: str) -> None:
+    """With acks=1 instead of 0: what nobody has acknowledged may be lost when the producer is closed."""
+    for codec, acks in WAYS:
+        async with tidelog.Producer(
+            cluster.bootstrap, compression=codec, acks=acks.replace("0", "1"), enable_idempotence=acks == "all"
+        ) as producer:
+            sent = [
+                await producer.enqueue(topic, value, key, HEADERS, timestamp=timestamp)
+                for key, value, timestamp in records_of((codec, acks))
+            ]
+            await asyncio.gather(*sent)
+
+
+async def read_with_tidelog(cluster: LocalCluster, topic: str, count: int) -> list[Read]:
+    async with tidelog.Consumer(cluster.bootstrap) as consumer:
+        consumer.assign(await consumer.partitions(topic))
+        found: list[Read] = []
+        async with asyncio.timeout(WAIT_S):
+            while len(found) < count:
+                for each in await consumer.poll():
+                    assert each.timestamp is not None
+                    found.append(
+                        Read(each.partition, each.offset, each.key, each.value, each.timestamp, tuple(each.headers))
+                    )
+        return sorted(found)
+
+
+async def in_thread(cluster: LocalCluster, topic: str) -> None:
+    await asyncio.to_thread(write_with_librdkafka, cluster, topic)
+
+
+WRITERS: dict[str, Callable[[LocalCluster, str], Any]] = {
+    "librdkafka": in_thread,
+    "aiokafka": write_with_aiokafka,
+    "tidelog": write_with_tidelog,
+}
+
+
+# --- stories ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+async def test_what_one_client_writes_all_read(cluster: LocalCluster, writer: str) -> None:
+    """Five codecs, each with acks 0, 1 and all; keys, headers and timestamps."""
+    topic = f"from-{writer}"
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
+    await WRITERS[writer](cluster, topic)
+    ours = await read_with_tidelog(cluster, topic, len(ALL))
+    assert sorted(each.value or b"" for each in ours) == ALL
+    assert {each.headers for each in ours} == {HEADERS}
+    written = {(value, key, timestamp) for way in WAYS for key, value, timestamp in records_of(way)}
+    assert {(each.value, each.key, each.timestamp) for each in ours} == written
+    assert await read_with_aiokafka(cluster, topic, len(ALL)) == ours
+    assert await asyncio.to_thread(read_with_librdkafka, cluster, topic, len(ALL)) == ours
+
+
+async def test_times_and_ends_are_found(cluster: LocalCluster) -> None:
+    """A time is looked up within a compressed batch, not at its first record. A position that the log does not have
+    leads to its start."""
+    await asyncio.to_thread(cluster.create_topic, "times", 1)
+
+    def story() -> None:
+        producer = confluent_kafka.Producer(librdkafka(cluster, **{"compression.type": "zstd", "linger.ms": 200}))
+        for _, value, timestamp in records_of(("zstd", "all"), 100):
+            producer.produce("times", value, timestamp=timestamp)
+        assert producer.flush(WAIT_S) == 0
+        consumer = confluent_kafka.Consumer(
+            librdkafka(cluster, **{"group.id": "unused", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        )
+        asked = [confluent_kafka.TopicPartition("times", 0, FIRST_MS + at) for at in (0, 57, 99, 100)]
+        found = [consumer.offsets_for_times([each], timeout=WAIT_S)[0].offset for each in asked]
+        assert found == [0, 57, 99, confluent_kafka.OFFSET_END]
+        assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition("times", 0), WAIT_S) == (0, 100)
+        consumer.assign([confluent_kafka.TopicPartition("times", 0, 5_000)])
+        first = consumer.poll(WAIT_S)
+        assert first is not None and first.error() is None
+        assert first.offset() == 0
+        consumer.close()
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_topic_that_does_not_exist_is_an_error(cluster: LocalCluster) -> None:
+    def story() -> None:
+        admin = AdminClient(librdkafka(cluster))
+        listing = admin.list_topics("nothing", timeout=WAIT_S)
+        assert listing.topics["nothing"].error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        addresses = sorted(f"{each.host}:{each.port}" for each in listing.brokers.values())
+        assert ",".join(addresses) == ",".join(sorted(cluster.kafka_bootstrap.split(",")))
+        assert listing.cluster_id == cluster.describe(0).cluster_id
+
+    await asyncio.to_thread(story)
+
+
+async def test_idempotent_producers_follow_the_leader(cluster: LocalCluster) -> None:
+    """A node is killed under load: each record that was sent is in the log once, and in order."""
+    topics = ("moved-librdkafka", "moved-aiokafka")
+    for topic in topics:
+        await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS, min_insync_replicas="2")
+    values = [b"%d" % number for number in range(1_500)]
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.to_thread(_write_in_order, cluster, topics[0], values))
+        tasks.create_task(_write_in_order_with_aiokafka(cluster, topics[1], values))
+        await asyncio.to_thread(cluster.kill, 1)
+    cluster.start_node(1)
+    for topic in topics:
+        read = await read_with_tidelog(cluster, topic, len(values))
+        for partition in range(PARTITIONS):
+            assert [each.value for each in read if each.partition == partition] == values[partition::PARTITIONS]
+    await asyncio.to_thread(cluster.wait_healthy, 60)
+
+
+def _write_in_order(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
+    producer = confluent_kafka.Producer(
+        librdkafka(cluster, **{"enable.idempotence": True, "linger.ms": 1, "retry.backoff.ms": 50})
+    )
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=ensure_sent)
+        producer.poll(0.0005)
+    assert producer.flush(30) == 0
+
+
+async def _write_in_order_with_aiokafka(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=cluster.kafka_bootstrap, enable_idempotence=True, retry_backoff_ms=50
+    ) as producer:
+        sent = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+        await producer.flush()
+        await asyncio.gather(*sent)
