@@ -217,7 +217,7 @@ class NodeConfig:
     controller_listeners: tuple[str, ...] = setting("controller.listener.names", (), _LISTENER_NAMES)
     """the listeners of the metadata quorum and the controller; nodes use the first one, which has the protocol of
     `inter.broker.listener.name`. If it is not set: that listener"""
-    kafka_listeners: tuple[str, ...] = setting("kafka.listener.names", (), _LISTENER_NAMES)
+    kafka_listeners: tuple[str, ...] = setting("listener.kafka.names", (), _LISTENER_NAMES)
     """the listeners that speak Kafka's protocol, for programs that use Kafka ([kafka.md](kafka.md)); the others speak
     gRPC. Nodes reach each other by gRPC"""
     allow_insecure: bool = setting("allow.insecure", False, flag())

@@ -436,7 +436,7 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
         "log.dirs": [str(node.data)],
         "listeners": [f"{name}://{address}" for name, address in node.listeners.items()],
         **({"inter.broker.listener.name": "inner"} if node.inner else {}),
-        **({"kafka.listener.names": ["kafka"]} if node.kafka else {}),
+        **({"listener.kafka.names": ["kafka"]} if node.kafka else {}),
         "cluster.bootstrap.node.id": 0,
         "controller.quorum.bootstrap.servers": [str(each.inner or each.address) for each in nodes],
         _METRICS: str(node.metrics),

@@ -47,7 +47,8 @@ class Read:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
+    settings = {"broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 200}
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
         started.wait_healthy(60)
         yield started
 

@@ -161,7 +161,7 @@ KAFKA = """
 node.id = 0
 listeners = ["client://127.0.0.1:9092", "kafka://0.0.0.0:9094"]
 advertised.listeners = ["kafka://a-host:9094"]
-kafka.listener.names = ["kafka"]
+listener.kafka.names = ["kafka"]
 controller.quorum.bootstrap.servers = ["127.0.0.1:9092"]
 allow.insecure = true
 """
@@ -173,15 +173,20 @@ def test_a_listener_speaks_kafkas_protocol_if_it_is_named() -> None:
     assert str(kafka.advertised) == "a-host:9094"
 
 
+def test_variables_that_name_kafka_are_not_taken_for_settings() -> None:
+    """As that of `make interop`, with the directory of Apache Kafka's libraries."""
+    assert parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_KAFKA_LIBS="/libs").node_id == 0
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('names = ["kafka"]', 'names = ["kafak"]', "line 5: kafka.listener.names: no listener 'kafak' in listeners"),
-        ('names = ["kafka"]', 'names = ["client"]', "kafka.listener.names: nodes use the listener 'client' among them"),
+        ('names = ["kafka"]', 'names = ["kafak"]', "line 5: listener.kafka.names: no listener 'kafak' in listeners"),
+        ('names = ["kafka"]', 'names = ["client"]', "listener.kafka.names: nodes use the listener 'client' among them"),
         (
             "allow.insecure",
             'listener.security.protocol.map = ["kafka:SASL_PLAINTEXT"]\nallow.insecure',
-            "kafka.listener.names: listener 'kafka' has the protocol SASL_PLAINTEXT, which is not possible with Ka",
+            "listener.kafka.names: listener 'kafka' has the protocol SASL_PLAINTEXT, which is not possible with Ka",
         ),
     ],
 )
