@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replication.controller.events import (
+    AlterConfigs,
+    ChangedTopic,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
     ElectionType,
 )
 from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription
@@ -97,6 +102,44 @@ class ExplainRestartAnswer:
 
     safe: bool
     reasons: tuple[str, ...]
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest:
+    """Each topic is created, or validated, on its own."""
+
+    topics: tuple[CreateTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest:
+    """Each topic is deleted on its own."""
+
+    topics: tuple[DeleteTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequest:
+    """Each topic gets its partitions on its own."""
+
+    topics: tuple[CreatePartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """Each topic gets its settings on its own."""
+
+    topics: tuple[AlterConfigs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTopics:
+    """In the order of the request."""
+
+    topics: tuple[ChangedTopic, ...]
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ class Scope(Enum):
     """The resource that a need is about. Each: answered one by one. Every: one that is refused refuses the request."""
 
     CLUSTER = "the cluster"
-    TOPIC = "the topic"
     EACH_TOPIC = "each topic"
     EVERY_TOPIC = "every topic"
     ANY_TOPIC = "any topic"
@@ -39,7 +38,6 @@ class Scope(Enum):
 
 _RESOURCE_TYPES: Final = {
     Scope.CLUSTER: ResourceType.CLUSTER,
-    Scope.TOPIC: ResourceType.TOPIC,
     Scope.EACH_TOPIC: ResourceType.TOPIC,
     Scope.EVERY_TOPIC: ResourceType.TOPIC,
     Scope.ANY_TOPIC: ResourceType.TOPIC,

@@ -12,8 +12,13 @@ from typing import Any, Final
 
 from node.api.admin_requests import (
     AclQuestion,
+    AlterConfigsRequest,
     AlterReassignmentsRequest,
     ChangedPartitions,
+    ChangedTopics,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeAclsAnswer,
     DescribeAclsRequest,
     DescribeClientQuotasAnswer,
@@ -71,16 +76,12 @@ from replication.controller.events import (
     AclsDeleted,
     AllocateProducerIds,
     AlterClientQuotas,
-    AlterConfigs,
     AlteredPartitions,
     AlterPartition,
     AlterScramCredentials,
     ClientQuotasAltered,
     CreateAcls,
-    CreatePartitions,
-    CreateTopic,
     DeleteAcls,
-    DeleteTopic,
     FeaturesUpdated,
     Heartbeat,
     HeartbeatAnswer,
@@ -89,9 +90,6 @@ from replication.controller.events import (
     RegisterNode,
     RemoveVoter,
     ScramCredentialsAltered,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
     UpdateFeatures,
     VoterRemoved,
 )
@@ -115,10 +113,6 @@ def _all_of(*needs: Need) -> Permission:
 
 def _each_topic(operation: AclOperation) -> Need:
     return Need(operation, Scope.EACH_TOPIC)
-
-
-def _topic_named(operation: AclOperation, field: str) -> Need:
-    return Need(operation, Scope.TOPIC, attrgetter(field))
 
 
 def _group(operation: AclOperation) -> Need:
@@ -313,32 +307,32 @@ TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
 ADMIN_GET_METADATA: Final = Api(
     "Admin.GetMetadata", GetMetadataRequest, GetMetadataAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
 )
-ADMIN_CREATE_TOPIC: Final = _change(
-    "Admin.CreateTopic",
-    CreateTopic,
-    TopicCreated,
-    _all_of(Need(AclOperation.CREATE, or_else=_topic_named(AclOperation.CREATE, "name"))),
+ADMIN_CREATE_TOPICS: Final = _change(
+    "Admin.CreateTopics",
+    CreateTopicsRequest,
+    ChangedTopics,
+    _all_of(Need(AclOperation.CREATE, or_else=_each_topic(AclOperation.CREATE))),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
-ADMIN_DELETE_TOPIC: Final = _change(
-    "Admin.DeleteTopic",
-    DeleteTopic,
-    TopicDeleted,
-    _all_of(_topic_named(AclOperation.DELETE, "name")),
+ADMIN_DELETE_TOPICS: Final = _change(
+    "Admin.DeleteTopics",
+    DeleteTopicsRequest,
+    ChangedTopics,
+    _all_of(_each_topic(AclOperation.DELETE)),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_CREATE_PARTITIONS: Final = _change(
     "Admin.CreatePartitions",
-    CreatePartitions,
-    TopicAltered,
-    _all_of(_topic_named(AclOperation.ALTER, "topic")),
+    CreatePartitionsRequest,
+    ChangedTopics,
+    _all_of(_each_topic(AclOperation.ALTER)),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
     "Admin.IncrementalAlterConfigs",
-    AlterConfigs,
-    TopicAltered,
-    _all_of(_topic_named(AclOperation.ALTER_CONFIGS, "topic")),
+    AlterConfigsRequest,
+    ChangedTopics,
+    _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
 ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)

@@ -12,6 +12,7 @@ from typing import Any
 from node.api.admin_requests import (
     AlterReassignmentsRequest,
     ChangedPartitions,
+    ChangedTopics,
     ElectLeadersRequest,
     TopicPartitionId,
 )
@@ -56,7 +57,12 @@ class ControllerHandlers:
         return await self._driver.ask(request, events.ProducerIdBlock)
 
     async def envelope(self, request: Envelope, _context: RequestContext) -> EnvelopeAnswer:
-        """Make a change that a node forwards. The node has authorized who asked for it."""
+        """Make a change that a node forwards. The node has authorized who asked for it. It forwards topics one by one,
+        so that a change can be repeated after an error that excludes any effect."""
+        if request.api.answered is ChangedTopics:
+            changes = map(self._event, request.asked.topics)
+            changed = [await self._driver.ask(change, events.ChangedTopic) for change in changes]
+            return EnvelopeAnswer(request.api, ChangedTopics(tuple(changed)))
         changes_partitions = request.api.answered is ChangedPartitions
         answered = await self._driver.ask(
             self._event(request.asked), events.PartitionOutcomes if changes_partitions else request.api.answered

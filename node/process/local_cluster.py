@@ -289,21 +289,23 @@ class LocalCluster:
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> bytes:
         """Create a topic and wait until all replicas are in sync and all leaders serve it. configs: topic settings,
         with `_` for `.`. Returns the topic's id."""
-        request = admin_pb2.CreateTopicRequest(
+        topic = admin_pb2.CreateTopic(
             name=name,
             partitions=partitions,
             replication_factor=replicas,
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
-        answer: admin_pb2.CreateTopicResponse = self._call(
-            self._running_node().node_id, methods.ADMIN_CREATE_TOPIC, request, 10
+        request = admin_pb2.CreateTopicsRequest(topics=[topic])
+        answer: admin_pb2.ChangedTopics = self._call(
+            self._running_node().node_id, methods.ADMIN_CREATE_TOPICS, request, 10
         )
+        created = status.sound(answer.topics[0])
         self.wait_until(
             lambda: self._in_sync(name, partitions) and self._is_served(name),
             within_s=20,
             what=f"topic {name} is in sync everywhere, and its leaders serve it",
         )
-        return answer.topic_id
+        return created.topic_id
 
     def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
         """Wait until every running node reports that all running nodes are unfenced, that every partition has a leader

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from node.api.admin_requests import CreateTopicsRequest
 from node.api.peers import Peers
-from node.api.table import ADMIN_CREATE_TOPIC, CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION
+from node.api.table import ADMIN_CREATE_TOPICS, CONTROLLER_ALLOCATE_PRODUCER_IDS, CONTROLLER_ALTER_PARTITION
 from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_driver import ControllerDriver
@@ -41,9 +42,9 @@ from replication.controller.events import (
     AllocateProducerIds,
     AlteredPartitions,
     AlterPartition,
+    ChangedTopic,
     CreateTopic,
     ProducerIdBlock,
-    TopicCreated,
 )
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
@@ -206,9 +207,11 @@ class MetadataNode:
         asked = AllocateProducerIds(self._identity.node_id, number)
         return await self.client.call(CONTROLLER_ALLOCATE_PRODUCER_IDS, asked, timeout_ms=ALLOCATE_MS)
 
-    async def create_topic(self, request: CreateTopic) -> TopicCreated:
+    async def create_topic(self, request: CreateTopic) -> ChangedTopic:
         """Create an internal topic. Raises TopicExists, InvalidReplicationFactor, NotController, RequestTimedOut."""
-        return await self.client.forward(ADMIN_CREATE_TOPIC, request, timeout_ms=CREATE_TOPIC_MS)
+        asked = CreateTopicsRequest((request,))
+        [created] = (await self.client.forward(ADMIN_CREATE_TOPICS, asked, timeout_ms=CREATE_TOPIC_MS)).topics
+        return created
 
     async def run_quorum(self) -> None:
         """Take part in the quorum as voter or observer until cancelled. Forms the cluster first if so configured.

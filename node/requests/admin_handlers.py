@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from node.api.admin_requests import (
     AclQuestion,
+    AlterConfigsRequest,
     AlterReassignmentsRequest,
     ChangedPartitions,
+    ChangedTopics,
     ClientQuota,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeAclsAnswer,
     DescribeAclsRequest,
     DescribeClientQuotasAnswer,
@@ -45,9 +50,9 @@ from node.api.table import (
     ADMIN_ALTER_USER_SCRAM_CREDENTIALS,
     ADMIN_CREATE_ACLS,
     ADMIN_CREATE_PARTITIONS,
-    ADMIN_CREATE_TOPIC,
+    ADMIN_CREATE_TOPICS,
     ADMIN_DELETE_ACLS,
-    ADMIN_DELETE_TOPIC,
+    ADMIN_DELETE_TOPICS,
     ADMIN_ELECT_LEADERS,
     ADMIN_EXPLAIN_PARTITIONS,
     ADMIN_GET_METADATA,
@@ -72,6 +77,7 @@ from replication.controller.events import (
     AlterClientQuotas,
     AlterConfigs,
     AlterScramCredentials,
+    ChangedTopic,
     ClientQuotasAltered,
     CreateAcls,
     CreatePartitions,
@@ -81,9 +87,6 @@ from replication.controller.events import (
     FeaturesUpdated,
     RemoveVoter,
     ScramCredentialsAltered,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
     UpdateFeatures,
     VoterRemoved,
 )
@@ -97,15 +100,34 @@ from tidelog.cluster_descriptions import (
     ReassignmentDescription,
     VoterDescription,
 )
-from tidelog.errors import InvalidTopic, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
-from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
+from tidelog.errors import (
+    InvalidTopic,
+    NotController,
+    RequestTimedOut,
+    TidelogError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.security.acls import (
+    CLUSTER_NAME,
+    AclDecision,
+    AclOperation,
+    ResourceType,
+    checked_host,
+    checked_principal,
+)
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
-Altered = TypeVar("Altered", TopicAltered, AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
+Altered = TypeVar("Altered", AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
 """An answer that says how far the metadata log must be applied for the change to be visible."""
+
+TopicChange = TypeVar("TopicChange", CreateTopic, DeleteTopic, CreatePartitions, AlterConfigs)
 
 CHANGE_MS: Final = 15_000
 """After this time the outcome of a change is unknown."""
+
+TOPICS_CHANGED_MAX: Final = 1_000
+"""Topics that one request changes, each with a commit of its own: some seconds."""
 
 TOPICS_KEPT: Final = 16
 """Topics whose partitions are kept for the next answer."""
@@ -252,27 +274,44 @@ class AdminHandlers:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    async def create_topic(self, request: CreateTopic, context: RequestContext) -> TopicCreated:
-        """Forward; respond when this node has applied the topic."""
-        _ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
-        with context.throttle.mutation(0 if request.validate_only else request.partitions):
-            answer = await self._forward(ADMIN_CREATE_TOPIC, request, context)
-        topic_id = answer.topic_id
-        if topic_id is not None:
-            await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
-        return answer
+    async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> ChangedTopics:
+        """Create each topic; respond when this node has applied them."""
+        allows_all = context.authorizer.allows(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    async def delete_topic(self, request: DeleteTopic, context: RequestContext) -> TopicDeleted:
-        """Forward; respond when this node has applied the deletion."""
-        known = self._metadata.image.topic_ids.get(request.name)
-        meant = known if request.topic_id is None else request.topic_id
-        topic = None if meant is None else self._metadata.image.topics.get(meant)
-        for name in (request.name, "" if topic is None else topic.name):
-            _ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
-        with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
-            answer = await self._forward(ADMIN_DELETE_TOPIC, request, context)
-        await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
-        return answer
+        async def create(topic: CreateTopic) -> ChangedTopic:
+            if not allows_all:
+                _ensure_permitted(context, ADMIN_CREATE_TOPICS, topic.name)
+            _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
+            with context.throttle.mutation(0 if topic.validate_only else topic.partitions):
+                asked = CreateTopicsRequest((topic,))
+                return await self._change_topic(ADMIN_CREATE_TOPICS, asked, context, "created")
+
+        return await _each(request.topics, create)
+
+    async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ChangedTopics:
+        """Delete each topic; respond when this node has applied the deletions."""
+
+        async def delete(topic: DeleteTopic) -> ChangedTopic:
+            state = self._to_delete(topic, context)
+            for name in (topic.name, "" if state is None else state.name):
+                _ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
+            with context.throttle.mutation(0 if state is None else len(state.partitions)):
+                asked = DeleteTopicsRequest((topic,))
+                return await self._change_topic(ADMIN_DELETE_TOPICS, asked, context, "deleted")
+
+        return await _each(request.topics, delete)
+
+    def _to_delete(self, topic: DeleteTopic, context: RequestContext) -> TopicState | None:
+        """The topic, if this node knows it. Raises TopicAuthorizationFailed; UnknownTopicId, since permission for an id
+        that this node does not know cannot be checked."""
+        image = self._metadata.image
+        state = image.topic(topic.name) if topic.topic_id is None else image.topics.get(topic.topic_id)
+        by_id = not topic.name and topic.topic_id is not None
+        if by_id and state is None:
+            raise UnknownTopicId(f"no topic has the id {topic.topic_id}, as far as this node knows")
+        name = state.name if by_id and state is not None else topic.name
+        _ensure_permitted(context, ADMIN_DELETE_TOPICS, name, by_id=by_id)
+        return state
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ChangedPartitions:
         """Forward, with the ids of the topics."""
@@ -302,21 +341,42 @@ class AdminHandlers:
             )
         )
 
-    async def incremental_alter_configs(self, request: AlterConfigs, context: RequestContext) -> TopicAltered:
-        """Forward; respond when this node has applied the settings."""
-        for change in request.changes:
-            if change.key in KEPT_SETTINGS:
-                _ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
-        api, what = ADMIN_INCREMENTAL_ALTER_CONFIGS, f"topic {request.topic} was changed"
-        return await self._alter(api, request, context, what)
+    async def incremental_alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ChangedTopics:
+        """Change the settings of each topic; respond when this node has applied them."""
 
-    async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
-        """Forward; respond when this node has applied the partitions."""
-        _ensure_not_internal(request.topic, "the number of its partitions decides which group is in which partition")
-        topic = self._metadata.image.topic(request.topic)
-        added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
-        with context.throttle.mutation(added):
-            return await self._alter(ADMIN_CREATE_PARTITIONS, request, context, f"topic {request.topic} was changed")
+        async def alter(topic: AlterConfigs) -> ChangedTopic:
+            _ensure_permitted(context, ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
+            for change in topic.changes:
+                if change.key in KEPT_SETTINGS:
+                    _ensure_not_internal(topic.name, f"its setting {change.key} cannot be changed")
+            asked = AlterConfigsRequest((topic,))
+            return await self._change_topic(ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
+
+        return await _each(request.topics, alter)
+
+    async def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> ChangedTopics:
+        """Add partitions to each topic; respond when this node has applied them."""
+
+        async def grow(topic: CreatePartitions) -> ChangedTopic:
+            _ensure_permitted(context, ADMIN_CREATE_PARTITIONS, topic.name)
+            _ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
+            state = self._metadata.image.topic(topic.name)
+            added = 0 if state is None or topic.validate_only else topic.count - len(state.partitions)
+            with context.throttle.mutation(added):
+                asked = CreatePartitionsRequest((topic,))
+                return await self._change_topic(ADMIN_CREATE_PARTITIONS, asked, context, "changed")
+
+        return await _each(request.topics, grow)
+
+    async def _change_topic(
+        self, api: Api[Asked, ChangedTopics], request: Asked, context: RequestContext, done: str
+    ) -> ChangedTopic:
+        """Forward a request about one topic; respond when this node has applied it. done: what was, for the error if it
+        has not."""
+        [changed] = (await self._forward(api, request, context)).topics
+        what = f"topic {changed.name} was {done}"
+        await self._applied(lambda image: image.offset >= changed.metadata_offset, what)
+        return changed
 
     async def update_features(self, request: UpdateFeatures, context: RequestContext) -> FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
@@ -486,6 +546,33 @@ class AdminHandlers:
             raise RequestTimedOut(
                 f"{what}, but this node has not applied it within {CHANGE_MS} ms; check again, or query another node"
             ) from None
+
+
+async def _each(
+    topics: Sequence[TopicChange], change: Callable[[TopicChange], Awaitable[ChangedTopic]]
+) -> ChangedTopics:
+    """Change each topic on its own, in the order of the request."""
+    ensure_few(topics, "topics", TOPICS_CHANGED_MAX)
+    changed: list[ChangedTopic] = []
+    unreachable: TidelogError | None = None
+    for topic in topics:
+        refusal = unreachable  # once it is set: the others would wait as long for the controller
+        if refusal is None:
+            try:
+                changed.append(await change(topic))
+                continue
+            except TidelogError as error:
+                refusal = error
+                if isinstance(error, NotController | RequestTimedOut):
+                    unreachable = error
+        changed.append(ChangedTopic(topic.name, refusal))
+    return ChangedTopics(tuple(changed))
+
+
+def _ensure_permitted(context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False) -> None:
+    refusal = context.authorizer.topic_refusal(context, api, topic, by_id=by_id)
+    if refusal is not None:
+        raise refusal
 
 
 def _ensure_not_internal(topic: str, why: str) -> None:

@@ -35,15 +35,15 @@ from tidelog.errors import (
     TidelogError,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
-    UnknownTopicId,
 )
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
 
 _TOPIC_OPERATIONS: Final = {
     name: need.operation
     for name, api in APIS.items()
-    for need in api.permission.needs
-    if need.scope is Scope.EACH_TOPIC
+    for each in api.permission.needs
+    for need in (each, each.or_else)
+    if need is not None and need.scope is Scope.EACH_TOPIC
 }
 """What the caller must be allowed to do with each topic of a request, by the name of its API."""
 
@@ -103,12 +103,10 @@ class AclAuthorizer(Authorizer):
             for each in need.names_of(asked):
                 self._ensure_named(caller, api, need, each)
             return
-        name = self._name(need, asked)
-        by_id = need.scope is Scope.TOPIC and not name
-        self._ensure_named(caller, api, need, self._topic_by_id(asked) if by_id else name, by_id=by_id)
+        self._ensure_named(caller, api, need, self._name(need, asked))
 
-    def _ensure_named(self, caller: Caller, api: Api[Any, Any], need: Need, name: str, *, by_id: bool = False) -> None:
-        refusal = self.resource_refusal(caller, api, need.operation, need.scope.resource_type, name, by_id=by_id)
+    def _ensure_named(self, caller: Caller, api: Api[Any, Any], need: Need, name: str) -> None:
+        refusal = self.resource_refusal(caller, api, need.operation, need.scope.resource_type, name)
         if refusal is not None:
             raise refusal
 
@@ -123,17 +121,6 @@ class AclAuthorizer(Authorizer):
     def _name(self, need: Need, asked: Any) -> str:
         assert (need.name_of is None) is (need.scope is Scope.CLUSTER), f"the table names the resource of {need}"
         return CLUSTER_NAME if need.name_of is None else need.name_of(asked)
-
-    def _topic_by_id(self, asked: Any) -> str:
-        """The name of a topic that a request names by its id only. Raises UnknownTopicId: permission for a topic that
-        this node does not know cannot be checked."""
-        topic_id = getattr(asked, "topic_id", None)
-        if self._image is None or topic_id is None:
-            return ""
-        topic = self._image.topics.get(topic_id)
-        if topic is None:
-            raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows")
-        return topic.name
 
     def allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """As Authorizer's."""

@@ -24,12 +24,13 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from node.api.admin_requests import ChangedPartitions
+from node.api.admin_requests import ChangedPartitions, ChangedTopics
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.runtime.request_meter import name_of
 from node.security.authorizer import AuditTrail
+from replication.controller.events import ChangedTopic
 from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
@@ -203,11 +204,13 @@ def _origin(caller: Caller) -> dict[str, str]:
 def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
-    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup] | None = None
+    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup | ChangedTopic] | None = None
     if isinstance(outcome, ChangedPartitions | CommittedPartitions):
         parts = outcome.partitions
     elif isinstance(outcome, DeleteGroupsAnswer):
         parts = outcome.groups
+    elif isinstance(outcome, ChangedTopics):
+        parts = outcome.topics
     if parts is not None:
         return dict(Counter("ok" if each.error is None else name_of(each.error) for each in parts))
     return name_of(outcome) if isinstance(outcome, TidelogError) else "ok"

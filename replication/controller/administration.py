@@ -65,7 +65,7 @@ def decide(
         case events.DeleteTopic():
             topic = topics.find(batch.image, request)
             batch.add([TopicRemovalRecord(topic.topic_id)])
-            return events.TopicDeleted()
+            return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset)
         case events.ElectLeaders():
             assert request.type is events.ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
             return _elect_preferred(batch, request)
@@ -77,11 +77,11 @@ def decide(
         case events.AlterConfigs():
             return _alter_configs(batch, request, check_configs)
         case events.CreatePartitions():
-            topic = topics.named(batch.image, request.topic)
+            topic = topics.named(batch.image, request.name)
             records = topics.more_partitions(batch.image, topic, request.count, rng, limits)
             batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
-            return events.TopicAltered(topic.topic_id, batch.image.offset, warnings)
+            return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
         case events.AlterClientQuotas():
             features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
             records = client_quota_records.of_change(batch.image, request)
@@ -116,27 +116,27 @@ def _change_acls(
 
 def _create_topic(
     batch: Batch, request: events.CreateTopic, rng: random.Random, check_configs: ConfigCheck, limits: PartitionLimits
-) -> events.TopicCreated:
+) -> events.ChangedTopic:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
     warnings = topics.warnings(request.name, request.configs, request.replication_factor)
     topic_id, records = topics.records_of(batch.image, request, rng, limits)
     if request.validate_only:
-        return events.TopicCreated(None, warnings)
+        return events.ChangedTopic(request.name, None, None, batch.image.offset, warnings)
     batch.add(records)
-    return events.TopicCreated(topic_id, warnings)
+    return events.ChangedTopic(request.name, None, topic_id, batch.image.offset, warnings)
 
 
-def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: ConfigCheck) -> events.TopicAltered:
+def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: ConfigCheck) -> events.ChangedTopic:
     features.require(batch.image, 2, "a change of topic settings")
-    topic = topics.named(batch.image, request.topic)
+    topic = topics.named(batch.image, request.name)
     configs = topics.altered(topic.configs, request.changes)
     check_configs(configs)
     if configs != topic.configs and not request.validate_only:
         batch.add(topics.records_of_change(batch.image, topic, configs))
     changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)
     warnings = topics.warnings(topic.name, configs, topics.factor_of(topic)) if changes_minimum else ()
-    return events.TopicAltered(topic.topic_id, batch.image.offset, warnings)
+    return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
 
 
 def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:

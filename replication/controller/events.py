@@ -242,7 +242,7 @@ class ConfigChange:
 class AlterConfigs:
     """Change some settings of a topic, or only validate the change."""
 
-    topic: str
+    name: str
     changes: tuple[ConfigChange, ...]
     validate_only: bool = False
 
@@ -251,7 +251,7 @@ class AlterConfigs:
 class CreatePartitions:
     """Increase the number of a topic's partitions to `count`, or only validate that."""
 
-    topic: str
+    name: str
     count: int
     validate_only: bool = False
 
@@ -404,17 +404,17 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicCreated:
-    """The topic's id; None if the request was only validated. warnings: settings that do not have the effect they
-    name."""
+class ChangedTopic:
+    """The topic is created, deleted or changed, or the reason why not."""
 
-    topic_id: TopicId | None
+    name: str
+    error: TidelogError | None = None
+    topic_id: TopicId | None = None
+    """None if its creation was only validated, and on errors."""
+    metadata_offset: Offset = Offset(-1)
+    """The change is in the image from here on."""
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """The topic is deleted."""
+    """Settings that do not have the effect they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,16 +457,6 @@ class PartitionOutcomes:
     """In the order of the request; for an election of all partitions, those that needed one."""
 
     partitions: tuple[PartitionOutcome, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicAltered:
-    """The topic has its new settings or partitions in the image from `metadata_offset` on. warnings: as in
-    TopicCreated."""
-
-    topic_id: TopicId
-    metadata_offset: Offset
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,11 +512,9 @@ class VoterRemoved:
 Result: TypeAlias = (
     Registered
     | HeartbeatAnswer
-    | TopicCreated
-    | TopicDeleted
+    | ChangedTopic
     | AlteredPartitions
     | PartitionOutcomes
-    | TopicAltered
     | ClientQuotasAltered
     | FeaturesUpdated
     | VoterRemoved

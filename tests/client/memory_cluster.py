@@ -354,21 +354,26 @@ class MemoryNode:
 
         return serve
 
-    async def create_topic(self, request: admin_pb2.CreateTopicRequest, context: RequestContext) -> Any:
-        if request.name in self.cluster.topics:
-            raise TopicExists(f"topic {request.name!r} exists: choose another name")
+    async def create_topics(self, request: admin_pb2.CreateTopicsRequest, context: RequestContext) -> Any:
+        [asked] = request.topics
+        if asked.name in self.cluster.topics:
+            return _refused(TopicExists(f"topic {asked.name!r} exists: choose another name"))
         usable = sum(node.server is not None for node in self.cluster.nodes)
-        if request.replication_factor > usable:
+        if asked.replication_factor > usable:
             self.cluster.refused_for_nodes += 1
-            raise TooFewNodes(f"topic {request.name!r} cannot have so many replicas: {usable} nodes are usable")
-        topic = self.cluster.create(request.name, request.partitions, dict(request.configs))
-        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes, warnings=self.cluster.topic_warnings)
+            few = f"topic {asked.name!r} cannot have so many replicas: {usable} nodes are usable"
+            return _refused(TooFewNodes(few))
+        topic = self.cluster.create(asked.name, asked.partitions, dict(asked.configs))
+        warnings = self.cluster.topic_warnings
+        created = admin_pb2.ChangedTopic(name=topic.name, topic_id=topic.topic_id.bytes, warnings=warnings)
+        return admin_pb2.ChangedTopics(topics=[created])
 
-    async def delete_topic(self, request: admin_pb2.DeleteTopicRequest, context: RequestContext) -> Any:
-        if request.name not in self.cluster.topics:
-            raise UnknownTopicOrPartition(f"there is no topic {request.name!r}")
-        self.cluster.delete(request.name)
-        return admin_pb2.DeleteTopicResponse()
+    async def delete_topics(self, request: admin_pb2.DeleteTopicsRequest, context: RequestContext) -> Any:
+        [asked] = request.topics
+        if asked.name not in self.cluster.topics:
+            return _refused(UnknownTopicOrPartition(f"there is no topic {asked.name!r}"))
+        self.cluster.delete(asked.name)
+        return admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(name=asked.name)])
 
     async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, context: RequestContext) -> Any:
         if request.node_id not in self.cluster.voters:
@@ -507,6 +512,10 @@ class MemoryCluster:
                     partition=index, leader=partition.leader, leader_epoch=partition.leader_epoch, replicas=[0], isr=[0]
                 )
         return answer
+
+
+def _refused(error: TidelogError) -> admin_pb2.ChangedTopics:
+    return admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(error=to_proto(error))])
 
 
 @asynccontextmanager

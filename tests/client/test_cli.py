@@ -116,7 +116,7 @@ def test_a_setting_without_effect_causes_a_warning(cluster: MemoryCluster, tidel
     assert "warning: topic a has min.insync.replicas=3" in tidelog.err
     assert tidelog("topic", "create", "b", "--json") == 0
     assert tidelog.json["warnings"] == cluster.topic_warnings
-    altered = admin_pb2.IncrementalAlterConfigsResponse(topic_id=bytes(16), warnings=cluster.topic_warnings)
+    altered = admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(warnings=cluster.topic_warnings)])
     for node in cluster.nodes:
         node.scripted["incremental_alter_configs"] = altered
     assert tidelog("topic", "alter", "a", "--config", "min.insync.replicas=3", "--json") == 0
@@ -270,19 +270,21 @@ def test_a_full_disk_and_a_damaged_replica_are_reported_as_unhealthy(cluster: Me
 def test_a_topic_is_altered(cluster: MemoryCluster, tidelog: Terminal) -> None:
     scripted(
         cluster,
-        incremental_alter_configs=admin_pb2.IncrementalAlterConfigsResponse(),
-        create_partitions=admin_pb2.CreatePartitionsResponse(),
+        incremental_alter_configs=admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic()]),
+        create_partitions=admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic()]),
     )
     assert tidelog("topic", "alter", "orders", "-c", "retention.ms=1", "-d", "segment.bytes", "-p", "4", "--json") == 0
     asked = [request for node in cluster.nodes for request in node.asked]
-    changes = next(
+    [altered] = next(
         request for request in asked if isinstance(request, admin_pb2.IncrementalAlterConfigsRequest)
-    ).changes
+    ).topics
+    changes = altered.changes
     assert [(one.key, one.value, one.HasField("value")) for one in changes] == [
         ("retention.ms", "1", True),
         ("segment.bytes", "", False),
     ]
-    assert [request.count for request in asked if isinstance(request, admin_pb2.CreatePartitionsRequest)] == [4]
+    grown = [request.topics for request in asked if isinstance(request, admin_pb2.CreatePartitionsRequest)]
+    assert [topic.count for [topic] in grown] == [4]
     assert tidelog("topic", "alter", "orders") == 1
     assert "nothing to change" in tidelog.err
     scripted(cluster, incremental_alter_configs=InvalidConfig("durability was fixed"))

@@ -41,6 +41,7 @@ from tests.fuzz.refused import everything, refusing_listener
 from tests.node.message_services import enveloped
 from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
+from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.rpc import CallKind, Method
@@ -90,8 +91,8 @@ FEW_PARTITIONS: Final = CoordinatorSettings(GroupSettings(partitions=5), Transac
 """Of the internal topics, so that requests meet the coordinators of others."""
 
 FEW: Final[tuple[Method[Any, Any], ...]] = (
-    methods.ADMIN_CREATE_TOPIC,
-    methods.ADMIN_DELETE_TOPIC,
+    methods.ADMIN_CREATE_TOPICS,
+    methods.ADMIN_DELETE_TOPICS,
 )
 """Where they succeed, the others meet many files, or no topic any more: three of each are sent, the deletions last."""
 
@@ -313,8 +314,8 @@ async def must_serve(nodes: RealNodes, name: str) -> None:
     """A leader is elected, a topic made, a record taken and given back by it. Raises TimeoutError."""
     async with asyncio.timeout(60):
         replicas = len(nodes.addresses)
-        create = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=replicas)
-        topic_id = (await _until_served(nodes, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+        create = creating(name=name, partitions=1, replication_factor=replicas)
+        topic_id = (await _until_served(nodes, methods.ADMIN_CREATE_TOPICS, create)).topic_id
         steps: list[tuple[Any, Any, Callable[[Any], object]]] = [
             (methods.DATA_PRODUCE, _produce(topic_id), lambda answer: not answer.partitions[0].HasField("error")),
             (methods.DATA_FETCH, _fetch(topic_id), lambda answer: answer.partitions[0].records),
@@ -332,7 +333,7 @@ async def _until_served(nodes: RealNodes, method: Method[Any, Any], request: Any
     while True:
         for number in nodes.nodes:
             with contextlib.suppress(TidelogError):
-                return await as_operator(nodes, number, method, request)
+                return changed(await as_operator(nodes, number, method, request))
         nodes.ensure_running()
 
 
@@ -375,7 +376,7 @@ async def _rounds(cluster: RealNodes, attack: Assault, count: int, seconds: floa
         await attack.send(ROUND if seconds else min(left, ROUND))
         left -= ROUND
         await must_serve(cluster, "a-round")
-        await _until_served(cluster, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="a-round"))
+        await _until_served(cluster, methods.ADMIN_DELETE_TOPICS, deleting(name="a-round"))
         seen.append(footprint(cluster))
         if len(seen) > 1:
             print(f"{attack.sent} requests, {seen[-1]}", flush=True)
@@ -432,8 +433,8 @@ async def _rounds_as(here: Protected, attack: Assault, count: int, seconds: floa
         found += [f"{name} changed: {value} to {after[name]}" for name, value in before.items() if after[name] != value]
         left, number = left - size, number + 1
         await must_serve(here.nodes, f"round-{number}")
-        gone = admin_pb2.DeleteTopicRequest(name=f"round-{number}")
-        await _until_served(here.nodes, methods.ADMIN_DELETE_TOPIC, gone)
+        gone = deleting(name=f"round-{number}")
+        await _until_served(here.nodes, methods.ADMIN_DELETE_TOPICS, gone)
         seen.append(footprint(here.nodes))
         print(f"{attack.sent} requests, refused {dict(attack.refused)}, {seen[-1]}", flush=True)
     found += [*here.shown, *attack.unexplained]

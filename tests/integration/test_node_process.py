@@ -197,7 +197,7 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
     single.wait_until(lambda: "tidelog_leaders 2.0" in scraped(), within_s=10, what="the node leads both partitions")
     text = scraped()
     assert 'tidelog_partition_isr{partition="1",role="leader",topic="orders"} 1.0' in text
-    assert 'tidelog_requests_total{method="Admin.CreateTopic",outcome="ok"} 1.0' in text
+    assert 'tidelog_requests_total{method="Admin.CreateTopics",outcome="ok"} 1.0' in text
     assert "tidelog_directory_work_seconds_count" in text
     assert "process_resident_memory_bytes" in text
     with grpc.insecure_channel(str(single.nodes[0].address)) as channel:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from node.api.api import Api
-from node.api.table import ADMIN_CREATE_TOPIC
+from node.api.table import ADMIN_CREATE_TOPICS
 from node.requests.context import RequestContext
 from node.security.audit_log import AuditLog
 from tidelog.security.acls import (
@@ -41,9 +41,9 @@ class World:
         self.log = AuditLog(self.lines.append, clock=self.clock, node_id=3)
 
     def deny(self, topic: str = "orders", context: RequestContext = ALICE) -> None:
-        self.log.denied(context, ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
+        self.log.denied(context, ADMIN_CREATE_TOPICS, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
 
-    def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = ADMIN_CREATE_TOPIC) -> dict[str, Any]:
+    def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = ADMIN_CREATE_TOPICS) -> dict[str, Any]:
         self.log.changed(ALICE, api, asked, outcome)
         event: dict[str, Any] = json.loads(self.lines[-1])
         return event

@@ -15,9 +15,10 @@ from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes
+from tests.topic_requests import changed, creating
 from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
-from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.v1 import data_pb2
 from tidelog.records import Record, build_batch
 from tidelog.types import Endpoint, Millis, Offset
 
@@ -51,8 +52,8 @@ def fetch(topic_id: bytes, offset: int, *, max_wait_ms: int = 0) -> data_pb2.Fet
 
 
 async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
-    request = admin_pb2.CreateTopicRequest(name="orders", partitions=1, replication_factor=1, configs=configs)
-    topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)).topic_id
+    request = creating(name="orders", partitions=1, replication_factor=1, configs=configs)
+    topic_id = changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, request)).topic_id
 
     def leads() -> bool:
         replicas = nodes.nodes[0].node.replicas

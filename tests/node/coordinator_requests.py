@@ -11,6 +11,7 @@ from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.coordinators.runtime import CoordinatorRuntime
 from tests.node.real_nodes import RealNodes, real_nodes, repeated
+from tests.topic_requests import changed_by, creating
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import (
     CoordinatorLoadInProgress,
@@ -45,8 +46,8 @@ def story(
 
 
 async def create(nodes: RealNodes, topic: str, partitions: int = 4, replicas: int = 1) -> bytes:
-    request = admin_pb2.CreateTopicRequest(name=topic, partitions=partitions, replication_factor=replicas)
-    await repeated(lambda: nodes.call(0, methods.ADMIN_CREATE_TOPIC, request))
+    request = creating(name=topic, partitions=partitions, replication_factor=replicas)
+    await repeated(lambda: changed_by(nodes.call(0, methods.ADMIN_CREATE_TOPICS, request)))
     answer = await nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic]))
     return bytes(answer.topics[0].topic_id)
 

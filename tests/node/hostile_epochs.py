@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from tests.node.real_nodes import RealNodes
+from tests.topic_requests import changed, creating
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2
 
 EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)
 
 
 async def create_topic(nodes: RealNodes, name: str) -> None:
-    request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1)
-    await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
+    request = creating(name=name, partitions=1, replication_factor=1)
+    changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, request))

@@ -24,9 +24,10 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
+from tests.topic_requests import changed, creating
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
-from tidelog.protocol.v1 import admin_pb2, quorum_pb2
+from tidelog.protocol.v1 import quorum_pb2
 from tidelog.types import Endpoint, NodeId
 
 T = TypeVar("T")
@@ -233,10 +234,8 @@ class MetadataWorld:
         self, name: str = "orders", *, at: int = 0, partitions: int = 3, replicas: int = 3, **configs: str
     ) -> bytes:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        request = admin_pb2.CreateTopicRequest(
-            name=name, partitions=partitions, replication_factor=replicas, configs=settings
-        )
-        return self.call(at, methods.ADMIN_CREATE_TOPIC, request).topic_id
+        request = creating(name=name, partitions=partitions, replication_factor=replicas, configs=settings)
+        return changed(self.call(at, methods.ADMIN_CREATE_TOPICS, request)).topic_id
 
 
 def only_error(group: BaseException | None) -> BaseException:

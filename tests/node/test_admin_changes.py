@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from node.quorum.state import LOST_MS
 from replication.controller import features
 from tests.node.metadata_world import MetadataWorld
+from tests.topic_requests import altering, changed, growing
 from tidelog.errors import (
     ElectionNotNeeded,
     FeatureUpdateFailed,
     InvalidConfig,
     InvalidPartitions,
     NotController,
+    RequestTimedOut,
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
@@ -29,8 +33,8 @@ def test_settings_and_partitions_are_changed_through_any_node_and_are_there_when
 
         def alter(**configs: str | None) -> None:
             changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
-            request = admin_pb2.IncrementalAlterConfigsRequest(topic="orders", changes=changes)
-            world.call(2, methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
+            request = altering(topic="orders", changes=changes)
+            changed(world.call(2, methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request))
 
         alter(min_insync_replicas="2", retention_ms="1000")
         topic = world.image(2).topic("orders")
@@ -42,11 +46,94 @@ def test_settings_and_partitions_are_changed_through_any_node_and_are_there_when
             alter(durability="page-cache")
         with pytest.raises(InvalidConfig, match=r"no\.such\.key"):
             alter(no_such_key="1")
-        more = admin_pb2.CreatePartitionsRequest(topic="orders", count=5)
-        world.call(1, methods.ADMIN_CREATE_PARTITIONS, more)
+        more = growing(topic="orders", count=5)
+        changed(world.call(1, methods.ADMIN_CREATE_PARTITIONS, more))
         assert len(world.image(1).topics[topic.topic_id].partitions) == 5
         with pytest.raises(InvalidPartitions):
-            world.call(1, methods.ADMIN_CREATE_PARTITIONS, more)
+            changed(world.call(1, methods.ADMIN_CREATE_PARTITIONS, more))
+
+
+def test_topics_of_one_request_are_changed_one_by_one_and_their_errors_are_theirs() -> None:
+    def ended(answer: admin_pb2.ChangedTopics) -> list[tuple[str, str]]:
+        return [(topic.name, topic.error.name) for topic in answer.topics]
+
+    with MetadataWorld() as world:
+        world.begin()
+        kept = UUID(bytes=world.create("kept"))
+        new = [
+            admin_pb2.CreateTopic(name=name, partitions=partitions, replication_factor=1, validate_only=only)
+            for name, partitions, only in (
+                ("a", 1, False),
+                ("kept", 1, False),
+                ("a", 1, False),
+                ("b", 0, False),
+                ("__consumer_offsets", 1, False),
+                ("checked", 1, True),
+                ("c", 2, False),
+            )
+        ]
+        created = world.call(1, methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=new))
+        assert ended(created) == [
+            ("a", ""),
+            ("kept", "TOPIC_ALREADY_EXISTS"),
+            ("a", "TOPIC_ALREADY_EXISTS"),
+            ("b", "INVALID_PARTITIONS"),
+            ("__consumer_offsets", "INVALID_TOPIC_EXCEPTION"),
+            ("checked", ""),
+            ("c", ""),
+        ]
+        assert set(world.image(1).topic_ids) == {"kept", "a", "c"}, "applied when it is answered"
+        assert [bool(topic.topic_id) for topic in created.topics if not topic.error.name] == [True, False, True]
+
+        more = [admin_pb2.CreatePartitions(name=name, count=3) for name in ("a", "none", "c")]
+        grown = world.call(2, methods.ADMIN_CREATE_PARTITIONS, admin_pb2.CreatePartitionsRequest(topics=more))
+        assert ended(grown) == [("a", ""), ("none", "UNKNOWN_TOPIC_OR_PARTITION"), ("c", "")]
+        assert [len(topic.partitions) for topic in map(world.image(2).topic, ("a", "c")) if topic] == [3, 3]
+
+        change = admin_pb2.ConfigChange(key="retention.ms", value="1000")
+        wrong = admin_pb2.ConfigChange(key="retention.ms", value="soon")
+        alterations = [
+            admin_pb2.AlterConfigs(name=name, changes=[each])
+            for name, each in (("a", wrong), ("none", change), ("c", change))
+        ]
+        request = admin_pb2.IncrementalAlterConfigsRequest(topics=alterations)
+        altered = world.call(0, methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
+        assert ended(altered) == [("a", "INVALID_CONFIG"), ("none", "UNKNOWN_TOPIC_OR_PARTITION"), ("c", "")]
+        assert [topic.configs for topic in map(world.image(0).topic, ("a", "c")) if topic] == [
+            {},
+            {"retention.ms": "1000"},
+        ]
+
+        gone = [
+            admin_pb2.DeleteTopic(name="a"),
+            admin_pb2.DeleteTopic(topic_id=bytes(16)),
+            admin_pb2.DeleteTopic(name="none"),
+            admin_pb2.DeleteTopic(name="c", topic_id=kept.bytes),
+            admin_pb2.DeleteTopic(topic_id=kept.bytes),
+        ]
+        deleted = world.call(1, methods.ADMIN_DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(topics=gone))
+        assert ended(deleted) == [
+            ("a", ""),
+            ("", "UNKNOWN_TOPIC_ID"),
+            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+            ("c", "INCONSISTENT_TOPIC_ID"),
+            ("kept", ""),
+        ]
+        assert set(world.image(1).topic_ids) == {"c"}
+
+
+def test_a_lost_controller_is_waited_for_once_however_many_topics_are_asked_for() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.stall(0)
+        new = [admin_pb2.CreateTopic(name=f"t-{n}", partitions=1, replication_factor=1) for n in range(5)]
+        task = world.asking(1, methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=new))
+        world.run_until(task.done)
+        errors = [topic.error for topic in task.result().topics]
+        assert [(type(from_proto(each)), each.message) for each in errors] == [(RequestTimedOut, errors[0].message)] * 5
+        world.release(0)
+        world.wait_whole()
+        assert set(world.image().topic_ids) <= {"t-0"}
 
 
 def test_a_move_begins_is_listed_and_is_taken_back() -> None:

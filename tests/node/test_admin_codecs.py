@@ -28,6 +28,7 @@ from node.requests.gate import Gate
 from replication.controller.events import AlteredPartition, AlteredPartitions
 from replication.controller.image import PartitionState
 from tests.node.message_services import MessageService, codecs_of, enveloped
+from tests.topic_requests import deleting
 from tidelog.errors import (
     InvalidRequest,
     InvalidUpdateVersion,
@@ -194,7 +195,7 @@ def test_metadata_are_encoded_with_missing_topics() -> None:
 
 PLACE: Final = admin_pb2.TopicPartitionId(topic_id=b"short")
 MALFORMED: Final[list[tuple[Method[Any, Any], Any]]] = [
-    (methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=bytes(17))),
+    (methods.ADMIN_DELETE_TOPICS, deleting(topic_id=bytes(17))),
     (methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=[PLACE])),
     (
         methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS,

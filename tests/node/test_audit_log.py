@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.api import marker_requests as markers
-from node.api.admin_requests import ChangedPartitions, TopicPartitionId
-from node.api.table import ADMIN_CREATE_TOPIC, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
+from node.api.admin_requests import ChangedPartitions, ChangedTopics, CreateTopicsRequest, TopicPartitionId
+from node.api.table import ADMIN_CREATE_TOPICS, DATA_ABORT_TRANSACTION, GROUPS_DELETE_GROUPS, GROUPS_OFFSET_DELETE
 from node.boundary.boundary import Boundary
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
@@ -25,7 +25,7 @@ from node.security import audit_file
 from node.security.audit_file import AuditFile
 from node.security.audit_log import EVENTS_MAX, LINE_CHARACTERS_MAX, WINDOW_MS, AuditLog
 from node.security.principals import parse_rules
-from replication.controller.events import AclsCreated, CreateAcls, CreateTopic
+from replication.controller.events import AclsCreated, ChangedTopic, CreateAcls, CreateTopic
 from replication.coordination import group_requests as groups
 from storage.files.disk_executor import InlineExecutor
 from tests.certificates import Authority
@@ -62,7 +62,8 @@ def acl(name: str) -> AclBinding:
 
 def test_a_change_is_recorded_with_who_asked_for_what_from_where() -> None:
     world = World()
-    assert world.change(CreateTopic("orders", 3, 1, {"retention.ms": "5"}), None) == {
+    asked = CreateTopicsRequest((CreateTopic("orders", 3, 1, {"retention.ms": "5"}),))
+    assert world.change(asked, None) == {
         "at": "2023-11-14T22:13:20.000+00:00",
         "node": 3,
         "event": "change",
@@ -70,14 +71,18 @@ def test_a_change_is_recorded_with_who_asked_for_what_from_where() -> None:
         "address": "ipv4:10.0.0.1:40000",
         "listener": "client",
         "client_id": "loader",
-        "request": "Admin.CreateTopic",
+        "request": "Admin.CreateTopics",
         "outcome": "unknown",
         "asked": {
-            "name": "orders",
-            "partitions": 3,
-            "replication_factor": 1,
-            "configs": {"retention.ms": "5"},
-            "validate_only": False,
+            "topics": [
+                {
+                    "name": "orders",
+                    "partitions": 3,
+                    "replication_factor": 1,
+                    "configs": {"retention.ms": "5"},
+                    "validate_only": False,
+                }
+            ]
         },
     }
 
@@ -90,6 +95,8 @@ def test_the_outcome_is_ok_or_the_error_or_the_count_of_each() -> None:
     place = TopicPartitionId("orders", PartitionIndex(0))
     parts = ChangedPartitions((PartitionResult(place), PartitionResult(place, ElectionNotNeeded("it leads"))))
     assert world.change(asked, parts)["outcome"] == {"ok": 1, "ELECTION_NOT_NEEDED": 1}
+    topics = ChangedTopics((ChangedTopic("orders"), ChangedTopic("orders", TopicExists("it exists"))))
+    assert world.change(asked, topics)["outcome"] == {"ok": 1, "TOPIC_ALREADY_EXISTS": 1}
 
 
 def test_deleted_groups_and_offsets_and_aborted_transactions_are_recorded() -> None:
@@ -143,8 +150,8 @@ def test_any_name_makes_one_short_line_of_json(principal: str, topic: str, clien
     world = World()
     context = replace(ALICE, principal=principal, client_id=client_id, connection=principal, listener=topic)
     decision = replace(DENIED, reason=f"denied by the ACL: {topic}")
-    world.log.denied(context, ADMIN_CREATE_TOPIC, AclOperation.CREATE, ResourceType.TOPIC, topic, decision)
-    world.log.changed(context, ADMIN_CREATE_TOPIC, CreateTopic(topic, 1, 1, {topic: principal}), None)
+    world.log.denied(context, ADMIN_CREATE_TOPICS, AclOperation.CREATE, ResourceType.TOPIC, topic, decision)
+    world.log.changed(context, ADMIN_CREATE_TOPICS, CreateTopic(topic, 1, 1, {topic: principal}), None)
     for line in world.lines:
         assert line.isascii()
         assert line.isprintable()
@@ -167,7 +174,7 @@ def test_a_number_that_json_does_not_have_is_a_text(value: float) -> None:
 )
 def test_any_request_can_be_recorded(asked: Any) -> None:
     world = World()
-    world.log.changed(ALICE, ADMIN_CREATE_TOPIC, asked, UUID(int=1))
+    world.log.changed(ALICE, ADMIN_CREATE_TOPICS, asked, UUID(int=1))
     assert len(world.lines[0]) <= LINE_CHARACTERS_MAX
     json.loads(world.lines[0])
 

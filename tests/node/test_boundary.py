@@ -37,6 +37,7 @@ from tests.node.boundary_world import Data, batch, create_topic, entry, fetch, l
 from tests.node.message_services import enveloped, messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
+from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import (
     InvalidRequest,
     NotLeaderOrFollower,
@@ -46,7 +47,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import CLIENT_ID_KEY
-from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.v1 import data_pb2
 from tidelog.types import QuotaEntity, QuotaType
 
 MS = 1_000_000
@@ -296,7 +297,7 @@ async def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
         assert topic.bytes_rejected == 2 * len(large)
         assert (topic.failed_produces, topic.failed_fetches) == (2, refused)
         assert (topic.bytes_out, topic.conversions) == (read, 0)
-        await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=topic_id))
+        changed(await nodes.call(0, methods.ADMIN_DELETE_TOPICS, deleting(topic_id=topic_id)))
         await nodes.wait_until(lambda: list(replicas.topics) == [])
 
 
@@ -442,12 +443,12 @@ async def test_what_a_node_changes_in_its_own_name_is_recorded_by_the_controller
         nodes.audit.clear()
         await create_topic(nodes)
         assert lines(nodes) == [
-            (0, "Admin.CreateTopic", "User:ANONYMOUS", ""),
-            (0, "Controller.CreateTopic", "node 0", "User:ANONYMOUS"),
+            (0, "Admin.CreateTopics", "User:ANONYMOUS", ""),
+            (0, "Controller.CreateTopics", "node 0", "User:ANONYMOUS"),
         ]
-        forged = admin_pb2.CreateTopicRequest(name="hidden", partitions=1, replication_factor=1)
-        await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPIC, forged))
-        assert lines(nodes) == [(0, "Controller.CreateTopic", "User:ANONYMOUS", "")]
+        forged = creating(name="hidden", partitions=1, replication_factor=1)
+        await nodes.call(0, methods.CONTROLLER_ENVELOPE, enveloped(methods.ADMIN_CREATE_TOPICS, forged))
+        assert lines(nodes) == [(0, "Controller.CreateTopics", "User:ANONYMOUS", "")]
 
 
 async def test_an_answer_on_a_stream_is_counted_once_it_is_written() -> None:

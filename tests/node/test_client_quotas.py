@@ -205,7 +205,7 @@ def applying(clock: Clock, limits: dict[QuotaEntity, float], quota: QuotaType) -
 def test_partitions_are_charged_until_the_bucket_is_below_zero_and_then_refused() -> None:
     clock = Clock()
     throttle = applying(clock, {QuotaEntity("alice", None): 2.0}, MUTATION).throttle(
-        "Admin.CreateTopic", "User:alice", "tool"
+        "Admin.CreateTopics", "User:alice", "tool"
     )
     for _ in range(2):
         with throttle.mutation(16):
@@ -225,7 +225,7 @@ def test_partitions_are_charged_until_the_bucket_is_below_zero_and_then_refused(
 
 def test_a_request_that_fails_certainly_is_not_charged() -> None:
     throttle = applying(Clock(), {QuotaEntity("alice", None): 2.0}, MUTATION).throttle(
-        "Admin.CreateTopic", "User:alice", ""
+        "Admin.CreateTopics", "User:alice", ""
     )
     for _ in range(3):
         with pytest.raises(TopicExists), throttle.mutation(1 << 31):

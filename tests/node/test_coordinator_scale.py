@@ -27,9 +27,10 @@ from replication.coordination.transaction_requests import InitTransactionalProdu
 from tests.node.coordinator_requests import GROUP, TRANSACTION, ask, commit, create, fetch, init, runtime_of, story
 from tests.node.real_nodes import RealNodes
 from tests.node.turn_times import measured_turns
+from tests.topic_requests import changed, deleting, growing
 from tidelog.clock import MachineClock
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2, groups_pb2, transactions_pb2
+from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Millis, Offset, PartitionIndex, ProducerId
 
 LONG_MS = 150
@@ -128,8 +129,8 @@ def test_no_turn_is_long_with_thousands_of_groups(tmp_path: Path) -> None:
             assert len(collected.groups) == 1_000
             assert collected.unknown > 0
 
-            more = admin_pb2.CreatePartitionsRequest(topic="orders", count=6)
-            await nodes.call(0, methods.ADMIN_CREATE_PARTITIONS, more)
+            more = growing(topic="orders", count=6)
+            changed(await nodes.call(0, methods.ADMIN_CREATE_PARTITIONS, more))
             last = groups_pb2.DescribeGroupsRequest(group_ids=[names[-1], names[0]])
             while {group.assignment_epoch for group in described.groups} != {2}:
                 described = await nodes.call(0, methods.GROUPS_DESCRIBE_GROUPS, last)
@@ -141,7 +142,7 @@ def test_no_turn_is_long_with_thousands_of_groups(tmp_path: Path) -> None:
         with measured_turns() as turns:
             await ask(nodes, methods.GROUPS_OFFSET_FETCH, fetch())
             await until_active(nodes, GROUP)
-            await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="orders"))
+            changed(await nodes.call(0, methods.ADMIN_DELETE_TOPICS, deleting(name="orders")))
             runtime = runtime_of(nodes, GROUP)
             offsets = runtime.coordinator(PartitionIndex(0))._loaded_machine._state.offsets  # type: ignore[attr-defined]
             await nodes.wait_until(lambda: not offsets.groups())

@@ -28,6 +28,7 @@ from tests.node.coordinator_requests import (
 )
 from tests.node.real_nodes import CALL_MS, RealNodes
 from tests.node.wires import batch
+from tests.topic_requests import altering, changed, deleting, growing
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     CoordinatorLoadInProgress,
@@ -159,23 +160,27 @@ def test_clients_cannot_write_or_change_internal_topics(tmp_path: Path) -> None:
         produced = await nodes.call(0, methods.DATA_PRODUCE, produce(topic_id, partition, b"forged"))
         assert produced.partitions[0].error.name == "INVALID_TOPIC_EXCEPTION"
         for request in (
-            admin_pb2.DeleteTopicRequest(name="__consumer_offsets"),
-            admin_pb2.DeleteTopicRequest(topic_id=topic_id),
+            deleting(name="__consumer_offsets"),
+            deleting(topic_id=topic_id),
         ):
             with pytest.raises(InvalidTopic):
-                await nodes.call(0, methods.ADMIN_DELETE_TOPIC, request)
+                changed(await nodes.call(0, methods.ADMIN_DELETE_TOPICS, request))
         with pytest.raises(InvalidTopic):
-            await nodes.call(
-                0,
-                methods.ADMIN_CREATE_PARTITIONS,
-                admin_pb2.CreatePartitionsRequest(topic="__consumer_offsets", count=60),
+            changed(
+                await nodes.call(
+                    0,
+                    methods.ADMIN_CREATE_PARTITIONS,
+                    growing(topic="__consumer_offsets", count=60),
+                )
             )
         change = admin_pb2.ConfigChange(key="cleanup.policy", value="delete")
         with pytest.raises(InvalidTopic):
-            await nodes.call(
-                0,
-                methods.ADMIN_INCREMENTAL_ALTER_CONFIGS,
-                admin_pb2.IncrementalAlterConfigsRequest(topic="__consumer_offsets", changes=[change]),
+            changed(
+                await nodes.call(
+                    0,
+                    methods.ADMIN_INCREMENTAL_ALTER_CONFIGS,
+                    altering(topic="__consumer_offsets", changes=[change]),
+                )
             )
 
     story(tmp_path, 1, steps)

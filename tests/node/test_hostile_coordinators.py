@@ -33,6 +33,7 @@ from tests.node.coordinator_requests import (
     story,
 )
 from tests.node.real_nodes import RealNodes
+from tests.topic_requests import changed, deleting
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -52,7 +53,7 @@ from tidelog.errors import (
     UnsupportedAssignor,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2, groups_pb2, transactions_pb2
+from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import Acks, Millis, PartitionIndex
 
@@ -174,7 +175,7 @@ def test_offsets_of_deleted_topics_and_impossible_ones(tmp_path: Path) -> None:
         await create(nodes, "gone")
         unharmed = await witness(nodes)
         await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit("g", gone=4, orders=1))
-        await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="gone"))
+        changed(await nodes.call(0, methods.ADMIN_DELETE_TOPICS, deleting(name="gone")))
         bad = commit("g", gone=5)
         bad.partitions.extend(offsets(orders=2))
         bad.partitions.extend(

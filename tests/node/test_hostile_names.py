@@ -13,7 +13,9 @@ import pytest
 
 from node.observability import logs
 from tests.node.message_services import enveloped
+from tests.node.real_coordinators import errors_in
 from tests.node.real_nodes import RealNodes, real_nodes
+from tests.topic_requests import altering, changed, creating, deleting, growing
 from tidelog.errors import TidelogError, UnknownServerError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.rpc import Method
@@ -56,17 +58,17 @@ def requests_with(name: str) -> Iterator[tuple[Method[Any, Any], Any]]:
     yield methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[name], topic_ids=[name.encode()[:100]])
     replicas = 9 if name in NAMES_OF_TOPICS else 1
     changes: list[tuple[Method[Any, Any], Any]] = [
-        (methods.ADMIN_CREATE_TOPIC, admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=replicas))
+        (methods.ADMIN_CREATE_TOPICS, creating(name=name, partitions=1, replication_factor=replicas))
     ]
     for configs in {name: "1"}, {"retention.ms": name}, {"cleanup.policy": name}, {"durability": name}:
-        new = admin_pb2.CreateTopicRequest(name="new", partitions=1, replication_factor=1, configs=configs)
-        changes.append((methods.ADMIN_CREATE_TOPIC, new))
-    changes.append((methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name=name)))
+        new = creating(name="new", partitions=1, replication_factor=1, configs=configs)
+        changes.append((methods.ADMIN_CREATE_TOPICS, new))
+    changes.append((methods.ADMIN_DELETE_TOPICS, deleting(name=name)))
     for method, request in changes:
         yield method, request
         yield methods.CONTROLLER_ENVELOPE, enveloped(method, request)
     yield methods.CONTROLLER_ENVELOPE, controller_pb2.EnvelopeRequest(api=name)
-    principal = controller_pb2.EnvelopeRequest(api="Admin.CreateTopic", principal=name)
+    principal = controller_pb2.EnvelopeRequest(api="Admin.CreateTopics", principal=name)
     yield methods.CONTROLLER_ENVELOPE, principal
     yield methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=[place])
     move = admin_pb2.PartitionReassignment(partition=place, replicas=[0])
@@ -74,9 +76,9 @@ def requests_with(name: str) -> Iterator[tuple[Method[Any, Any], Any]]:
     for key, value in (("retention.ms", name), (name, "1")):
         change = admin_pb2.ConfigChange(key=key, value=value)
         for topic in ("orders", name):
-            request = admin_pb2.IncrementalAlterConfigsRequest(topic=topic, changes=[change])
+            request = altering(topic=topic, changes=[change])
             yield methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request
-    yield methods.ADMIN_CREATE_PARTITIONS, admin_pb2.CreatePartitionsRequest(topic=name, count=2)
+    yield methods.ADMIN_CREATE_PARTITIONS, growing(topic=name, count=2)
     yield methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest(partitions=[place])
     yield (
         methods.CONTROLLER_REGISTER_NODE,
@@ -92,10 +94,10 @@ def requests_with(name: str) -> Iterator[tuple[Method[Any, Any], Any]]:
 
 async def refused_names(nodes: RealNodes, name: str) -> list[TidelogError]:
     """Send a name wherever it may stand. Returns the errors."""
-    found = []
+    found: list[TidelogError] = []
     for method, request in requests_with(name):
         try:
-            await nodes.call(0, method, request)
+            found.extend(error for error in errors_in(await nodes.call(0, method, request)) if error is not None)
         except TidelogError as error:
             found.append(error)
     return found
@@ -108,10 +110,12 @@ def printed(records: list[logging.LogRecord]) -> list[str]:
 async def test_no_name_becomes_a_path_or_forges_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "node"):
         async with real_nodes(tmp_path / "home") as nodes:
-            await nodes.call(
-                0,
-                methods.ADMIN_CREATE_TOPIC,
-                admin_pb2.CreateTopicRequest(name="orders", partitions=1, replication_factor=1),
+            changed(
+                await nodes.call(
+                    0,
+                    methods.ADMIN_CREATE_TOPICS,
+                    creating(name="orders", partitions=1, replication_factor=1),
+                )
             )
             image = nodes.nodes[0].node.image
             for name in NAMES:
@@ -151,8 +155,8 @@ async def test_what_producers_write_is_in_no_error_and_no_log_line(
 ) -> None:
     with caplog.at_level(logging.DEBUG, "node"):
         async with real_nodes(tmp_path) as nodes:
-            create = admin_pb2.CreateTopicRequest(name="cards", partitions=1, replication_factor=1)
-            topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+            create = creating(name="cards", partitions=1, replication_factor=1)
+            topic_id = changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, create)).topic_id
             errors = 0
             for batch in batches_with_the_secret():
                 entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, leader_epoch=-1, records=batch)

@@ -15,6 +15,7 @@ from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
 from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
+from tests.topic_requests import changed, creating
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method
@@ -161,8 +162,8 @@ def test_only_requests_with_records_may_be_large(method: Method[Any, Any]) -> No
 async def test_a_topic_that_is_named_many_times_is_answered_once(tmp_path: Path) -> None:
     """3,000 times the name of a topic with 100 partitions stopped a node for 4 s."""
     async with real_nodes(tmp_path) as nodes:
-        create = admin_pb2.CreateTopicRequest(name="orders", partitions=100, replication_factor=1)
-        topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+        create = creating(name="orders", partitions=100, replication_factor=1)
+        topic_id = changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, create)).topic_id
         request = admin_pb2.GetMetadataRequest(topics=["orders", "none"] * 2_000, topic_ids=[topic_id] * 2_000)
         answer = await nodes.call(0, methods.ADMIN_GET_METADATA, request)
         assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [

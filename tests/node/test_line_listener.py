@@ -191,7 +191,7 @@ async def test_what_the_caller_may_not_do_is_refused_and_recorded_as_over_grpc(t
         [refused] = (await here.receive())["batches"]
         assert refused["error"] == "TOPIC_AUTHORIZATION_FAILED"
         assert (await here.ask("Quorum.Vote"))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
-        assert (await here.ask("Admin.CreateTopic"))["error"] == "INVALID_REQUEST"
+        assert (await here.ask("Admin.CreateTopics"))["error"] == "INVALID_REQUEST"
         denied = [event for event in map(json.loads, here.nodes.audit) if event["event"] == "denied"]
         assert [(each["request"], each["operation"], each["listener"]) for each in denied] == [
             ("Data.Produce", "WRITE", "lines"),

@@ -21,8 +21,10 @@ from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
+from tests.topic_requests import creating
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
 from tidelog.protocol import methods
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records import LeaderChange
 from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
@@ -158,18 +160,20 @@ def test_settings_in_force_are_settings_that_may_be_asked_for() -> None:
 # --- disks that refuse, under whole nodes -----------------------------------------------------------------------
 
 
-def create(name: str) -> admin_pb2.CreateTopicRequest:
-    return admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=3)
+def create(name: str) -> admin_pb2.CreateTopicsRequest:
+    return creating(name=name, partitions=1, replication_factor=3)
 
 
 def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.disks[0].fail("write", path="__cluster_metadata-0", error=errno.ENOSPC, times=1)
-        refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        refused = world.asking(1, methods.ADMIN_CREATE_TOPICS, create("orders"))
         world.run_until(lambda: world.side(0).view.leader_epoch == 2)
         world.run_until(refused.done)
-        assert isinstance(refused.exception(), RequestTimedOut)  # unknown outcome: the node does not retry
+        assert isinstance(
+            error_of(refused.result().topics[0]), RequestTimedOut
+        )  # unknown outcome: the node does not retry
         world.wait_whole()
         world.create("later", at=2)
         assert sorted(world.image(2).topic_ids) == ["later"]
@@ -183,9 +187,9 @@ def test_a_full_disk_for_the_epochs_ends_no_node() -> None:
         for node in (0, 1):
             world.disks[node].fail("write", path="leader-epoch-checkpoint", error=errno.ENOSPC, times=3)
         world.disks[0].fail("write", path=".log", error=errno.ENOSPC, times=1)
-        refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        refused = world.asking(1, methods.ADMIN_CREATE_TOPICS, create("orders"))
         world.run_until(refused.done)
-        assert isinstance(refused.exception(), RequestTimedOut)
+        assert isinstance(error_of(refused.result().topics[0]), RequestTimedOut)
         world.run_until(lambda: world.side(0).view.leader_epoch >= 3, what="the voter begins again until it can")
         world.wait_whole()
         for name in ("payments", "clicks", "views", "logs"):
@@ -199,7 +203,7 @@ def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.disks[0].fail("sync", path="__cluster_metadata-0", error=errno.EIO)
-        world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        world.asking(1, methods.ADMIN_CREATE_TOPICS, create("orders"))
         world.run_until(lambda: world.node_runs[0].failure is not None)
         assert world.image(1).topic("orders") is None
 

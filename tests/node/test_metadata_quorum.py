@@ -8,6 +8,7 @@ import pytest
 
 from node.quorum.state import read_state
 from tests.node.metadata_world import MetadataWorld, endpoint_of, only_error
+from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import InconsistentClusterId, InvalidReplicationFactor, NotController, TopicExists
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
@@ -148,8 +149,8 @@ def test_a_stuck_disk_of_the_voter_delays_answers_and_images() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.stall(0)
-        request = admin_pb2.CreateTopicRequest(name="orders", partitions=1, replication_factor=1)
-        task = world.asking(1, methods.ADMIN_CREATE_TOPIC, request)
+        request = creating(name="orders", partitions=1, replication_factor=1)
+        task = world.asking(1, methods.ADMIN_CREATE_TOPICS, request)
         world.loop.run_for(5)
         assert not task.done()
         assert [world.image(node).topic("orders") for node in range(3)] == [None, None, None]
@@ -289,7 +290,7 @@ def test_the_node_that_forwards_a_deletion_has_applied_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(at=2)
-        world.call(1, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="orders"))
+        changed(world.call(1, methods.ADMIN_DELETE_TOPICS, deleting(name="orders")))
         assert world.image(1).topic("orders") is None
         assert world.image(0).topics == {}
 

@@ -20,9 +20,10 @@ from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
+from tests.topic_requests import changed, deleting
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
+from tidelog.protocol.v1 import controller_pb2, quorum_pb2
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset
 
 STAMP = Millis(1_700_000_000_000)
@@ -34,7 +35,7 @@ def test_a_snapshot_makes_the_image_that_it_was_made_of() -> None:
         world.begin()
         world.create(min_insync_replicas="2")
         world.create("gone")
-        world.call(1, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="gone"))
+        changed(world.call(1, methods.ADMIN_DELETE_TOPICS, deleting(name="gone")))
         registered = world.image().nodes[NodeId(1)]
         block = controller_pb2.AllocateProducerIdsRequest(node_id=1, node_epoch=registered.node_epoch)
         world.call(0, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, block)

@@ -29,6 +29,7 @@ from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.node.real_coordinators import errors_in, make_group_and_transaction
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
+from tests.topic_requests import altering, creating, deleting, growing
 from tidelog.client.admin import Admin
 from tidelog.errors import (
     ClusterAuthorizationFailed,
@@ -244,10 +245,10 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         ),
         "Admin.GetMetadata": admin_pb2.GetMetadataRequest(topics=[TOPIC]),
         "Admin.ExplainPartitions": admin_pb2.ExplainPartitionsRequest(partitions=[described]),
-        "Admin.CreateTopic": admin_pb2.CreateTopicRequest(name=TOPIC, partitions=1, replication_factor=1),
-        "Admin.DeleteTopic": admin_pb2.DeleteTopicRequest(name=TOPIC, topic_id=bytes(16)),
-        "Admin.CreatePartitions": admin_pb2.CreatePartitionsRequest(topic=TOPIC, count=1),
-        "Admin.IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(topic=TOPIC),
+        "Admin.CreateTopics": creating(name=TOPIC, partitions=1, replication_factor=1),
+        "Admin.DeleteTopics": deleting(name=TOPIC, topic_id=bytes(16)),
+        "Admin.CreatePartitions": growing(topic=TOPIC, count=1),
+        "Admin.IncrementalAlterConfigs": altering(topic=TOPIC),
         "Admin.ExplainAcl": admin_pb2.ExplainAclRequest(
             principal="User:a",
             host="::1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.node.metadata_world import MetadataWorld
+from tests.topic_requests import creating
 from tidelog.errors import NotController, VoterNotFound
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
@@ -72,8 +73,8 @@ def test_one_voter_alone_decides_nothing() -> None:
         world.kill(1)
         world.kill(2)
         world.run_until(lambda: leader(world) == -1, what="it resigns")
-        request = admin_pb2.CreateTopicRequest(name="orders", partitions=1, replication_factor=1)
-        task = world.asking(0, methods.ADMIN_CREATE_TOPIC, request)
+        request = creating(name="orders", partitions=1, replication_factor=1)
+        task = world.asking(0, methods.ADMIN_CREATE_TOPICS, request)
         world.loop.run_for(10)
         assert world.image(0).topic("orders") is None
         world.start(1)

@@ -27,6 +27,7 @@ from tests.node.coordinator_requests import ask, beat, commit, join
 from tests.node.message_services import messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
+from tests.topic_requests import changed, creating
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -149,10 +150,8 @@ async def test_nothing_more_is_sent_to_a_consumer_above_its_quota_until_the_quot
 async def test_replication_is_not_delayed_by_an_exhausted_quota_of_everyone(tmp_path: Path) -> None:
     """Followers fetch as the same user as clients without authentication, and also after a restart."""
     async with cluster(tmp_path, 3) as made:
-        request = admin_pb2.CreateTopicRequest(
-            name="orders", partitions=1, replication_factor=3, configs={"min.insync.replicas": "3"}
-        )
-        topic_id = (await made.nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)).topic_id
+        request = creating(name="orders", partitions=1, replication_factor=3, configs={"min.insync.replicas": "3"})
+        topic_id = changed(await made.nodes.call(0, methods.ADMIN_CREATE_TOPICS, request)).topic_id
         await made.set(QuotaEntity("", None), **{FETCH: 1})
 
         def leader() -> int:

@@ -10,9 +10,9 @@ import pytest
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.node.real_nodes import RealNodes, real_nodes
+from tests.topic_requests import changed, creating
 from tidelog.errors import InvalidConfig
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2
 
 
 def logs_of(nodes: RealNodes) -> dict[str, Log]:
@@ -33,8 +33,8 @@ async def test_one_topic_with_an_unknown_setting_does_not_keep_the_node_from_sta
 
     async with real_nodes(tmp_path) as nodes:
         for name, configs in (("newer", {"retention.bytes": "-1"}), ("other", {})):
-            request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1, configs=configs)
-            await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
+            request = creating(name=name, partitions=1, replication_factor=1, configs=configs)
+            changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, request))
         await nodes.wait_until(lambda: {"newer", "other"} <= logs_of(nodes).keys())
         await nodes.stop(0)
         monkeypatch.setattr(LogConfig, "from_topic", of_older_version)

@@ -16,6 +16,7 @@ from node.coordinator_settings import CoordinatorSettings, GroupSettings, Transa
 from replication.controller.image import PartitionState
 from replication.coordination.partitioning import partition_of
 from tests.node.real_nodes import RealNodes, real_nodes, repeated
+from tests.topic_requests import changed_by, creating
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -35,7 +36,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, status
 from tidelog.protocol.rpc import Method
-from tidelog.protocol.v1 import admin_pb2, data_pb2, groups_pb2, transactions_pb2
+from tidelog.protocol.v1 import data_pb2, groups_pb2, transactions_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatch, RecordBatchBuilder, iter_batches
 from tidelog.types import NO_NODE, TRANSACTIONS_TOPIC
@@ -163,8 +164,8 @@ class Transactional:
         return await self.nodes.call(node, method, request)
 
     async def create_topic(self, partitions: int, replicas: int) -> None:
-        request = admin_pb2.CreateTopicRequest(name=TOPIC, partitions=partitions, replication_factor=replicas)
-        await repeated(lambda: self.nodes.call(0, methods.ADMIN_CREATE_TOPIC, request))
+        request = creating(name=TOPIC, partitions=partitions, replication_factor=replicas)
+        await repeated(lambda: changed_by(self.nodes.call(0, methods.ADMIN_CREATE_TOPICS, request)))
 
         def all_led() -> bool:
             for found in self.nodes.nodes.values():

@@ -18,6 +18,7 @@ from replication.controller.events import (
     AlterPartition,
     AlterReassignments,
     Append,
+    ChangedTopic,
     Committed,
     ConfigChange,
     CreateTopic,
@@ -40,7 +41,6 @@ from replication.controller.events import (
     Request,
     Result,
     Submitted,
-    TopicCreated,
     UncleanlyElected,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
@@ -292,7 +292,7 @@ class Controlled:
         return self.topic(name).partitions[index]
 
     def made(self, name: str = "orders", *, partitions: int = 1, replicas: int = 3, **configs: str) -> PartitionState:
-        assert isinstance(self.create(name, partitions=partitions, replicas=replicas, **configs), TopicCreated)
+        assert isinstance(self.create(name, partitions=partitions, replicas=replicas, **configs), ChangedTopic)
         return self.partition(0, name)
 
     def alter(self, name: str = "orders", **configs: str | None) -> Result | TidelogError | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.controller.events import CreatePartitions, TopicAltered, TopicCreated
+from replication.controller.events import ChangedTopic, CreatePartitions
 from replication.controller.explain import explain
 from replication.controller.image import PartitionState
 from tests.replication.controlled import Controlled
@@ -62,9 +62,9 @@ def test_a_minimum_that_the_replicas_can_reach_is_no_warning(minimum: str) -> No
     world = Controlled()
     world.start(1, 2)
     created = world.create(replicas=2, min_insync_replicas=minimum)
-    assert isinstance(created, TopicCreated)
+    assert isinstance(created, ChangedTopic)
     altered = world.alter(min_insync_replicas="1")
-    assert isinstance(altered, TopicAltered)
+    assert isinstance(altered, ChangedTopic)
     assert created.warnings == altered.warnings == ()
 
 
@@ -75,7 +75,7 @@ def test_a_minimum_above_the_replicas_is_warned_of_at_creation_and_when_settings
     altered = world.alter(min_insync_replicas="4")
     grown = world.ask(CreatePartitions("orders", 2))
     for answer, wanted in ((created, 3), (altered, 4), (grown, 4)):
-        assert isinstance(answer, TopicCreated | TopicAltered)
+        assert isinstance(answer, ChangedTopic | ChangedTopic)
         (warning,) = answer.warnings
         assert f"min.insync.replicas={wanted}" in warning
         assert "the effective value is 2" in warning

@@ -7,12 +7,12 @@ import pytest
 
 from replication.controller.elections import why_leaderless
 from replication.controller.events import (
+    ChangedTopic,
     ElectionType,
     ElectLeaders,
     PartitionOutcome,
     PartitionOutcomes,
     Resigned,
-    TopicAltered,
 )
 from replication.controller.image import PartitionState
 from replication.controller.metadata_records import LOST_DIRECTORY
@@ -167,7 +167,7 @@ def test_a_new_minimum_raises_every_partition_epoch_in_the_batch_that_sets_it() 
     world.made(partitions=4)
     before = [state.partition_epoch for state in world.topic().partitions]
     count = len(world.batches)
-    assert isinstance(world.alter(min_insync_replicas="2"), TopicAltered)
+    assert isinstance(world.alter(min_insync_replicas="2"), ChangedTopic)
     assert len(world.batches) == count + 1
     assert [state.partition_epoch for state in world.topic().partitions] == [epoch + 1 for epoch in before]
     assert world.topic().min_insync_replicas == 2
@@ -195,7 +195,7 @@ def test_durability_is_fixed() -> None:
     """Scenario 13."""
     world, *_ = three()
     assert isinstance(world.alter(durability="page-cache"), InvalidConfig)
-    assert isinstance(world.alter(durability="fsync"), TopicAltered)
+    assert isinstance(world.alter(durability="fsync"), ChangedTopic)
 
 
 # --- unclean elections ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from replication.controller.events import CreatePartitions, CreateTopic, DeleteTopic, TopicAltered, TopicCreated
+from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic
 from replication.controller.image import PartitionState
 from replication.controller.partition_limits import PartitionLimits
 from tests.replication.controlled import CONFIG, Controlled
@@ -51,16 +51,16 @@ def test_a_cluster_takes_as_many_partitions_as_it_may_have_and_no_more() -> None
     assert refused(world.ask(CreatePartitions("orders", 7)), "topic orders cannot get 1 more partitions")
     assert world.end == end, "nothing was written"
     world.ask(DeleteTopic("events"))
-    assert isinstance(world.ask(CreatePartitions("orders", 10)), TopicAltered)
+    assert isinstance(world.ask(CreatePartitions("orders", 10)), ChangedTopic)
 
 
 def test_internal_topics_are_made_however_many_topics_users_have_and_take_no_room_from_them() -> None:
     world = limited(1, 2, 3, cluster=10, node=10)
     world.made("orders", partitions=10)
-    assert isinstance(world.create(OFFSETS_TOPIC, partitions=50), TopicCreated)
+    assert isinstance(world.create(OFFSETS_TOPIC, partitions=50), ChangedTopic)
     world.ask(DeleteTopic("orders"))
-    assert isinstance(world.create(TRANSACTIONS_TOPIC, partitions=50), TopicCreated)
-    assert isinstance(world.create("orders", partitions=10), TopicCreated)
+    assert isinstance(world.create(TRANSACTIONS_TOPIC, partitions=50), ChangedTopic)
+    assert isinstance(world.create("orders", partitions=10), ChangedTopic)
 
 
 def test_no_node_gets_more_replicas_than_it_may_have() -> None:
@@ -110,4 +110,4 @@ def test_what_exceeds_a_lowered_limit_stays_and_moves_can_be_taken_back() -> Non
     back = world.reassign(key, None)
     assert isinstance(back, PartitionState)
     assert not back.adding
-    assert isinstance(world.alter("orders", retention_ms="1000"), TopicAltered)
+    assert isinstance(world.alter("orders", retention_ms="1000"), ChangedTopic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replication.controller import features
 from replication.controller.elections import why_leaderless
-from replication.controller.events import CreatePartitions, FeaturesUpdated, TopicAltered, UpdateFeatures
+from replication.controller.events import ChangedTopic, CreatePartitions, FeaturesUpdated, UpdateFeatures
 from replication.controller.image import PartitionState, apply
 from replication.controller.metadata_records import ClusterRecord
 from tests.replication.controlled import CLUSTER, Controlled, directory
@@ -166,7 +166,7 @@ def test_a_reassignment_ends_although_the_removed_node_has_ended() -> None:
 
 def test_settings_are_changed_one_by_one_and_checked_together() -> None:
     world, *_ = five()
-    assert isinstance(world.alter(retention_ms="1000", cleanup_policy="compact"), TopicAltered)
+    assert isinstance(world.alter(retention_ms="1000", cleanup_policy="compact"), ChangedTopic)
     assert world.topic().configs["retention.ms"] == "1000"
     world.alter(retention_ms=None)
     assert "retention.ms" not in world.topic().configs
@@ -178,7 +178,7 @@ def test_settings_are_changed_one_by_one_and_checked_together() -> None:
 def test_a_topic_gets_more_partitions_never_fewer() -> None:
     world, *_ = five()
     before = world.partition()
-    assert isinstance(world.ask(CreatePartitions("orders", 4)), TopicAltered)
+    assert isinstance(world.ask(CreatePartitions("orders", 4)), ChangedTopic)
     partitions = world.topic().partitions
     assert [state.partition for state in partitions] == [0, 1, 2, 3]
     assert partitions[0] == before
@@ -197,6 +197,6 @@ def test_the_feature_level_is_raised_and_never_lowered() -> None:
     assert isinstance(world.reassign(world.partition().key, (1, 2, 3)), UnsupportedVersion)
     assert world.ask(UpdateFeatures(features.LATEST)) == FeaturesUpdated(features.LATEST)
     assert world.image.feature_level == features.LATEST
-    assert isinstance(world.alter(retention_ms="1"), TopicAltered)
+    assert isinstance(world.alter(retention_ms="1"), ChangedTopic)
     for level in (1, features.LATEST + 1):
         assert isinstance(world.ask(UpdateFeatures(level)), FeatureUpdateFailed)

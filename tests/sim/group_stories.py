@@ -20,10 +20,11 @@ from tests.sim.members import SimGroup, SimMember
 from tests.sim.stories import TOPIC
 from tests.sim.watched_transport import WatchedTransport
 from tests.sim.world import Simulation
+from tests.topic_requests import growing
 from tidelog.errors import TidelogError, UnknownMemberId
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
-from tidelog.protocol.v1 import admin_pb2, groups_pb2
+from tidelog.protocol.v1 import groups_pb2
 
 GROUP = "readers"
 SESSION_S = 3.0
@@ -334,7 +335,7 @@ def new_partitions_are_assigned(sim: Simulation) -> None:
 
 def grow(sim: Simulation, topic: str, count: int) -> None:
     """Add partitions to a topic."""
-    sim.admin(methods.ADMIN_CREATE_PARTITIONS, admin_pb2.CreatePartitionsRequest(topic=topic, count=count))
+    sim.admin(methods.ADMIN_CREATE_PARTITIONS, growing(topic=topic, count=count))
 
 
 def rolling_restart_of_all_members(sim: Simulation) -> None:

@@ -18,6 +18,7 @@ from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
 from tests.sim.process import ProcessState
 from tests.sim.world import Simulation
+from tests.topic_requests import altering, growing
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
@@ -111,14 +112,14 @@ def alter(sim: Simulation, fault: Fault) -> None:
     _ask(
         sim,
         methods.ADMIN_INCREMENTAL_ALTER_CONFIGS,
-        admin_pb2.IncrementalAlterConfigsRequest(topic=topic.name, changes=[change]),
+        altering(topic=topic.name, changes=[change]),
     )
 
 
 def grow(sim: Simulation, fault: Fault) -> None:
     """Add a partition to a topic that has few."""
     for topic in _topics(sim, lambda topic: len(topic.partitions) < PARTITIONS_MAX)[:1]:
-        request = admin_pb2.CreatePartitionsRequest(topic=topic.name, count=len(topic.partitions) + 1)
+        request = growing(topic=topic.name, count=len(topic.partitions) + 1)
         _ask(sim, methods.ADMIN_CREATE_PARTITIONS, request)
 
 

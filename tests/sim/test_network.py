@@ -15,6 +15,7 @@ from tests.node.message_services import gates_of, messages_of
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
+from tests.topic_requests import creating
 from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, TopicExists
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
@@ -32,13 +33,14 @@ class Admin:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, context: RequestContext
-    ) -> admin_pb2.CreateTopicResponse:
-        self.asked.append(request.name)
-        if request.name == "old":
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest, context: RequestContext
+    ) -> admin_pb2.ChangedTopics:
+        [topic] = request.topics
+        self.asked.append(topic.name)
+        if topic.name == "old":
             raise TopicExists("topic old exists; choose another name")
-        return admin_pb2.CreateTopicResponse(topic_id=context.connection.encode())
+        return admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(topic_id=context.connection.encode())])
 
 
 class Echo:
@@ -83,8 +85,8 @@ class World:
         return task.result()
 
     def create(self, name: str, timeout_ms: int = 1000) -> Any:
-        request = admin_pb2.CreateTopicRequest(name=name)
-        return self.run(lambda: self.transport.call(HERE, methods.ADMIN_CREATE_TOPIC, request, timeout_ms=timeout_ms))
+        request = creating(name)
+        return self.run(lambda: self.transport.call(HERE, methods.ADMIN_CREATE_TOPICS, request, timeout_ms=timeout_ms))
 
     def open(self) -> MessageStream[Any, Any]:
         return self.run(lambda: self.transport.open_stream(HERE, methods.DATA_PRODUCE_STREAM))  # type: ignore[no-any-return]
@@ -96,7 +98,7 @@ def batch(number: int, size: int = 0) -> ProduceRequest:
 
 def test_a_call_takes_a_round_trip_and_errors_arrive_as_themselves() -> None:
     world = World()
-    assert world.create("new").topic_id == b"client"
+    assert world.create("new").topics[0].topic_id == b"client"
     assert world.loop.now_us == 2_000
     with pytest.raises(TopicExists, match="topic old exists"):
         world.create("old")
@@ -139,11 +141,11 @@ def test_a_request_may_arrive_twice_where_that_is_allowed() -> None:
 
 def test_a_story_delays_and_releases_a_request() -> None:
     world = World()
-    durable_offset = world.network.hold(lambda envelope: envelope.method == "Admin.CreateTopic")
+    durable_offset = world.network.hold(lambda envelope: envelope.method == "Admin.CreateTopics")
     with pytest.raises(RequestTimedOut):
         world.create("new")
     assert durable_offset.count == 1
-    assert durable_offset.envelopes[0].message.name == "new"  # type: ignore[attr-defined]
+    assert durable_offset.envelopes[0].message.topics[0].name == "new"  # type: ignore[attr-defined]
     durable_offset.release()
     world.loop.run_for(1)
     assert world.admin.asked == ["new"]

@@ -20,6 +20,7 @@ from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network, SimTransport
 from tests.sim.process import Process
+from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import (
     ConnectionLost,
     CorruptLog,
@@ -241,14 +242,12 @@ class Client:
         raise UnknownTopicOrPartition(f"{topic}-{partition} does not exist")
 
     async def create_topic(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
-        request = admin_pb2.CreateTopicRequest(
-            name=name, partitions=partitions, replication_factor=replicas, configs=configs
-        )
-        await self._admin(methods.ADMIN_CREATE_TOPIC, request, done=TopicExists)
+        request = creating(name=name, partitions=partitions, replication_factor=replicas, configs=configs)
+        await self._admin(methods.ADMIN_CREATE_TOPICS, request, done=TopicExists)
 
     async def delete_topic(self, name: str) -> None:
-        request = admin_pb2.DeleteTopicRequest(name=name)
-        await self._admin(methods.ADMIN_DELETE_TOPIC, request, done=UnknownTopicOrPartition)
+        request = deleting(name=name)
+        await self._admin(methods.ADMIN_DELETE_TOPICS, request, done=UnknownTopicOrPartition)
 
     async def admin(self, method: Method[Request, Answer], request: Request, *, attempts_max: int = 10_000) -> Answer:
         """Send a request to any node, with retries after retriable errors. Raises the error of the answer, or the
@@ -256,7 +255,10 @@ class Client:
         for attempt in itertools.count(1):
             endpoint = self.rng.choice(self.bootstrap)
             try:
-                return await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+                answer = await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+                if isinstance(answer, admin_pb2.ChangedTopics):
+                    changed(answer)
+                return answer
             except TidelogError as error:
                 if error.retry is Retry.NEVER or attempt >= attempts_max:
                     raise

@@ -42,6 +42,7 @@ from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.undisturbed_logs import UndisturbedLogs
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
+from tests.topic_requests import altering
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import from_proto
@@ -240,8 +241,7 @@ class Simulation:
     def alter_topic(self, topic: str, *, client: Client | None = None, **configs: str) -> None:
         """Change the configuration of a topic (`_` for `.`)."""
         changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
-        request = admin_pb2.IncrementalAlterConfigsRequest(topic=topic, changes=changes)
-        self.admin(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request, client=client)
+        self.admin(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, altering(topic, changes), client=client)
 
     def elect(self, topic: str, partition: int, *, unclean: bool = False) -> admin_pb2.PartitionOutcome:
         """Elect the preferred leader or, with `unclean`, the replica with the longest log. Raises the error of the

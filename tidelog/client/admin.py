@@ -152,18 +152,19 @@ class Admin(GroupAdmin, TransactionAdmin):
         TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
         unknown (`describe_topic` shows it).
         """
-        request = admin_pb2.CreateTopicRequest(
+        topic = admin_pb2.CreateTopic(
             name=topic_name(name),
             partitions=whole_number("partitions", partitions),
             replication_factor=whole_number("replication_factor", replication_factor),
             configs={key: value for key, value in _settings("configs", configs or {}).items() if value is not None},
             validate_only=validate_only,
         )
-        answer = await self._change(methods.ADMIN_CREATE_TOPIC, request)
-        _warn(answer.warnings)
+        request = admin_pb2.CreateTopicsRequest(topics=[topic])
+        created = await self._change_topic(methods.ADMIN_CREATE_TOPICS, request)
+        _warn(created.warnings)
         if validate_only:
             return TopicId(UUID(int=0))
-        topic_id = TopicId(UUID(bytes=answer.topic_id))
+        topic_id = TopicId(UUID(bytes=created.topic_id))
         await self._wait_visible(name, topic_id)
         return topic_id
 
@@ -173,16 +174,17 @@ class Admin(GroupAdmin, TransactionAdmin):
         Raises UnknownTopicOrPartition, InconsistentTopicId; RequestTimedOut or ConnectionLost if the outcome is
         unknown.
         """
-        request = admin_pb2.DeleteTopicRequest(name=topic_name(name), topic_id=_id("topic_id", topic_id))
-        await self._change(methods.ADMIN_DELETE_TOPIC, request)
+        topic = admin_pb2.DeleteTopic(name=topic_name(name), topic_id=_id("topic_id", topic_id))
+        await self._change_topic(methods.ADMIN_DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(topics=[topic]))
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
         """Increase the number of partitions of a topic to `count`. Raises InvalidPartitions, InvalidReplicationFactor,
         PolicyViolation, UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown."""
-        request = admin_pb2.CreatePartitionsRequest(
-            topic=topic_name(name), count=whole_number("count", count), validate_only=validate_only
+        topic = admin_pb2.CreatePartitions(
+            name=topic_name(name), count=whole_number("count", count), validate_only=validate_only
         )
-        _warn((await self._change(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
+        request = admin_pb2.CreatePartitionsRequest(topics=[topic])
+        _warn((await self._change_topic(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
 
     async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Change settings of a topic; None resets a setting to its default. Nodes apply changes at once. `durability`
@@ -191,15 +193,16 @@ class Admin(GroupAdmin, TransactionAdmin):
         Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost if the
         outcome is unknown.
         """
-        request = admin_pb2.IncrementalAlterConfigsRequest(
-            topic=topic_name(name),
+        topic = admin_pb2.AlterConfigs(
+            name=topic_name(name),
             changes=[
                 admin_pb2.ConfigChange(key=key, value=value)
                 for key, value in sorted(_settings("changes", changes).items())
             ],
             validate_only=validate_only,
         )
-        _warn((await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
+        request = admin_pb2.IncrementalAlterConfigsRequest(topics=[topic])
+        _warn((await self._change_topic(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
 
     async def elect_leaders(
         self, partitions: Iterable[Place] = (), *, unclean: bool = False, validate_only: bool = False

@@ -7,8 +7,9 @@ Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.client.connection import Service
 from tidelog.client.coordinator_listing import Listed, OnMissing, list_all
@@ -27,6 +28,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
 from tidelog.protocol.rpc import Answer, Method, Request
+from tidelog.protocol.status import sound
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
@@ -37,6 +39,9 @@ NODES_START_MS: Final = 5_000
 seconds of each other."""
 NODES_AGAIN_MS: Final = 200
 """Pause between two attempts of such a change."""
+
+
+R = TypeVar("R")
 
 
 class AdminCalls(Service):
@@ -101,14 +106,26 @@ class AdminCalls(Service):
         retries = self._cluster.retries(timeout_ms)
         return await list_all(topic, self._refreshed_nodes, ask, retries, on_missing=on_missing)
 
+    async def _change_topic(
+        self, method: Method[Request, admin_pb2.ChangedTopics], request: Request
+    ) -> admin_pb2.ChangedTopic:
+        """As `_change`, for a request about one topic. Raises its error."""
+        return await self._change_and_read(method, request, lambda answer: sound(answer.topics[0]))
+
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Send a change to the first reachable node. If the node throttles this client, the change is sent again after
         the time that the node names, within `request_timeout_ms` (KIP-599). While too few nodes are usable, the change
         is sent again for `NODES_START_MS`: the program may have been started together with the cluster."""
+        return await self._change_and_read(method, request, lambda answer: answer)
+
+    async def _change_and_read(
+        self, method: Method[Request, Answer], request: Request, read: Callable[[Answer], R]
+    ) -> R:
+        """As `_change`. read: returns the result in an answer, or raises the error in it."""
         began = self._clock.monotonic_ms()
         while True:
             try:
-                return await self._change_once(method, request)
+                return await self._change_once(method, request, read)
             except ThrottlingQuotaExceeded as error:
                 wait_ms = error.throttle_time_ms
                 if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
@@ -119,11 +136,11 @@ class AdminCalls(Service):
                     raise
             await self._clock.sleep_ms(wait_ms)
 
-    async def _change_once(self, method: Method[Request, Answer], request: Request) -> Answer:
+    async def _change_once(self, method: Method[Request, Answer], request: Request, read: Callable[[Answer], R]) -> R:
         failures: list[TidelogError] = []
         for endpoint in self._cluster.candidates():
             try:
-                return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
+                return read(await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms))
             except (ConnectionLost, RequestTimedOut) as error:  # before ConnectionFailed: the change may be applied
                 raise type(error)(
                     f"{error.message} It is unknown whether the change was applied: check before you repeat it."

@@ -9,11 +9,11 @@ without such details (the node was not reached, or a proxy answered) is mapped t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from tidelog.errors import (
     ConnectionFailed,
@@ -29,6 +29,8 @@ from tidelog.errors import (
 )
 from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
+
+M = TypeVar("M", bound=Message)
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """Trailing metadata key of the status details in gRPC."""
@@ -104,6 +106,14 @@ def from_proto(message: common_pb2.Error) -> TidelogError:
 def error_of(message: Any) -> TidelogError | None:
     """Return the error in the field `error` of an answer or of a part of it; None if there is none."""
     return from_proto(message.error) if message.HasField("error") else None
+
+
+def sound(part: M) -> M:
+    """Return a part of an answer. Raises the error in its field `error`."""
+    error = error_of(part)
+    if error is not None:
+        raise error
+    return part
 
 
 def address_to_proto(address: NodeAddress) -> common_pb2.NodeAddress:

@@ -249,7 +249,27 @@ class PartitionMetadata(_message.Message):
 Global___PartitionMetadata: _TypeAlias = PartitionMetadata  # noqa: Y015
 
 @_typing.final
-class CreateTopicRequest(_message.Message):
+class CreateTopicsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreateTopic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___CreateTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTopicsRequest: _TypeAlias = CreateTopicsRequest  # noqa: Y015
+
+@_typing.final
+class CreateTopic(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -304,16 +324,49 @@ class CreateTopicRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
+Global___CreateTopic: _TypeAlias = CreateTopic  # noqa: Y015
 
 @_typing.final
-class CreateTopicResponse(_message.Message):
+class ChangedTopics(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChangedTopic]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___ChangedTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangedTopics: _TypeAlias = ChangedTopics  # noqa: Y015
+
+@_typing.final
+class ChangedTopic(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the topic"""
     topic_id: _builtins.bytes
-    """id of the new topic"""
+    """its id; empty if its creation was only checked"""
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent on success"""
+
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """settings without the effect that they name"""
@@ -321,25 +374,48 @@ class CreateTopicResponse(_message.Message):
     def __init__(
         self,
         *,
+        name: _builtins.str = ...,
+        error: _common_pb2.Error | None = ...,
         topic_id: _builtins.bytes = ...,
+        metadata_offset: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "metadata_offset", b"metadata_offset", "name", b"name", "topic_id", b"topic_id", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreateTopicResponse: _TypeAlias = CreateTopicResponse  # noqa: Y015
+Global___ChangedTopic: _TypeAlias = ChangedTopic  # noqa: Y015
 
 @_typing.final
-class DeleteTopicRequest(_message.Message):
+class DeleteTopicsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteTopic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___DeleteTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicsRequest: _TypeAlias = DeleteTopicsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTopic(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """topic name"""
+    """topic name; empty: by the id"""
     topic_id: _builtins.bytes
     """topic id; empty: the current incarnation"""
     def __init__(
@@ -354,22 +430,7 @@ class DeleteTopicRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
-
-@_typing.final
-class DeleteTopicResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+Global___DeleteTopic: _TypeAlias = DeleteTopic  # noqa: Y015
 
 @_typing.final
 class DescribeClusterRequest(_message.Message):
@@ -841,10 +902,31 @@ Global___OngoingReassignment: _TypeAlias = OngoingReassignment  # noqa: Y015
 class IncrementalAlterConfigsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterConfigs]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___AlterConfigs] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IncrementalAlterConfigsRequest: _TypeAlias = IncrementalAlterConfigsRequest  # noqa: Y015
+
+@_typing.final
+class AlterConfigs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
+    name: _builtins.str
+    """of the topic"""
     validate_only: _builtins.bool
     """check only, change nothing"""
     @_builtins.property
@@ -852,17 +934,17 @@ class IncrementalAlterConfigsRequest(_message.Message):
     def __init__(
         self,
         *,
-        topic: _builtins.str = ...,
+        name: _builtins.str = ...,
         changes: _abc.Iterable[Global___ConfigChange] | None = ...,
         validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "name", b"name", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___IncrementalAlterConfigsRequest: _TypeAlias = IncrementalAlterConfigsRequest  # noqa: Y015
+Global___AlterConfigs: _TypeAlias = AlterConfigs  # noqa: Y015
 
 @_typing.final
 class ConfigChange(_message.Message):
@@ -890,42 +972,34 @@ class ConfigChange(_message.Message):
 Global___ConfigChange: _TypeAlias = ConfigChange  # noqa: Y015
 
 @_typing.final
-class IncrementalAlterConfigsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
-    WARNINGS_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.bytes
-    metadata_offset: _builtins.int
-    """effective on a node that has applied the metadata up to here"""
-    @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """as in CreateTopicResponse"""
-
-    def __init__(
-        self,
-        *,
-        topic_id: _builtins.bytes = ...,
-        metadata_offset: _builtins.int = ...,
-        warnings: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "topic_id", b"topic_id", "warnings", b"warnings"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___IncrementalAlterConfigsResponse: _TypeAlias = IncrementalAlterConfigsResponse  # noqa: Y015
-
-@_typing.final
 class CreatePartitionsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatePartitions]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___CreatePartitions] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePartitionsRequest: _TypeAlias = CreatePartitionsRequest  # noqa: Y015
+
+@_typing.final
+class CreatePartitions(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
+    name: _builtins.str
+    """of the topic"""
     count: _builtins.int
     """new total"""
     validate_only: _builtins.bool
@@ -933,46 +1007,17 @@ class CreatePartitionsRequest(_message.Message):
     def __init__(
         self,
         *,
-        topic: _builtins.str = ...,
+        name: _builtins.str = ...,
         count: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "name", b"name", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreatePartitionsRequest: _TypeAlias = CreatePartitionsRequest  # noqa: Y015
-
-@_typing.final
-class CreatePartitionsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
-    WARNINGS_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.bytes
-    metadata_offset: _builtins.int
-    """visible on a node that has applied the metadata up to here"""
-    @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """as in CreateTopicResponse"""
-
-    def __init__(
-        self,
-        *,
-        topic_id: _builtins.bytes = ...,
-        metadata_offset: _builtins.int = ...,
-        warnings: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "topic_id", b"topic_id", "warnings", b"warnings"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CreatePartitionsResponse: _TypeAlias = CreatePartitionsResponse  # noqa: Y015
+Global___CreatePartitions: _TypeAlias = CreatePartitions  # noqa: Y015
 
 @_typing.final
 class UpdateFeaturesRequest(_message.Message):

@@ -489,7 +489,7 @@ class EnvelopeRequest(_message.Message):
     REQUEST_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     api: _builtins.str
-    """an RPC of Admin that changes the cluster, as `Admin.CreateTopic`"""
+    """an RPC of Admin that changes the cluster, as `Admin.CreateTopics`"""
     request: _builtins.bytes
     """its message"""
     principal: _builtins.str

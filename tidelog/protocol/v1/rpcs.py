@@ -44,11 +44,11 @@ ADMIN: Final = "tidelog.v1.Admin"
 ADMIN_GET_METADATA: Final = Method(
     ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse, CallKind.UNARY
 )
-ADMIN_CREATE_TOPIC: Final = Method(
-    ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse, CallKind.UNARY
+ADMIN_CREATE_TOPICS: Final = Method(
+    ADMIN, "CreateTopics", admin_pb2.CreateTopicsRequest, admin_pb2.ChangedTopics, CallKind.UNARY
 )
-ADMIN_DELETE_TOPIC: Final = Method(
-    ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse, CallKind.UNARY
+ADMIN_DELETE_TOPICS: Final = Method(
+    ADMIN, "DeleteTopics", admin_pb2.DeleteTopicsRequest, admin_pb2.ChangedTopics, CallKind.UNARY
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Method(
     ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse, CallKind.UNARY
@@ -63,10 +63,10 @@ ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Method(
     ADMIN, "ListPartitionReassignments", admin_pb2.ListPartitionReassignmentsRequest, admin_pb2.ListPartitionReassignmentsResponse, CallKind.UNARY
 )
 ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Method(
-    ADMIN, "IncrementalAlterConfigs", admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.IncrementalAlterConfigsResponse, CallKind.UNARY
+    ADMIN, "IncrementalAlterConfigs", admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.ChangedTopics, CallKind.UNARY
 )
 ADMIN_CREATE_PARTITIONS: Final = Method(
-    ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse, CallKind.UNARY
+    ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.ChangedTopics, CallKind.UNARY
 )
 ADMIN_UPDATE_FEATURES: Final = Method(
     ADMIN, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse, CallKind.UNARY
