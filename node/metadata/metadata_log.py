@@ -162,7 +162,7 @@ class MetadataLog:
             log.log_end_offset,
             log.durable_offset,
             log.high_watermark,
-            log.epoch_entries(),
+            log.epochs.entries,
             VoterSet.of(voters),
             end,
             self.snapshots.latest,
@@ -313,7 +313,7 @@ class MetadataLog:
 
     async def _write_own(self) -> None:
         image, stamped = self.image, self._clock.wall_ms()
-        entries = [entry for entry in self.log.epoch_entries() if entry.start_offset < image.offset]
+        entries = [entry for entry in self.log.epochs.entries if entry.start_offset < image.offset]
         latest = self.snapshots.latest
         # Without an entry below, the log begins at the latest snapshot, whose epoch is then still that of the image.
         snapshot = SnapshotId(image.offset, entries[-1].epoch if entries or latest is None else latest.epoch)
@@ -423,7 +423,7 @@ class MetadataLog:
         log, end = self.log, snapshot.end_offset
         if log.log_end_offset < end or log.log_start_offset >= end or log.damage is not None:
             return log.log_end_offset >= end
-        below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
+        below = [entry.epoch for entry in log.epochs.entries if entry.start_offset < end]
         # Without an entry below, the log began after the snapshot, and only the record of its start was lost.
         return not below or below[-1] == snapshot.epoch
 

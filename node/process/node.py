@@ -114,7 +114,8 @@ class Node:
         self._before_close, self._ready_changed, self._image_changed = before_close, ready_changed, image_changed
         self._quotas = quotas
         self._audit = audit
-        self._gates = {name: Gate(name) for name in SERVICES}
+        self.services = {name: Gate(name) for name in SERVICES}
+        """The services of the listeners, by name."""
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
         self.sasl = SaslAuthenticator(
             config.sasl,
@@ -130,16 +131,13 @@ class Node:
         self._maintenance: LogMaintenance | None = None
         self._metadata: MetadataNode | None = None
         self._quorum_executor: Executor | None = None
-        self._replicas: ReplicaManager | None = None
+        self.replicas: ReplicaManager | None = None
+        """The replicas of partitions; None while their logs are recovered."""
         self._coordinators: NodeCoordinators | None = None
         self._stop = asyncio.Event()
         self._is_ready = False
 
     # --- interface --------------------------------------------------------------------------------------------------
-
-    def services(self) -> Mapping[str, Gate]:
-        """The services of the listeners, by name."""
-        return self._gates
 
     def stop(self) -> None:
         """Make `run` stop gracefully."""
@@ -152,16 +150,11 @@ class Node:
         """The newest committed image known to this node; None while it starts."""
         return None if self._metadata is None else self._metadata.image
 
-    @property
-    def replicas(self) -> ReplicaManager | None:
-        """The replicas of partitions; None while their logs are recovered."""
-        return self._replicas
-
     def metric_sources(self, groups: GroupsCollected = NO_GROUPS) -> MetricSources:
         """What the metrics of this node are read from; before the logs are recovered, some of it does not exist."""
         metadata, maintenance, coordinators = self._metadata, self._maintenance, self._coordinators
         image = EMPTY if metadata is None else metadata.image
-        partitions = () if self._replicas is None else list(self._replicas.partitions())
+        partitions = () if self.replicas is None else list(self.replicas.partitions())
         working = self._logs.working
         paths = {each.path for each in working}
         upkeep = []
@@ -178,9 +171,9 @@ class Node:
             producers_forgotten=0 if maintenance is None else maintenance.producers_forgotten,
             directories=[DirectoryLogs(each, self._logs.progress.get(each.path)) for each in working],
             upkeep=upkeep,
-            memory=None if self._replicas is None else self._replicas.memory.figures,
+            memory=None if self.replicas is None else self.replicas.memory.figures,
             partitions=(HostedPartition(each, image.partition(each.key)) for each in partitions),
-            topics=() if self._replicas is None else self._replicas.topics,
+            topics=() if self.replicas is None else self.replicas.topics,
             coordinators=() if coordinators is None else coordinators.figures(),
             member_streams=None if coordinators is None else len(coordinators.streams),
             transactions=None if coordinators is None else coordinators.transactions.figures(),
@@ -316,8 +309,8 @@ class Node:
             metadata.metadata.subscribe(self._image_changed)
         metadata.metadata.subscribe(self.sasl.follow)
         for name, handlers in metadata.services.items():
-            self._gates[name].open(handlers)
-        self._gates["Sasl"].open(self.sasl)
+            self.services[name].open(handlers)
+        self.services["Sasl"].open(self.sasl)
         return metadata
 
     def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, NodeCoordinators, FetchSessions]:
@@ -328,7 +321,7 @@ class Node:
             self._config.log_config,
             listener=self._config.inter_listener,
         )
-        replicas = self._replicas = ReplicaManager(
+        replicas = self.replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,
             self._logs,
@@ -363,7 +356,7 @@ class Node:
         )
         context = RequestContext("local", f"node {self._config.node_id}")
         for name, handlers in {"Data": data, **coordinators.services}.items():
-            self._gates[name].open(handlers)
+            self.services[name].open(handlers)
         return replicas, coordinators, sessions
 
     # --- running ------------------------------------------------------------------------------------------------------

@@ -254,10 +254,10 @@ class NodeProcess:
         self._health.alive()
         for server in self._servers:
             if isinstance(server, GrpcServer):
-                server.serve(node.services(), node.sasl)
+                server.serve(node.services, node.sasl)
                 server.serve_health(self._health.servicer)
             else:
-                server.serve(node.services())
+                server.serve(node.services)
             await server.start()
         if config.metrics_bind is not None:
             metrics_server = MetricsServer(lambda: self._scraped(node))

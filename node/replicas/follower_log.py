@@ -51,7 +51,9 @@ def unended_transaction(log: Log, records: Buffer, held_from: Offset) -> Offset 
     """First offset of the oldest transaction that began in the log below `held_from`, is open, and whose marker may
     be missing in these records of the leader: compaction has left a gap before any marker of its producer, or that
     marker without its record. None if there is none, and for records that are corrupt: the append reports them."""
-    open_since = {producer: first for first, producer in log.open_transactions.items() if first < held_from}
+    open_since = {
+        producer: first for first, producer in log.producers.state.open_transactions.items() if first < held_from
+    }
     expected = log.log_end_offset
     with suppress(CorruptRecord):
         for batch in iter_batches(records) if open_since else ():

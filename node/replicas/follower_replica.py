@@ -136,7 +136,7 @@ class FollowerReplica:
             answer.high_watermark,
             answer.log_start_offset,
             self._services.clock.monotonic_ms(),
-            () if answer.diverging is None else self._log.epoch_entries(),
+            () if answer.diverging is None else self._log.epochs.entries,
             answer.waits,
             len(answer.records) > SMALL_BYTES,
             unended_transaction(self._log, answer.records, answer.held_from) if len(answer.records) else None,

@@ -43,7 +43,6 @@ from storage.files.file_system import WouldBlock
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from storage.producers.verification import UNVERIFIED, TransactionCheck
-from storage.recovery.loaded import Damage
 from tidelog.errors import (
     CorruptLog,
     InvalidRequest,
@@ -111,7 +110,7 @@ class LeaderReplica:
             name=name,
             me=services.me,
             leader_epoch=state.leader_epoch,
-            history=log.epoch_entries(),
+            history=log.epochs.entries,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
             durable_offset=log.durable_offset,
@@ -189,7 +188,7 @@ class LeaderReplica:
         except NotEnoughReplicas:
             # A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log,
             # and a refusal would tell the producer that it was not written.
-            if not log.is_duplicate(records):
+            if not log.producers.is_duplicate(records):
                 raise
         try:
             info = log.append(
@@ -300,7 +299,9 @@ class LeaderReplica:
             case events.FetchAgreed():
                 self._use_stream(follower)
                 if item.refused:
-                    check_own(self._log, fetch.next_offset, fetch.max_bytes, self._damage_found)
+                    check_own(
+                        self._log, fetch.next_offset, fetch.max_bytes, partial(self._services.damage_found, self._log)
+                    )
                 return None
             case events.FetchDiverged(end):
                 return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
@@ -330,9 +331,6 @@ class LeaderReplica:
 
     def _outdated(self) -> InvalidRequest:
         return InvalidRequest(f"partition {self}: this fetch is from an earlier stream or leadership; fetch again")
-
-    def _damage_found(self, damage: Damage) -> None:
-        self._services.damage_found(self._log, damage)
 
     def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
         """Apply a follower's report of its durable offset. Outdated reports are ignored: the next fetch repeats it."""

@@ -97,7 +97,7 @@ def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch,
             continue
         meant = read.epochs[known].epoch
         least = epochs[at - 1] if at else last_epoch
-        most = epochs[at + 1] if at + 1 < len(epochs) else log.epoch_entries()[-1].epoch
+        most = epochs[at + 1] if at + 1 < len(epochs) else log.epochs.entries[-1].epoch
         if least <= meant <= most and not least <= epochs[at] <= most:  # otherwise the cache may be wrong
             epochs[at] = meant
             place = header.position + LEADER_EPOCH_AT
@@ -136,7 +136,7 @@ def sound_end(log: Log) -> EpochEnd:
 
 
 def _epoch_end(log: Log, end: Offset) -> EpochEnd:
-    below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
+    below = [entry.epoch for entry in log.epochs.entries if entry.start_offset < end]
     return EpochEnd(below[-1] if below and end > log.log_start_offset else NO_LEADER_EPOCH, end)
 
 

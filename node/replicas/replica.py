@@ -245,7 +245,7 @@ class Replica:
         # The log start is valid even before a new leader knows what is committed.
         end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
         if timestamp == LATEST:
-            return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)
+            return end, NO_TIMESTAMP, epoch_before(log.epochs.entries, end)
         try:
             found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
         except CorruptLog as error:

@@ -297,6 +297,4 @@ def committed_divergence(log: Log, fetch: WaitingFetch) -> EpochEnd | None:
     the high watermark."""
     if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
         return None
-    return divergence(
-        log.epoch_entries(), log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch
-    )
+    return divergence(log.epochs.entries, log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch)

@@ -95,7 +95,8 @@ class ProduceSession:
         self._config = config
         self.request: MeteredRequest | None = None
         """The meter of the current stream message; None for a call, which the listener measures."""
-        self._outstanding = 0
+        self.outstanding = 0
+        """The number of unanswered entries."""
         self._settled: list[tuple[_Waiting, LogAppendInfo, BatchReceipt | None]] = []
         self._receipts = False
         """Whether the current request asks for receipts."""
@@ -127,7 +128,7 @@ class ProduceSession:
         acks = _ACKS.get(request.acks)
         self._receipts = request.receipts
         if acks is not Acks.NONE:
-            self._outstanding += len(request.partitions)
+            self.outstanding += len(request.partitions)
         for number, entry in enumerate(request.partitions, 1):
             partition: Replica | None = None
             if number % BATCHES_PER_TURN == 0:
@@ -268,11 +269,6 @@ class ProduceSession:
 
     # --- answers ---
 
-    @property
-    def outstanding(self) -> int:
-        """The number of unanswered entries."""
-        return self._outstanding
-
     def collect(self) -> list[ProducedBatch]:
         """The answers that are complete; each is returned once."""
         settled, self._settled = self._settled, []
@@ -295,7 +291,7 @@ class ProduceSession:
 
     def sent(self, count: int) -> None:
         """Note that `count` answers are being sent, which admits as many entries."""
-        self._outstanding -= count
+        self.outstanding -= count
         self._room.set()
 
     # --- waiting ---
@@ -308,7 +304,7 @@ class ProduceSession:
 
     async def wait_outstanding_below(self, count: int) -> None:
         """Return when fewer than `count` entries are unanswered."""
-        while self._outstanding >= count:
+        while self.outstanding >= count:
             self._room.clear()
             await self._room.wait()
 

@@ -104,11 +104,11 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
                 state.producer_id: LastRecord(
                     state.batches[-1].last_offset if state.batches else None, state.epoch, state.coordinator_epoch
                 )
-                for state in log.active_producers()
+                for state in log.producers.state.active_producers()
             },
             map_bytes,
             now,
-            log.epoch_entries(),
+            log.epochs.entries,
             Offset(INT64_MAX) if log.first_unfetched is None else log.first_unfetched(),
         )
 

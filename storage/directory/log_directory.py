@@ -346,7 +346,7 @@ class LogDirectory:
         """What can be read of a damaged log. Run it on any thread."""
         durable_offset = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
         return Salvage(
-            self.files, log.path, log.log_start_offset, durable_offset, log.epoch_entries(), holes=log.config.compact
+            self.files, log.path, log.log_start_offset, durable_offset, log.epochs.entries, holes=log.config.compact
         )
 
     def name_aside(self, tp: TopicPartition, suffix: str = "stray") -> str:

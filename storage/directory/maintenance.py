@@ -193,7 +193,7 @@ def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
     known: dict[str, list[tuple[Log, Millis]]] = {}
     counts: Counter[str] = Counter()
     for directory, log in logs.logs():
-        if count := len(log.active_producers()):
+        if count := len(log.producers.state.active_producers()):
             known.setdefault(log.topic_partition.topic, []).append((log, directory.clock.wall_ms()))
             counts[log.topic_partition.topic] += count
     total = counts.total()

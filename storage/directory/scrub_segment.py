@@ -122,7 +122,7 @@ class SegmentCheck:
 
     def __init__(self, log: Log, segment: LogSegment, *, end_offset: Offset, holes: bool) -> None:
         """end_offset: base offset of the next segment. holes: offsets may be missing below it. Raises OSError."""
-        files, epochs = log.files, log.epoch_entries()
+        files, epochs = log.files, log.epochs.entries
         self.segment, self.size, self.end_offset = segment, segment.size, end_offset
         self._holes = holes
         self.findings: list[Finding] = []

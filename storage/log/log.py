@@ -13,7 +13,7 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
@@ -35,7 +35,6 @@ from storage.log.truncation_ticket import Emptying, TruncationTicket, reported_e
 from storage.log.validation import append_rules, prepare_follower, prepare_leader
 from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
-from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from storage.recovery.loaded import LoadedLog
@@ -68,7 +67,6 @@ from tidelog.types import (
     LeaderEpoch,
     Millis,
     Offset,
-    ProducerId,
     TopicId,
     TopicPartition,
     WallClock,
@@ -130,27 +128,23 @@ class Log(LogPositions):
         self.last_flush_ms = self.clock.wall_ms()
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
         holes_below = INT64_MAX if config.compact else loaded.holes_below
-        self._reader = LogReader(segments, self._epochs, holes_below, directory.recent_appends)
-        self._writer = LogWriter(self, segments, self._epochs, self._flush, self._reader, self._rolled)
+        self._reader = LogReader(segments, self.epochs, holes_below, directory.recent_appends)
+        self._writer = LogWriter(self, segments, self.epochs, self._flush, self._reader, self._rolled)
         self.front = LogStart(self, segments, self._flush, self._reader, self._writer, directory.claims)
         """The start of the log, its deleted files, and the cleaning in progress."""
         self._truncator = LogTruncator(
-            self, segments, self._epochs, self._flush, self._reader, self.front, directory.claims
+            self, segments, self.epochs, self._flush, self._reader, self.front, directory.claims
         )
         self.first_unfetched: Callable[[], Offset] | None = None
         """Of the leader: what a follower that is fetching has not fetched yet begins there. Compaction keeps tombstones
         and markers from there on. None: nobody fetches from this log."""
-        self._closed = False
+        self.closed = False
+        """True if the log was closed, deleted or set aside."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
 
     # --- state ----------------------------------------------------------------------------------------------------
-
-    @property
-    def closed(self) -> bool:
-        """True if the log was closed, deleted or set aside."""
-        return self._closed
 
     @property
     def size(self) -> int:
@@ -256,7 +250,7 @@ class Log(LogPositions):
         batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION, check)
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # the answer to the first append of the batch
-            return first._replace(last_leader_epoch=epoch_before(self._epochs.entries, batches.last_offset + 1))
+            return first._replace(last_leader_epoch=epoch_before(self.epochs.entries, batches.last_offset + 1))
         self.directory.reserve_space(self.topic_partition, info.valid_bytes)
         try:
             self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
@@ -271,10 +265,10 @@ class Log(LogPositions):
         return info if has_epoch else info._replace(last_leader_epoch=self.last_epoch)
 
     def _ensure_may_write(self, leader_epoch: LeaderEpoch, origin: Origin) -> None:
-        if leader_epoch < self._epochs.latest:
+        if leader_epoch < self.epochs.latest:
             raise FencedLeaderEpoch(
                 f"append to {self.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
-                f"{self._epochs.latest}"
+                f"{self.epochs.latest}"
             )
         if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
             raise InvalidTopic(
@@ -387,11 +381,6 @@ class Log(LogPositions):
         return None if first is None else max(first, self.log_start_offset)
 
     @property
-    def open_transactions(self) -> Mapping[Offset, ProducerId]:
-        """The transactions without a marker in this log, by their first offset, the oldest first."""
-        return self.producers.state.open_transactions
-
-    @property
     def last_stable_offset(self) -> Offset:
         """Everything below it is committed, and every transaction with records there is decided."""
         unstable = self.first_unstable_offset
@@ -420,19 +409,11 @@ class Log(LogPositions):
 
     def is_current(self, ticket: TransactionsRead) -> bool:
         """True if the log is open and no segment was truncated, replaced or removed since the ticket began."""
-        return not self._closed and ticket.generation == self._reader.generation
+        return not self.closed and ticket.generation == self._reader.generation
 
     def finish_transactions_read(self, ticket: TransactionsRead) -> None:
         """Store what a current ticket has read. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self.guard("reading", lambda: self.producers.enter(ticket, self._reader.is_hole))
-
-    def is_duplicate(self, records: Buffer) -> bool:
-        """True if `append` would treat a client's records as a duplicate. Raises CorruptRecord."""
-        return self.producers.is_duplicate(records)
-
-    def active_producers(self) -> tuple[ProducerState, ...]:
-        """Every known producer: epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
-        return self.producers.state.active_producers()
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
@@ -447,9 +428,9 @@ class Log(LogPositions):
         self._ensure_usable()
         if timestamp == EARLIEST:
             start = self.log_start_offset
-            return TimestampedOffset(start, NO_TIMESTAMP, epoch_before(self._epochs.entries, start + 1))
+            return TimestampedOffset(start, NO_TIMESTAMP, epoch_before(self.epochs.entries, start + 1))
         if timestamp == LATEST:
-            return TimestampedOffset(up_to, NO_TIMESTAMP, self._epochs.latest)
+            return TimestampedOffset(up_to, NO_TIMESTAMP, self.epochs.latest)
         if timestamp == MAX_TIMESTAMP:
             return self.largest_timestamp(up_to=up_to)
         ensure_time(timestamp, self.config.magic, self.topic_partition)
@@ -479,12 +460,9 @@ class Log(LogPositions):
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Start leader epoch `epoch` at the log end. Raises FencedLeaderEpoch for an older epoch."""
         assert self.truncation is None, "no new epoch during a truncation"
-        if epoch < self._epochs.latest:
-            raise FencedLeaderEpoch(f"{self.topic_partition} is in epoch {self._epochs.latest}: epoch {epoch} is stale")
-        self._epochs.assign(epoch, self.log_end_offset)
-
-    def epoch_entries(self) -> tuple[EpochStart, ...]:
-        return self._epochs.entries
+        if epoch < self.epochs.latest:
+            raise FencedLeaderEpoch(f"{self.topic_partition} is in epoch {self.epochs.latest}: epoch {epoch} is stale")
+        self.epochs.assign(epoch, self.log_end_offset)
 
     # --- flush ----------------------------------------------------------------------------------------------------
 
@@ -500,7 +478,7 @@ class Log(LogPositions):
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
         segments, now = self._segments.from_offset(self.recovery_point), self.clock.wall_ms()
         try:
-            return self._flush.begin(segments, up_to, self._epochs, now)
+            return self._flush.begin(segments, up_to, self.epochs, now)
         except OSError as error:
             raise self.directory.fail(f"flushing {self.path}", error) from error
 
@@ -510,9 +488,9 @@ class Log(LogPositions):
         moved = self._flush.finish(ticket, self.last_flush_ms)
         if self.truncation is None:
             self.end_at(self.log_end_offset)
-        if not self._closed:
+        if not self.closed:
             self._segments.keep_open(ticket.closed)
-        if moved and self._fsync and not self._closed:
+        if moved and self._fsync and not self.closed:
             self.directory.note_durable(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
@@ -589,7 +567,7 @@ class Log(LogPositions):
         try:
             if error is not None:
                 raise error
-            if not self._closed:
+            if not self.closed:
                 self._ensure_usable()
                 ended = self._truncator.proceed(ticket)
         except BrokenChain as broken:
@@ -604,7 +582,7 @@ class Log(LogPositions):
                 self._reader.forget()
                 ticket.release()
                 self.directory.note_changed(self)
-        if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
+        if ended and isinstance(ticket, Emptying) and self._fsync and not self.closed:
             self.directory.note_durable(self)
         return ended
 
@@ -612,7 +590,7 @@ class Log(LogPositions):
 
     def close(self) -> None:
         """Make everything durable, trim the indexes, close the files. Raises KafkaStorageError, DiskFull."""
-        if self._closed:
+        if self.closed:
             return
         if self.directory.offline is None:
             self.flush()
@@ -630,7 +608,7 @@ class Log(LogPositions):
 
     def release(self) -> None:
         """Close the files as they are, for example after a failure."""
-        self._closed = True
+        self.closed = True
         self.front.stop_cleaning()
         self._flush.epoch_file.retire()
         self._reader.forget()
@@ -639,5 +617,5 @@ class Log(LogPositions):
     def _ensure_usable(self) -> None:
         if self.directory.offline is not None:
             raise KafkaStorageError(f"{self.topic_partition}: its log directory is offline: {self.directory.offline}")
-        if self._closed:
+        if self.closed:
             raise KafkaStorageError(f"{self.topic_partition} is closed: look up its current node")

@@ -46,7 +46,7 @@ class LogPositions:
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self._segments = segments
-        self._epochs = loaded.epochs
+        self.epochs = loaded.epochs
         self._flush = FlushState(files, path, loaded)
         self._fsync = config.durability is Durability.FSYNC
         now = clock.wall_ms()
@@ -76,7 +76,7 @@ class LogPositions:
     @property
     def last_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last record; -1 if there is none."""
-        return epoch_before(self._epochs.entries, self.log_end_offset)
+        return epoch_before(self.epochs.entries, self.log_end_offset)
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
@@ -110,4 +110,4 @@ class LogPositions:
         was told is gone."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self._epochs.truncate_from_start(offset)
+            self.epochs.truncate_from_start(offset)

@@ -38,7 +38,7 @@ def delete_old_segments(log: Log, now: int) -> int:
 
 def latest_epoch(log: Log) -> LeaderEpoch:
     """The largest epoch in the epoch cache, with or without records; -1 if there is none."""
-    entries = log.epoch_entries()
+    entries = log.epochs.entries
     return entries[-1].epoch if entries else NO_LEADER_EPOCH
 
 

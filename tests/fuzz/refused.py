@@ -50,7 +50,7 @@ async def refusing_listener(found: RealNode) -> AsyncIterator[RefusingListener]:
     boundary = Boundary(authorizer=RefusesAll())
     server = GrpcServer("outside", boundary=boundary)
     address = server.bind(Endpoint("127.0.0.1", 0))
-    server.serve(found.node.services())
+    server.serve(found.node.services)
     await server.start()
     try:
         yield RefusingListener(address, boundary.meters)

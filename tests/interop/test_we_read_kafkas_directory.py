@@ -167,7 +167,7 @@ def compare(logs: dict[str, Log], kafka: Answers) -> None:
         if topic in kafka.producers:
             ours = {
                 (int(each.producer_id), each.epoch, each.last_sequence, int(each.transaction_start))
-                for each in log.active_producers()
+                for each in log.producers.state.active_producers()
             }
             assert ours == kafka.producers[topic], topic
 

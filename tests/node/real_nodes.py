@@ -187,7 +187,7 @@ class RealNodes:
             cluster_secret=secret,
         )
         for server in servers:
-            server.serve(node.services(), node.sasl)
+            server.serve(node.services, node.sasl)
             await server.start()
 
         async def run() -> None:

@@ -219,7 +219,7 @@ async def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_t
         partition = running.replicas.registry.find(topic_id, 0)
         assert partition is not None
         boundary = Boundary(authorizer=NoProducing())
-        async with listener(running.services()["Data"], boundary) as (transport, address):
+        async with listener(running.services["Data"], boundary) as (transport, address):
             with pytest.raises(TopicAuthorizationFailed, match="User:ANONYMOUS may not write"):
                 await transport.call(
                     address, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"b"))), timeout_ms=CALL_MS

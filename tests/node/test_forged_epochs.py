@@ -90,7 +90,7 @@ class Forger:
         users = SaslAuthenticator(SaslConfig(), listeners, clock=MachineClock(), rng=rng, cluster_secret=SECRET)
         assert self._found.node.image is not None
         users.follow(self._found.node.image)
-        gates = dict(self._found.node.services())
+        gates = dict(self._found.node.services)
         gates["Sasl"] = Gate("Sasl", users)
         server.serve(gates, users)
         await server.start()

@@ -81,7 +81,7 @@ async def client(home: Path, *allowed: AclOperation, topic: str = TOPIC) -> Asyn
             await admin.create_topic(TOPIC, partitions=3, replication_factor=1)
             await admin.create_acls(rules)
         await nodes.wait_until(lambda: found.node.image is not None and found.node.image.acls == {*rules})
-        boundary = replace(found.boundary, gates=found.node.services())
+        boundary = replace(found.boundary, gates=found.node.services)
         listener = LineListener(boundary, "User:alice")
         server = await listener.start()
         host, port = server.sockets[0].getsockname()

@@ -141,7 +141,7 @@ def test_a_corrupt_epoch_cache_changes_no_batch(epochs: tuple[int, ...]) -> None
         bench.log.begin_epoch(epoch)
         bench.lead(b"y", epoch=epoch)
         found += sum(damage_at(bench.log, Offset(offset), 1 << 20) is not None for offset in range(len(epochs) + 1))
-        assert epochs_of(bench) == [*epochs, epoch], (position, bit, bench.log.epoch_entries())
+        assert epochs_of(bench) == [*epochs, epoch], (position, bit, bench.log.epochs.entries)
     assert found, "no wrong cache was ever compared with the batches"
 
 

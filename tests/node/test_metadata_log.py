@@ -224,7 +224,7 @@ def test_an_observer_truncates_by_epoch_records_that_the_leader_lacks() -> None:
         directory.close_clean()
         world.start(0, 2)
         world.wait_whole()
-        assert [entry.epoch for entry in world.side(2).metadata.log.epoch_entries()] == [1, 3]
+        assert [entry.epoch for entry in world.side(2).metadata.log.epochs.entries] == [1, 3]
         assert world.image(2).cluster_id == world.image(0).cluster_id
         assert world.image(2).offset > end
 

@@ -88,7 +88,7 @@ def test_each_leadership_of_the_quorum_has_an_epoch_of_its_own_that_a_control_re
             world.start(0)
             world.wait_whole()
         log = world.side(0).metadata.log
-        entries = log.epoch_entries()
+        entries = log.epochs.entries
         assert [entry.epoch for entry in entries] == [1, 2, 3]
         for entry in entries:
             read = log.read(entry.start_offset, 1, up_to=log.log_end_offset)
@@ -111,7 +111,7 @@ def test_replicas_of_the_metadata_log_are_byte_identical() -> None:
         logs = [world.side(node).metadata.log for node in range(3)]
         copies = [bytes(log.read(Offset(0), 1 << 20, up_to=end).records) for log in logs]
         assert copies[0] == copies[1] == copies[2]
-        assert logs[0].epoch_entries() == logs[1].epoch_entries() == logs[2].epoch_entries()
+        assert logs[0].epochs.entries == logs[1].epochs.entries == logs[2].epochs.entries
 
 
 def test_all_nodes_lose_power_and_the_cluster_recovers() -> None:

@@ -72,8 +72,8 @@ def test_a_topic_of_an_older_format_is_replicated_and_its_leader_may_change(magi
         assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
         assert {found.magic for found in iter_batches(cluster.contents(3))} == {magic}
         assert [record.offset for record in iter_records(cluster.contents(3))] == list(range(13))
-        assert logs[0].epoch_entries() == logs[1].epoch_entries() == logs[2].epoch_entries()
-        assert [(entry.epoch, entry.start_offset) for entry in logs[2].epoch_entries()] == [(1, 0), (2, 12)]
+        assert logs[0].epochs.entries == logs[1].epochs.entries == logs[2].epochs.entries
+        assert [(entry.epoch, entry.start_offset) for entry in logs[2].epochs.entries] == [(1, 0), (2, 12)]
         fetched = cluster.fetch(2, 3)
         assert next(iter_records(fetched.records)).offset == 2, (
             "a wrapper comes whole, a reader drops what it did not ask for"

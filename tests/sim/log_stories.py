@@ -430,7 +430,7 @@ def sparse_epochs(sim: Simulation) -> None:
     log = log_of(sim, other, p)
     start = log.log_start_offset
     assert 3 < start < 23, "the old leader's own records reach beyond the others' log start"
-    assert all(entry.epoch > 0 for entry in log.epoch_entries())
+    assert all(entry.epoch > 0 for entry in log.epochs.entries)
     sim.restart(old)
     sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")
     assert log_of(sim, old, p).log_start_offset == start

@@ -204,7 +204,7 @@ class Machine:
             before_close=self._stop_listening,
         )
         self._network.listen(
-            endpoint_of(self.node_id), process, self.name, "client", Boundary(gates=self.node.services())
+            endpoint_of(self.node_id), process, self.name, "client", Boundary(gates=self.node.services)
         )
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 

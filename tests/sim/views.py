@@ -62,7 +62,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
     if last(metadata) != position:
         seen[metadata] = position
         found = [_metadata_view(metadata)]
-    manager = node._replicas
+    manager = node.replicas
     if manager is None:
         return found or ()
     for part in manager.registry.by_key.values():
@@ -87,7 +87,7 @@ def replica(node: Node, key: PartitionKey) -> ReplicaView | None:
     """A replica as the node has it now, the metadata log's too; None if it has none."""
     if node._metadata is not None and key == METADATA_KEY:
         return _metadata_view(node._metadata)
-    part = None if node._replicas is None else node._replicas.registry.by_key.get(key)
+    part = None if node.replicas is None else node.replicas.registry.by_key.get(key)
     return None if part is None else _view(part)
 
 

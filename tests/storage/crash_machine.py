@@ -456,7 +456,7 @@ class CrashMachine(Machine):
         model.ghost = None
         self.settle_model()
         epochs = read_epochs(self.bench.disk.twin(), f"{log.path}/{LEADER_EPOCH_CHECKPOINT}") or ()
-        assert all(entry.start_offset <= log.log_end_offset for entry in (*epochs, *log.epoch_entries()))
+        assert all(entry.start_offset <= log.log_end_offset for entry in (*epochs, *log.epochs.entries))
 
     def settle_model(self) -> None:
         """After a truncation or a restart, producers continue from what the log knows of them. A producer is unknown if
@@ -469,7 +469,7 @@ class CrashMachine(Machine):
             ]
             model.compacted_to = min(model.compacted_to, model.end)
             model.decided_to = min(model.decided_to, model.end)
-        known = {state.producer_id: state for state in log.active_producers()}
+        known = {state.producer_id: state for state in log.producers.state.active_producers()}
         self.sequences = {id_: state.last_sequence + 1 for id_, state in known.items()}
         self.open = {id_ for id_, state in known.items() if state.transaction_start >= 0}
 
@@ -685,7 +685,7 @@ def known_to(log: Log, batches: list[Stored]) -> list[Stored]:
     """The state without the producers that a newly created log does not know."""
     if not is_new(log):
         return batches
-    known = {-1, *(state.producer_id for state in log.active_producers())}
+    known = {-1, *(state.producer_id for state in log.producers.state.active_producers())}
     return [stored for stored in batches if stored.producer[0] in known]
 
 

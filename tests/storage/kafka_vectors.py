@@ -228,7 +228,9 @@ def _timestamped(found: TimestampedOffset | None) -> list[int | None]:
 
 def producer_states(log: Log) -> list[dict[str, int]]:
     """`producerStates`, by id."""
-    states = sorted((state.to_snapshot() for state in log.active_producers()), key=lambda state: state.producer_id)
+    states = sorted(
+        (state.to_snapshot() for state in log.producers.state.active_producers()), key=lambda state: state.producer_id
+    )
     return [
         {
             "producerId": state.producer_id,

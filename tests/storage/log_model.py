@@ -255,7 +255,7 @@ def _judge_visible(found: Found, expected: Sequence[Stored], start: int) -> None
 
 
 def _judge_epochs(log: Log, expected: Sequence[Stored], start: int) -> None:
-    entries = log.epoch_entries()
+    entries = log.epochs.entries
     for one, two in pairwise(entries):
         assert one.epoch < two.epoch and one.start_offset < two.start_offset, entries
     expected = [stored for stored in expected if stored.last >= start]
@@ -275,7 +275,7 @@ def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -
     that was created again, after it was emptied or lost, knows at most the snapshot at its start. No other producer is
     known, and none better."""
     whole = _last_sequences(expected)
-    found = {state.producer_id: (state.epoch, state.last_sequence) for state in log.active_producers()}
+    found = {state.producer_id: (state.epoch, state.last_sequence) for state in log.producers.state.active_producers()}
     if compacted:
         whole = _last_sequences([stored for stored in expected if stored.last >= log.log_start_offset])
     for producer, state in whole.items():

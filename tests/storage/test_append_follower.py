@@ -22,10 +22,10 @@ def with_ten(epoch: int = 0) -> Bench:
 def refused(
     bench: Bench, *batches: bytes, error: type[TidelogError] = OffsetsNotMonotonic, match: str | None = None
 ) -> None:
-    before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries(), len(bench.contents()))
+    before = (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries, len(bench.contents()))
     with pytest.raises(error, match=match):
         bench.follow(*batches)
-    assert (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries(), len(bench.contents())) == before
+    assert (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries, len(bench.contents())) == before
 
 
 def test_offsets_below_the_log_end_are_rejected() -> None:
@@ -101,7 +101,7 @@ def test_an_epoch_that_contradicts_the_leaders_entries_is_rejected(wrong: int) -
     with pytest.raises(CorruptRecord, match=f"offset 11 has leader epoch {wrong}, but the epoch there is 1"):
         bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(1), epochs=epochs)
     assert bench.log.log_end_offset == 10
-    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(0), Offset(0)),)
+    assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(0), Offset(0)),)
 
 
 def test_a_rejected_epoch_starts_no_segment_and_keeps_no_earlier_batch() -> None:
@@ -119,7 +119,7 @@ def test_a_rejected_epoch_starts_no_segment_and_keeps_no_earlier_batch() -> None
 def test_the_batches_own_epochs_build_the_cache() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a", epoch=2), stamped(1, b"b", epoch=2), stamped(2, b"c", epoch=7))
-    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(2), Offset(0)), EpochStart(LeaderEpoch(7), Offset(2)))
+    assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(2), Offset(0)), EpochStart(LeaderEpoch(7), Offset(2)))
     assert bench.log.last_epoch == 7
 
 
@@ -129,7 +129,7 @@ def test_epochs_passed_with_the_append_build_the_cache() -> None:
     epochs = [EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(11))]
     data = stamped(10, b"a", epoch=1) + stamped(11, b"b", epoch=4)
     bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(4), epochs=epochs)
-    assert bench.log.epoch_entries() == tuple(epochs)
+    assert bench.log.epochs.entries == tuple(epochs)
 
 
 def test_an_epoch_that_began_before_this_log_starts_at_the_log_start() -> None:
@@ -137,7 +137,7 @@ def test_an_epoch_that_began_before_this_log_starts_at_the_log_start() -> None:
     bench.log.truncate_fully_and_start_at(Offset(50))
     epochs = [EpochStart(LeaderEpoch(3), Offset(20))]
     bench.log.append(stamped(50, b"a", epoch=3), assign_offsets=False, leader_epoch=LeaderEpoch(3), epochs=epochs)
-    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(50)),)
+    assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(3), Offset(50)),)
 
 
 def test_an_own_epoch_without_records_is_removed_and_other_starts_stay() -> None:
@@ -146,14 +146,14 @@ def test_an_own_epoch_without_records_is_removed_and_other_starts_stay() -> None
         bench = with_ten(epoch=3)
         bench.log.begin_epoch(LeaderEpoch(5))
         bench.log.append(stamped(10, b"a", epoch=3), assign_offsets=False, leader_epoch=LeaderEpoch(6), epochs=epochs)
-        assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(0)),)
+        assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(3), Offset(0)),)
 
 
 def test_an_epoch_that_begins_in_a_hole_begins_at_the_leaders_offset() -> None:
     bench = with_ten(epoch=3)
     epochs = [EpochStart(LeaderEpoch(4), Offset(12))]
     bench.log.append(stamped(15, b"a", epoch=4), assign_offsets=False, leader_epoch=LeaderEpoch(4), epochs=epochs)
-    assert bench.log.epoch_entries()[-1] == EpochStart(LeaderEpoch(4), Offset(12))
+    assert bench.log.epochs.entries[-1] == EpochStart(LeaderEpoch(4), Offset(12))
 
 
 def test_the_result_spans_all_batches() -> None:

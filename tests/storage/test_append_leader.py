@@ -30,10 +30,10 @@ def append(bench: Bench, data: bytes | bytearray, origin: Origin = Origin.CLIENT
 
 def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | None = None) -> None:
     """The append is rejected and leaves no trace."""
-    before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries())
+    before = (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries)
     with pytest.raises(error, match=match):
         append(bench, data)
-    assert (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries()) == before
+    assert (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries) == before
 
 
 def test_offsets_and_epoch_are_stamped_into_the_batch() -> None:
@@ -204,4 +204,4 @@ def test_appends_build_the_epoch_cache() -> None:
 
 
 def _pairs(bench: Bench) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+    return [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries]

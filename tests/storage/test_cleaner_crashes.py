@@ -61,7 +61,11 @@ def crash_everywhere(make: Callable[[], CleaningBench], now: int, seed: int) -> 
         call += 1
         bench = make()
         before, all_before = visible(bench.log), records_of(bench.log)
-        end, epochs, producers = bench.log.log_end_offset, bench.log.epoch_entries(), bench.log.active_producers()
+        end, epochs, producers = (
+            bench.log.log_end_offset,
+            bench.log.epochs.entries,
+            bench.log.producers.state.active_producers(),
+        )
         bench.disk.crash_at_call(bench.disk.calls + call)
         try:
             clean(bench.log, now)
@@ -70,8 +74,8 @@ def crash_everywhere(make: Callable[[], CleaningBench], now: int, seed: int) -> 
             bench.disk.crash(random.Random(seed * 10_000 + call))
         log = bench.reopen()
         assert log.damage is None, (call, log.damage)
-        assert (log.log_end_offset, log.log_start_offset, log.epoch_entries()) == (end, 0, epochs), call
-        assert {(p.producer_id, p.epoch, p.last_sequence) for p in log.active_producers()} == {
+        assert (log.log_end_offset, log.log_start_offset, log.epochs.entries) == (end, 0, epochs), call
+        assert {(p.producer_id, p.epoch, p.last_sequence) for p in log.producers.state.active_producers()} == {
             (p.producer_id, p.epoch, p.last_sequence) for p in producers
         }
         bench.settle(roll=False)

@@ -177,7 +177,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @invariant()
     def sequences_go_on(self) -> None:
-        states = {state.producer_id: state for state in self.bench.log.active_producers()}
+        states = {state.producer_id: state for state in self.bench.log.producers.state.active_producers()}
         for producer, sequence in self.bench.sequences.items():
             assert states[ProducerId(producer)].last_sequence in (sequence - 1, -1), "-1: only a marker of it is left"
 

@@ -121,7 +121,7 @@ def test_one_marker_of_the_newest_coordinator_epoch_stays() -> None:
         bench.put((B, b"1"))
     assert markers_of(bench.log) == [markers[3]]
     _forget_snapshots(bench)
-    assert [state.coordinator_epoch for state in bench.log.active_producers()] == [2]
+    assert [state.coordinator_epoch for state in bench.log.producers.state.active_producers()] == [2]
 
 
 def _ended_by_a_newer_coordinator(bench: CleaningBench) -> int:
@@ -162,7 +162,7 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
     bench.produce(8, (B, b"1"))
     bench.put((A, b"3"), (B, b"2"))
     bench.settle()
-    states = bench.log.active_producers()
+    states = bench.log.producers.state.active_producers()
     clean(bench.log)
     assert [(batch.producer_id, batch.count, batch.last_sequence) for batch in batches_of(bench.log)] == [
         (7, 0, 1),
@@ -170,7 +170,7 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
         (-1, 2, -1),
     ]
     _forget_snapshots(bench)
-    assert {(s.producer_id, s.last_sequence) for s in bench.log.active_producers()} == {
+    assert {(s.producer_id, s.last_sequence) for s in bench.log.producers.state.active_producers()} == {
         (s.producer_id, s.last_sequence) for s in states
     }
     assert bench.produce(7, (C, b"goes on")) == 5

@@ -229,7 +229,7 @@ def test_epochs_of_an_emptied_log_do_not_apply_to_its_new_records() -> None:
     bench.disk.sync_directory(bench.log.path)
     sync_paths(bench.disk, [bench.log.active.path])
     lose_power(bench)
-    assert bench.log.epoch_entries() == (entry(0, bench.log.log_start_offset),)
+    assert bench.log.epochs.entries == (entry(0, bench.log.log_start_offset),)
 
 
 def test_preallocated_zeros_of_a_closed_segment_are_no_damage() -> None:
@@ -286,7 +286,7 @@ def test_a_full_disk_during_a_truncation_takes_the_directory_offline() -> None:
     with pytest.raises(KafkaStorageError):
         bench.log.truncate_to(Offset(1))
     bench.kill()
-    assert (bench.log.log_end_offset, bench.log.epoch_entries()) == (1, (entry(0, 0), entry(1, 1)))
+    assert (bench.log.log_end_offset, bench.log.epochs.entries) == (1, (entry(0, 0), entry(1, 1)))
 
 
 @pytest.mark.parametrize("operation", ["open", "write", "sync", "rename"])
@@ -417,7 +417,7 @@ def test_retention_does_not_delete_the_producers_of_deleted_records() -> None:
     bench.disk.sync_directory(bench.log.path)
     log = lose_power(bench)
     assert log.log_start_offset == 1
-    assert [producer.producer_id for producer in log.active_producers()] == [7]
+    assert [producer.producer_id for producer in log.producers.state.active_producers()] == [7]
 
 
 RETAINED = replace(SMALL, retention_bytes=1)
@@ -425,7 +425,7 @@ RETAINED = replace(SMALL, retention_bytes=1)
 
 def known_producers(log: Log) -> dict[int, int]:
     """The last sequence of each producer."""
-    return {state.producer_id: state.last_sequence for state in log.active_producers()}
+    return {state.producer_id: state.last_sequence for state in log.producers.state.active_producers()}
 
 
 class QuietBench(CleaningBench):

@@ -35,7 +35,7 @@ def test_appends_resume_when_space_is_free() -> None:
     bench.disk.capacity = bench.disk.used
     with pytest.raises(DiskFull):
         bench.lead(b"b", epoch=5)
-    assert [entry.epoch for entry in bench.log.epoch_entries()] == [0], "the rejected epoch left no trace"
+    assert [entry.epoch for entry in bench.log.epochs.entries] == [0], "the rejected epoch left no trace"
     bench.disk.capacity = None
     assert bench.lead(b"c") == 1
     bench.commit()

@@ -312,7 +312,7 @@ def test_epoch_entries_are_durable_before_their_records() -> None:
         again.lead(epoch=3)
         again.commit()
         again.crash(seed)
-        assert again.log.epoch_entries() == bench.log.epoch_entries()
+        assert again.log.epochs.entries == bench.log.epochs.entries
         assert again.log.durable_offset == 1
 
 
@@ -326,7 +326,7 @@ def test_a_flush_that_began_before_a_truncation_does_not_restore_truncated_epoch
     bench.log.finish_flush(ticket)
     bench.follow(stamped(1, b"c", epoch=1), stamped(2, b"d", epoch=1))
     bench.kill()
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(1, 0)]
 
 
 def test_a_deleted_log_is_not_flushed() -> None:

@@ -43,7 +43,7 @@ def set_epoch(bench: Bench, position: int, epoch: int) -> None:
 
 
 def epochs_of(bench: Bench) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+    return [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries]
 
 
 def on_disk(bench: Bench) -> bytes | None:
@@ -250,7 +250,7 @@ def test_a_batch_below_the_log_start_needs_no_entry_in_the_epoch_file() -> None:
     bench.log.advance_high_watermark(Offset(2))
     delete_records(bench.log, Offset(2))
     bench.log.truncate_to(Offset(2))
-    assert not bench.log.epoch_entries()
+    assert not bench.log.epochs.entries
     bench.kill()
     assert bench.log.damage is None
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)

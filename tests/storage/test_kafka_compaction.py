@@ -165,7 +165,7 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_further(partition: str, tmp_pat
     assert log.directory.claims.cleaned(log.topic_partition) == cleaned_to(partition)
     compact(log)
     before, all_before, producers = visible(log), records_of(log), producer_states(log)
-    end, epochs = log.log_end_offset, log.epoch_entries()
+    end, epochs = log.log_end_offset, log.epochs.entries
     troubles: list[TidelogError] = []
     clean(log, NOW, make_cleaner(troubles))
     assert troubles == []
@@ -175,13 +175,13 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_further(partition: str, tmp_pat
     assert last_offsets(after) == last_offsets(before)
     assert table(after) == table(before)
     assert len(records_of(log)) < len(all_before)
-    assert (log.log_end_offset, log.epoch_entries(), producer_states(log)) == (end, epochs, producers)
+    assert (log.log_end_offset, log.epochs.entries, producer_states(log)) == (end, epochs, producers)
     check_batches(log)
     directory.close()
     directory = open_directory(root, archive, NOW)
     log = log_of(directory, partition)
     assert (log.damage, log.log_end_offset, visible(log)) == (None, end, after)
-    assert (log.epoch_entries(), producer_states(log)) == (epochs, producers)
+    assert (log.epochs.entries, producer_states(log)) == (epochs, producers)
     directory.close()
 
 

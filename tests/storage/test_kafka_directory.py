@@ -123,7 +123,7 @@ def test_every_batch_is_there(directory: OpenDirectory, archive: str) -> None:
 @pytest.mark.parametrize("archive", sorted(ROOTS))
 def test_epochs_equal_those_of_the_file(directory: OpenDirectory, archive: str) -> None:
     for tp, log in directory(archive).logs.items():
-        entries = [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()]
+        entries = [[entry.epoch, entry.start_offset] for entry in log.epochs.entries]
         assert entries == (recorded(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
 
 

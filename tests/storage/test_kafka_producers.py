@@ -135,7 +135,7 @@ def test_the_producers_equal_those_of_the_running_broker() -> None:
                 "coordinatorEpoch": state.coordinator_epoch,
                 "currentTransactionStartOffset": state.transaction_start,
             }
-            for state in log.active_producers()
+            for state in log.producers.state.active_producers()
         ]
         theirs: list[dict[str, int]] = before["producerStates"]
         assert sorted(states, key=_producer_id) == sorted(theirs, key=_producer_id), name

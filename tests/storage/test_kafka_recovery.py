@@ -219,7 +219,7 @@ def test_recovery_equals_kafkas_or_is_better(opened: Opened, archive: str, name:
     begun = said["leaderEpochs"] or []
     if archive == "unclean":  # a 4.1 broker begins an epoch when it starts
         log.begin_epoch(begun[-1][0])
-    assert [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()] == begun
+    assert [[entry.epoch, entry.start_offset] for entry in log.epochs.entries] == begun
 
 
 # --- what is left on the disk ---------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_agree_with_the_batches(self) -> None:
         log = self.bench.log
-        entries = log.epoch_entries()
+        entries = log.epochs.entries
         for stored in self.model:
             epoch = max((entry.epoch for entry in entries if entry.start_offset <= stored.base), default=-1)
             assert epoch == RecordBatch(stored.data).partition_leader_epoch

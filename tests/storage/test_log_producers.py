@@ -85,7 +85,7 @@ def test_a_duplicate_on_a_topic_with_create_time_has_no_append_time() -> None:
 def test_a_rejected_batch_leaves_no_trace() -> None:
     bench = Bench()
     append(bench, from_producer(7, 0, epoch=3))
-    producers, size = bench.log.active_producers(), bench.log.size
+    producers, size = bench.log.producers.state.active_producers(), bench.log.size
     for batch, error in (
         (from_producer(7, 2, epoch=3), OutOfOrderSequenceNumber),
         (from_producer(7, 1, epoch=4), OutOfOrderSequenceNumber),
@@ -94,7 +94,11 @@ def test_a_rejected_batch_leaves_no_trace() -> None:
         with pytest.raises(error) as raised:
             append(bench, batch)
         assert raised.value.written is False
-    assert (bench.log.active_producers(), bench.log.size, bench.log.log_end_offset) == (producers, size, 1)
+    assert (bench.log.producers.state.active_producers(), bench.log.size, bench.log.log_end_offset) == (
+        producers,
+        size,
+        1,
+    )
 
 
 def test_a_producers_batch_must_have_sequences() -> None:
@@ -108,7 +112,7 @@ def test_old_formats_contain_no_producers() -> None:
     bench = Bench(LogConfig(magic=1))
     with pytest.raises(UnsupportedForMessageFormat):
         append(bench, from_producer(7, 0))
-    assert bench.log.active_producers() == ()
+    assert bench.log.producers.state.active_producers() == ()
 
 
 def test_a_follower_takes_over_the_producers_of_its_leader() -> None:
@@ -119,7 +123,7 @@ def test_a_follower_takes_over_the_producers_of_its_leader() -> None:
     sender.end(1, commit=False)
     sent = bytes(leader.log.read(Offset(0), 10_000, up_to=leader.log.log_end_offset).records)
     follower.follow(sent)
-    assert follower.log.active_producers() == leader.log.active_producers()
+    assert follower.log.producers.state.active_producers() == leader.log.producers.state.active_producers()
     assert follower.log.first_unstable_offset == leader.log.first_unstable_offset == 0
     assert append(follower, from_producer(2, 0, 2, txn=True)).duplicate, "it may lead next"
 
@@ -264,13 +268,13 @@ def test_a_snapshot_is_not_used_if_the_deleted_batches_after_it_cannot_be_read()
     corrupt_first_header(bench, 1)
     bench.log.truncate_to(Offset(20))
     assert bench.log.damage is None
-    assert [state.producer_id for state in bench.log.active_producers()] == [2]
+    assert [state.producer_id for state in bench.log.producers.state.active_producers()] == [2]
 
 
 def state_of(log: Log) -> list[object]:
     """The producer state of a log: what a snapshot keeps, and what readers may see."""
     return [
-        sorted(state.to_snapshot() for state in log.active_producers()),
+        sorted(state.to_snapshot() for state in log.producers.state.active_producers()),
         log.first_unstable_offset,
         log.last_stable_offset,
         log.aborted_transactions(log.log_start_offset, log.log_end_offset),
@@ -438,7 +442,7 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
     bench.reopen()
     commit_all(bench)
     assert state_of(bench.log) == before
-    assert not sender.send(1, txn=bench.log.active_producers()[0].transaction_start >= 0).duplicate
+    assert not sender.send(1, txn=bench.log.producers.state.active_producers()[0].transaction_start >= 0).duplicate
 
 
 def test_a_transaction_with_an_unreplicated_marker_is_still_undecided_after_a_restart() -> None:
@@ -518,7 +522,10 @@ def test_a_snapshot_from_before_a_truncation_does_not_return_after_a_crash() -> 
         bench.commit()
         bench.directory.write_checkpoints()
         bench.crash(seed)
-        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 56)]
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.producers.state.active_producers()] == [
+            (1, 2),
+            (2, 56),
+        ]
 
 
 def test_a_removed_snapshot_does_not_return_after_a_clean_stop() -> None:
@@ -534,7 +541,10 @@ def test_a_removed_snapshot_does_not_return_after_a_clean_stop() -> None:
         bench.directory.close_clean()
         bench.disk.crash(random.Random(seed))
         bench.reopen()
-        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 16)]
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.producers.state.active_producers()] == [
+            (1, 2),
+            (2, 16),
+        ]
 
 
 @pytest.mark.parametrize("power", ["stays", "fails after a clean stop"])
@@ -555,7 +565,9 @@ def test_a_snapshot_above_the_log_end_is_never_used(power: str) -> None:
             bench.directory.close_clean()
             bench.disk.crash(random.Random(seed))
             bench.reopen()
-        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 9)]
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.producers.state.active_producers()] == [
+            (1, 9)
+        ]
 
 
 def test_recovery_rebuilds_the_transaction_indexes_of_the_segments_that_it_reads() -> None:
@@ -580,11 +592,11 @@ def test_an_emptied_log_has_no_producer() -> None:
     bench = Bench()
     eventful(bench)
     bench.log.truncate_fully_and_start_at(Offset(500))
-    assert (bench.log.active_producers(), bench.log.first_unstable_offset) == ((), None)
+    assert (bench.log.producers.state.active_producers(), bench.log.first_unstable_offset) == ((), None)
     assert [name for name in bench.files.list(bench.log.path) if name.endswith((".snapshot", ".txnindex"))] == []
     assert append(bench, from_producer(1, 9)).first_offset == 500
     bench.crash(1)
-    assert [state.last_sequence for state in bench.log.active_producers()] in ([9], [])
+    assert [state.last_sequence for state in bench.log.producers.state.active_producers()] in ([9], [])
 
 
 def test_old_segments_are_removed_with_their_snapshots() -> None:

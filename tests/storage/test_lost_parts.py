@@ -270,7 +270,7 @@ def test_a_v1_log_that_lost_its_epochs_is_damaged_and_readable(spoil: bytes | No
     assert (damage.path, damage.first_offset, damage.end_offset) == (EPOCHS, 0, 5)
     assert "epochs" in damage.reason
     assert bench.contents() == contents, "the records exist"
-    assert bench.log.epoch_entries() == (), "and no epoch is invented"
+    assert bench.log.epochs.entries == (), "and no epoch is invented"
     with pytest.raises(CorruptLog):
         bench.lead(b"refused", epoch=4)
 
@@ -301,7 +301,7 @@ def test_a_v1_log_whose_start_is_lost_does_not_know_its_epochs(rotten: bytes, *,
     contents = bench.contents()
     bench.log.high_watermark = Offset(5)
     delete_records(bench.log, Offset(3))
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(4, 3)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(4, 3)]
     bench.log.flush()
     bench.directory.write_checkpoints()
     bench.directory.close_clean() if clean else bench.disk.kill()
@@ -312,7 +312,7 @@ def test_a_v1_log_whose_start_is_lost_does_not_know_its_epochs(rotten: bytes, *,
         assert damage is not None, "followers would restart below what they have committed"
         assert (damage.path, damage.first_offset, damage.end_offset) == (EPOCHS, 0, 5)
         assert bench.contents() == contents, "the records exist"
-        assert bench.log.epoch_entries() == (), "and no epoch is invented"
+        assert bench.log.epochs.entries == (), "and no epoch is invented"
         bench.directory.write_checkpoints()
         assert read_file(bench.disk, LOG_STARTS) == b"0\n0\n", "the damaged file is replaced"
         bench.disk.kill()
@@ -336,7 +336,7 @@ def test_a_loss_of_epochs_that_was_accepted_is_not_found_again() -> None:
     for _ in range(2):
         bench.disk.kill()
         bench.reopen()
-        entries = [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+        entries = [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries]
         assert (bench.log.damage, entries) == (None, [(10, 5)])
 
 
@@ -350,7 +350,7 @@ def test_a_v1_log_from_kafka_has_no_epochs_to_lose(*, clean: bool) -> None:
     bench.disk.remove("/data/held-offset-marks")
     for _ in range(2):  # the second start finds the empty file that the first one wrote
         bench.reopen()
-        assert (bench.contents(), bench.log.epoch_entries(), bench.log.damage) == (contents, (), None)
+        assert (bench.contents(), bench.log.epochs.entries, bench.log.damage) == (contents, (), None)
         assert read_file(bench.disk, EPOCHS) == b"0\n0\n"
         bench.disk.kill()
 
@@ -365,7 +365,7 @@ def test_epoch_file_entries_stay_unless_a_batch_contradicts_them() -> None:
     write_file(bench.disk, EPOCHS, b"0\n2\n2 9\n3 20\n")
     write_file(bench.disk, LOG_STARTS, b"0\n1\norders 0 9\n")
     bench.reopen()
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 9), (3, 20)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(2, 9), (3, 20)]
 
 
 @pytest.mark.parametrize("spoil", [None, b"0\n1\norder\xf3 0 9\n"], ids=["gone", "rotten"])
@@ -379,14 +379,14 @@ def test_a_log_whose_start_is_lost_has_the_epochs_of_all_its_batches(spoil: byte
     bench.log.high_watermark = Offset(12)
     assert len(bench.log.segments) > 3, "most of them lie below what recovery reads"
     delete_records(bench.log, Offset(9))
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 9), (3, 10)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(2, 9), (3, 10)]
     bench.log.flush()
     bench.directory.write_checkpoints()
     bench.directory.close_clean() if clean else bench.disk.kill()
     bench.disk.remove(LOG_STARTS) if spoil is None else write_file(bench.disk, LOG_STARTS, spoil)
     bench.reopen()
     assert (bench.log.log_start_offset, bench.log.damage) == (0, None)
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0), (2, 5), (3, 10)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(1, 0), (2, 5), (3, 10)]
 
 
 def test_a_damaged_epoch_below_the_first_entry_is_reported() -> None:
@@ -414,7 +414,7 @@ def test_epoch_file_entries_that_batches_contradict_are_removed() -> None:
     bench.disk.kill()
     write_file(bench.disk, EPOCHS, b"0\n2\n2 0\n4 1\n")
     bench.reopen()
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 0), (5, 1)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(2, 0), (5, 1)]
     assert bench.log.last_epoch == LeaderEpoch(5)
 
 

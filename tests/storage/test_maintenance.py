@@ -133,9 +133,9 @@ def test_producers_expire() -> None:
     builder.append(key=None, value=b"v", timestamp=Millis(NOW))
     log.append(builder.build(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     world.wait(9_500)
-    assert len(log.active_producers()) == 1
+    assert len(log.producers.state.active_producers()) == 1
     world.wait(1_500)
-    assert log.active_producers() == ()
+    assert log.producers.state.active_producers() == ()
 
 
 def test_a_failure_of_one_log_does_not_delay_the_others() -> None:

@@ -25,7 +25,7 @@ def test_idle_producers_expire_whatever_their_timestamps() -> None:
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 0
     bench.clock.now += 1
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 1
-    assert [state.producer_id for state in bench.log.active_producers()] == [2]
+    assert [state.producer_id for state in bench.log.producers.state.active_producers()] == [2]
     bench.clock.now += 59_999
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 1
     assert append(bench, from_producer(2, 55)).last_offset == 3, "an expired producer may begin with any sequence"
@@ -51,7 +51,7 @@ def test_producers_of_old_records_are_known_after_a_restart(again: Callable[[Ben
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 0
     bench.clock.now += 1
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 3
-    assert bench.log.active_producers() == ()
+    assert bench.log.producers.state.active_producers() == ()
 
 
 def test_producers_of_old_records_are_known_after_a_truncation() -> None:

@@ -36,7 +36,7 @@ def partition_of(world: World, topic: str, index: int) -> Log:
 
 
 def known(log: Log) -> set[int]:
-    return {int(state.producer_id) for state in log.active_producers()}
+    return {int(state.producer_id) for state in log.producers.state.active_producers()}
 
 
 def test_the_longest_idle_producers_of_all_logs_of_a_topic_are_removed() -> None:

@@ -44,7 +44,7 @@ def test_a_follower_is_answered_without_the_file() -> None:
     read = fetched(bench.log, 0)
     assert bytes(read.records) == expected
     assert read.next_offset == 3
-    assert read.epochs == bench.log.epoch_entries()
+    assert read.epochs == bench.log.epochs.entries
 
 
 def test_a_consumer_is_answered_from_the_file() -> None:
@@ -178,7 +178,7 @@ def test_a_follower_reads_the_same_log_as_from_the_file(
         count = read.next_offset - offset
         assert read.records == b"".join(stored[offset : read.next_offset])
         assert count == 1 or len(read.records) <= max_bytes
-        assert read.epochs == log._epochs.over(offset, read.next_offset)
+        assert read.epochs == log.epochs.over(offset, read.next_offset)
         whole += read.records
         offset = read.next_offset
     assert whole == b"".join(stored)

@@ -75,10 +75,10 @@ def test_a_tail_of_zeros_or_garbage_is_truncated(tail: bytes) -> None:
 
 def test_after_a_kill_everything_written_exists() -> None:
     bench = filled(60)
-    before, epochs = bench.contents(), bench.log.epoch_entries()
+    before, epochs = bench.contents(), bench.log.epochs.entries
     bench.kill()
     assert bench.contents() == before
-    assert bench.log.epoch_entries() == epochs
+    assert bench.log.epochs.entries == epochs
     assert bench.log.durable_offset == bench.log.log_end_offset == 60
 
 
@@ -128,7 +128,7 @@ def test_a_missing_or_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
         bench = Bench()
         for epoch in (1, 1, 3, 3, 8):
             bench.lead(b"x" * 300, epoch=epoch)
-        expected = bench.log.epoch_entries()
+        expected = bench.log.epochs.entries
         bench.directory.close_clean()
         path = f"{bench.log.path}/leader-epoch-checkpoint"
         if damage is None:
@@ -136,7 +136,7 @@ def test_a_missing_or_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
         else:
             put(bench, path, damage)
         bench.reopen()
-        assert bench.log.epoch_entries() == expected
+        assert bench.log.epochs.entries == expected
 
 
 # --- clean stops ----------------------------------------------------------------------------------------------------

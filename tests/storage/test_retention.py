@@ -40,7 +40,7 @@ def bases(bench: Bench) -> list[int]:
 
 
 def epochs(bench: Bench) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+    return [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries]
 
 
 def leftovers(bench: Bench) -> list[str]:

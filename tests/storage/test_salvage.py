@@ -232,7 +232,7 @@ def test_the_batch_that_contains_the_log_start_stays(tmp_path: Path) -> None:
         bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
     bench.commit()
     damaged(bench, 5_700, 0, HEADER)
-    assert bench.log.epoch_entries()[0].start_offset == bench.log.log_start_offset == 450
+    assert bench.log.epochs.entries[0].start_offset == bench.log.log_start_offset == 450
     assert isinstance(given_up(bench), str)
     assert [offset for offset in offsets(bench) if offset >= 450] == [*range(450, 5_700)]
 

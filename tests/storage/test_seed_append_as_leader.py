@@ -63,10 +63,10 @@ def stored(bench: Bench) -> list[Record]:
 
 def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | None = None) -> TidelogError:
     """The append is rejected and leaves no trace."""
-    before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries())
+    before = (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries)
     with pytest.raises(error, match=match) as caught:
         lead(bench, data)
-    assert (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries()) == before
+    assert (bench.log.log_end_offset, bench.log.size, bench.log.epochs.entries) == before
     return caught.value
 
 
@@ -290,7 +290,7 @@ def test_the_epoch_cache_has_the_epochs_of_every_format(magic: int) -> None:
     info = bench.log.append(sent(magic), assign_offsets=True, leader_epoch=LeaderEpoch(1))
     assert info.last_leader_epoch == 1
     bench.log.append(sent(magic), assign_offsets=True, leader_epoch=LeaderEpoch(4))
-    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0), (4, 3)]
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries] == [(1, 0), (4, 3)]
     read = bench.log.read(Offset(4), 1, up_to=Offset(6))
     assert [(entry.epoch, entry.start_offset) for entry in read.epochs] == [(4, 3)]
 
@@ -309,7 +309,7 @@ def test_no_byte_of_an_old_format_survives_without_its_epoch_entry(durability: D
                 bench.log.append(sent(1), assign_offsets=True, leader_epoch=LeaderEpoch(5))
                 bench.commit_log()
             bench.crash(seed)
-            epochs = [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+            epochs = [(entry.epoch, entry.start_offset) for entry in bench.log.epochs.entries]
             assert epochs[:1] == [(2, 0)]
             assert bench.log.damage is None
             if bench.log.log_end_offset > 3:

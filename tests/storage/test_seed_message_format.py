@@ -143,7 +143,7 @@ def test_lookups_by_time_in_a_log_of_all_formats() -> None:
 @pytest.mark.parametrize("how", ["clean", "killed", "killed after a commit", "without indexes"])
 def test_a_log_of_all_formats_is_loaded_unchanged(how: str) -> None:
     bench = mixed()
-    before = (bench.contents(), bench.log.log_end_offset, bench.log.epoch_entries())
+    before = (bench.contents(), bench.log.log_end_offset, bench.log.epochs.entries)
     if how == "clean":
         bench.restart_clean()
         assert bench.log.notes == ()
@@ -157,7 +157,7 @@ def test_a_log_of_all_formats_is_loaded_unchanged(how: str) -> None:
         if how != "killed":
             bench.commit()
         bench.kill()
-    assert (bench.contents(), bench.log.log_end_offset, bench.log.epoch_entries()) == before
+    assert (bench.contents(), bench.log.log_end_offset, bench.log.epochs.entries) == before
     assert bench.log.damage is None
     assert lead(bench, message_set(2, 1)) == before[1]
 
@@ -205,10 +205,10 @@ def test_a_follower_stores_its_leaders_bytes_with_their_epochs(magic: int) -> No
         info = follower.log.append(read.records, assign_offsets=False, leader_epoch=LeaderEpoch(9), epochs=read.epochs)
         assert info.last_offset == read.next_offset - 1
     assert follower.contents() == leader.contents()
-    assert follower.log.epoch_entries() == leader.log.epoch_entries() != ()
+    assert follower.log.epochs.entries == leader.log.epochs.entries != ()
     assert [segment.size for segment in follower.log.segments] == [segment.size for segment in leader.log.segments]
     follower.kill()
-    assert follower.log.epoch_entries() == leader.log.epoch_entries()
+    assert follower.log.epochs.entries == leader.log.epochs.entries
     assert follower.log.last_epoch == 4
 
 
@@ -218,7 +218,7 @@ def test_without_epochs_from_its_leader_the_epoch_in_force_stays(magic: int) -> 
     epochs = (EpochStart(LeaderEpoch(2), Offset(0)),)
     bench.log.append(message_set(magic, 2), assign_offsets=False, leader_epoch=LeaderEpoch(2), epochs=epochs)
     info = bench.log.append(message_set(magic, 2, first=2), assign_offsets=False, leader_epoch=LeaderEpoch(7))
-    assert bench.log.epoch_entries() == epochs
+    assert bench.log.epochs.entries == epochs
     assert info.last_leader_epoch == bench.log.last_epoch == 2
 
 

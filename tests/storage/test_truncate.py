@@ -85,7 +85,7 @@ def test_epochs_and_high_watermark_are_truncated_as_well() -> None:
     bench.follow(*(stamped(i, b"x", epoch=4) for i in range(10, 20)))
     bench.log.advance_high_watermark(Offset(15))
     bench.log.truncate_to(Offset(10))
-    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(1), Offset(0)),)
+    assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(1), Offset(0)),)
     assert bench.log.last_epoch == 1
     assert bench.log.high_watermark == 10
 
@@ -214,7 +214,7 @@ def test_truncated_epochs_do_not_return() -> None:
         bench.commit()
         bench.log.truncate_to(Offset(10))
         bench.crash(seed)
-        assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(1), Offset(0)),)
+        assert bench.log.epochs.entries == (EpochStart(LeaderEpoch(1), Offset(0)),)
 
 
 @pytest.mark.parametrize("durability", list(Durability))
@@ -237,7 +237,7 @@ def test_power_fails_at_any_call_of_a_truncation(durability: Durability) -> None
         found = values(bench)
         assert found == [b"old %03d" % i for i in range(len(found))]
         assert len(found) >= 35
-        assert bench.log.epoch_entries()[0] == EpochStart(LeaderEpoch(1), Offset(0))
+        assert bench.log.epochs.entries[0] == EpochStart(LeaderEpoch(1), Offset(0))
     raise AssertionError("the truncation never ended")
 
 
@@ -255,7 +255,7 @@ def test_a_log_is_emptied_and_starts_at_another_offset() -> None:
     bench.log.truncate_fully_and_start_at(Offset(500))
     log = bench.log
     assert (log.log_start_offset, log.log_end_offset, log.durable_offset, log.high_watermark) == (500, 500, 500, 500)
-    assert log.epoch_entries() == ()
+    assert log.epochs.entries == ()
     bench.follow(stamped(510, b"a", epoch=9))
     bench.commit()
     bench.crash(1)

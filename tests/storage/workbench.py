@@ -54,7 +54,7 @@ def stamped(base: int, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> 
 
 def epoch_end(log: Log, epoch: int) -> EpochEnd:
     """As a leader answers with this log."""
-    return end_of_epoch(log.epoch_entries(), LeaderEpoch(epoch), log.log_start_offset, log.log_end_offset)
+    return end_of_epoch(log.epochs.entries, LeaderEpoch(epoch), log.log_start_offset, log.log_end_offset)
 
 
 class Deferred:

@@ -88,10 +88,6 @@ class OffsetStore:
         """What open transactions may commit for a key."""
         return [pending.value for pending in self._of_producers(key).values()]
 
-    def open_producers(self) -> int:
-        """How many producers have a transaction open here."""
-        return len(self._pending)
-
     # --- changes ---
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerId | None) -> None:

@@ -15,7 +15,7 @@ Source: KIP-98, KIP-360, KIP-588, KIP-664, KIP-890; Kafka's TransactionCoordinat
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from replication.controller.image import EMPTY, ClusterImage
@@ -62,7 +62,7 @@ class TransactionMachine:
 
     def __init__(self, config: TransactionConfig) -> None:
         self._config = config
-        self._values: OrderedDict[str, TransactionLogValue] = OrderedDict()  # the last changed one is last
+        self.values: OrderedDict[str, TransactionLogValue] = OrderedDict()  # the last changed one is last
         self._open = OpenTransactions()
         self._image = EMPTY
         self._coordinator_epoch = -1
@@ -86,7 +86,7 @@ class TransactionMachine:
                 f"and no coordinator writes such records; restore the partition from another replica"
             )
         if value is None:
-            self._values.pop(transactional_id, None)
+            self.values.pop(transactional_id, None)
             self._open.end(transactional_id)
             return
         if value.transaction_status in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
@@ -94,8 +94,8 @@ class TransactionMachine:
                 f"{TRANSACTIONS_TOPIC}: the record of {transactional_id!r} at offset {offset} has state "
                 f"{value.transaction_status.name}, which is never written; restore the partition from another replica"
             )
-        self._values[transactional_id] = value
-        self._values.move_to_end(transactional_id)
+        self.values[transactional_id] = value
+        self.values.move_to_end(transactional_id)
         if value.transaction_status in IDLE_STATES:
             self._open.end(transactional_id)
         elif value.transaction_status in PREPARED_STATES:
@@ -111,7 +111,7 @@ class TransactionMachine:
         """Start the timeouts of open transactions, from their start times, and ask for the markers of decided ones."""
         self._image, self._coordinator_epoch, self._now = image, coordinator_epoch, now
         decisions: list[Decision[Any]] = []
-        for transactional_id, value in self._values.items():
+        for transactional_id, value in self.values.items():
             if value.transaction_status is TransactionState.ONGOING:
                 start = value.transaction_start_timestamp_ms
                 self._open.begin(transactional_id, start, self._timeout_of(value, now))
@@ -132,23 +132,23 @@ class TransactionMachine:
                 case InitTransactionalProducer():
                     return self._initialize(request, fresh, now)
                 case EndTxn():
-                    value = self._value_of(request.transactional_id)
+                    value = self.values.get(request.transactional_id)
                     return ending.end(value, request, fresh, self._coordinator_epoch, now)
                 case AddPartitionsToTxn():
-                    return adding.add_partitions(self._value_of(request.transactional_id), request, self._image, now)
+                    return adding.add_partitions(self.values.get(request.transactional_id), request, self._image, now)
                 case AddOffsetsToTxn():
-                    return adding.add_offsets(self._value_of(request.transactional_id), request, self._image, now)
+                    return adding.add_offsets(self.values.get(request.transactional_id), request, self._image, now)
                 case TransactionToVerify():
-                    return adding.verify(self._value_of(request.transactional_id), request, self._image, now)
+                    return adding.verify(self.values.get(request.transactional_id), request, self._image, now)
                 case MarkersWritten():
-                    value = self._value_of(request.markers.transactional_id)
+                    value = self.values.get(request.markers.transactional_id)
                     return ending.complete(value, request, self._coordinator_epoch, now)
                 case MarkersRefused():
                     raise request.error
                 case ListTransactions():
-                    return describing.list_transactions(self._values, request, now)
+                    return describing.list_transactions(self.values, request, now)
                 case DescribeTransactions():
-                    return describing.describe_transactions(self._values, request, self._coordinator_epoch)
+                    return describing.describe_transactions(self.values, request, self._coordinator_epoch)
                 case _:
                     raise TypeError(f"{type(request).__name__} is no request to a transaction coordinator")
         except TidelogError as error:
@@ -195,11 +195,6 @@ class TransactionMachine:
     # --- for metrics --------------------------------------------------------------------------------------------
 
     @property
-    def values(self) -> Mapping[str, TransactionLogValue]:
-        """The last record of each transactional id."""
-        return self._values
-
-    @property
     def open_transactions(self) -> int:
         """Transactions that are open, or decided and not complete."""
         return len(self._open)
@@ -210,9 +205,6 @@ class TransactionMachine:
 
     # ------------------------------------------------------------------------------------------------------------
 
-    def _value_of(self, transactional_id: str) -> TransactionLogValue | None:
-        return self._values.get(transactional_id)
-
     def _initialize(self, request: InitTransactionalProducer, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
         timeout_max = self._config.transaction_max_timeout_ms
         if not 1 <= request.transaction_timeout_ms <= timeout_max:
@@ -220,11 +212,11 @@ class TransactionMachine:
                 f"the transaction timeout of {request.transactional_id!r} is {request.transaction_timeout_ms} ms; use "
                 f"1 to {timeout_max} ms, or raise transaction.max.timeout.ms of the nodes"
             )
-        value = self._value_of(request.transactional_id)
+        value = self.values.get(request.transactional_id)
         return initializing.initialize(value, request, fresh, self._coordinator_epoch, now)
 
     def _timed_out(self, transactional_id: str, now: Instant) -> Decision[None]:
-        aborted = steps.aborted_by_coordinator(self._values[transactional_id], TransactionCause.TIMED_OUT, now)
+        aborted = steps.aborted_by_coordinator(self.values[transactional_id], TransactionCause.TIMED_OUT, now)
         markers = steps.markers_of(transactional_id, aborted, self._coordinator_epoch)
         notice = (
             f"the transaction of {transactional_id!r} (producer {aborted.producer_id}) is aborted: it was open for "
@@ -243,7 +235,7 @@ class TransactionMachine:
     def _expired(self, now: Instant) -> list[str]:
         """The expired ids, one more than are removed at once if there are more."""
         names: list[str] = []
-        for transactional_id, value in self._values.items():
+        for transactional_id, value in self.values.items():
             if self._expires(value) > now.wall_ms or len(names) > _AT_ONCE:
                 break  # they are in the order of their last change
             if (value.transaction_status, TransactionCause.EXPIRED) in TRANSITIONS:
@@ -255,9 +247,9 @@ class TransactionMachine:
 
     def _first_expiry(self, now: Instant) -> Millis | None:
         """Monotonic time."""
-        if not self._values:
+        if not self.values:
             return None
-        first = next(iter(self._values.values()))
+        first = next(iter(self.values.values()))
         return Millis(self._expires(first) - now.wall_ms + now.monotonic_ms)
 
     @staticmethod

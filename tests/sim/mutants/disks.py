@@ -145,7 +145,7 @@ def lost_epochs_are_no_damage(patch: Patch) -> None:
             site.known = known
 
     def following(self: Any, state: Any, fetcher: Any) -> None:
-        if self.log.log_end_offset > 0 and not self.log.epoch_entries():
+        if self.log.log_end_offset > 0 and not self.log.epochs.entries:
             self.log.truncate_fully_and_start_at(Offset(0))
         follow(self, state, fetcher)
 
