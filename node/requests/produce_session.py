@@ -252,7 +252,7 @@ class ProduceSession:
         """Note the outcome of an entry, to be answered."""
         if info is not None and not info.duplicate:
             records = info.last_offset - info.first_offset + 1
-            waiting.partition.topic_meter.appended(info.valid_bytes, records, info.stats.converted_records)
+            waiting.partition.topic_meter.appended(info.valid_bytes, records, info.converted_records)
         if waiting.request is not None:
             waiting.request.entry_ended()
         if error is not None:

@@ -7,13 +7,18 @@ the answer depends on is committed. `at` is monotonic time in milliseconds, stam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from replication.common_events import ClockTicked, Report
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata_records import DirectoryState, MetadataRecord
+from replication.controller.metadata_records import (
+    DirectoryState,
+    MetadataRecord,
+    ScramCredentialRecord,
+    ScramCredentialRemovalRecord,
+)
 from replication.controller.node_state import NodeCause
 from replication.controller.refusals import RefusedNode
 from replication.raft.voters import ReplicaKey
@@ -33,7 +38,6 @@ from tidelog.types import (
     PartitionKey,
     ProducerId,
     QuotaEntity,
-    ScramMechanism,
     TopicId,
 )
 
@@ -305,31 +309,11 @@ class DeleteAcls:
 
 
 @dataclass(frozen=True, slots=True)
-class ScramUpsertion:
-    """A new SCRAM credential of a user, in place of the present one."""
-
-    name: str
-    mechanism: ScramMechanism
-    salt: bytes = field(repr=False)
-    stored_key: bytes = field(repr=False)
-    server_key: bytes = field(repr=False)
-    iterations: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScramDeletion:
-    """Remove the SCRAM credential of a user."""
-
-    name: str
-    mechanism: ScramMechanism
-
-
-@dataclass(frozen=True, slots=True)
 class AlterScramCredentials:
     """Set and remove SCRAM credentials: all of them or, if one is refused, none (KIP-554)."""
 
-    upsertions: tuple[ScramUpsertion, ...]
-    deletions: tuple[ScramDeletion, ...] = ()
+    upsertions: tuple[ScramCredentialRecord, ...]
+    deletions: tuple[ScramCredentialRemovalRecord, ...] = ()
 
 
 AdminRequest: TypeAlias = (

@@ -8,13 +8,12 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from replication.controller.events import AlterScramCredentials, ScramUpsertion
+from replication.controller.events import AlterScramCredentials
 from replication.controller.image import ClusterImage
 from replication.controller.metadata_records import (
     MetadataRecord,
     SaslSecretRecord,
     ScramCredentialRecord,
-    ScramCredentialRemovalRecord,
 )
 from tidelog.errors import DuplicateResource, InvalidRequest, ResourceNotFound, UnacceptableCredential
 from tidelog.types import ScramMechanism
@@ -67,15 +66,10 @@ def records_of(image: ClusterImage, request: AlterScramCredentials, rng: random.
     records: list[MetadataRecord] = []
     if request.upsertions and not image.sasl_secret:
         records.append(SaslSecretRecord(rng.randbytes(SECRET_BYTES)))
-    records += [
-        ScramCredentialRecord(each.name, each.mechanism, each.salt, each.stored_key, each.server_key, each.iterations)
-        for each in request.upsertions
-    ]
-    records += [ScramCredentialRemovalRecord(each.name, each.mechanism) for each in request.deletions]
-    return records
+    return [*records, *request.upsertions, *request.deletions]
 
 
-def _ensure_acceptable(upsertion: ScramUpsertion) -> None:
+def _ensure_acceptable(upsertion: ScramCredentialRecord) -> None:
     name = upsertion.name
     if not name or len(name.encode()) > _NAME_BYTES_MAX or not name.isprintable():
         raise UnacceptableCredential(

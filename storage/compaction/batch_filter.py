@@ -51,8 +51,6 @@ class FilterStats:
     records_kept: int = 0
     bytes_read: int = 0
     bytes_kept: int = 0
-    keyless: int = 0
-    """Records without a key, which compaction drops: the topic was not compacted when they were written."""
 
 
 class BatchFilter:
@@ -137,9 +135,7 @@ class BatchFilter:
             offset, key = record.offset, record.key
             if offset > latest:
                 kept.append(record)
-            elif key is None:
-                self.stats.keyless += 1
-            elif offset >= find(key):
+            elif key is not None and offset >= find(key):  # without a key: the topic was not compacted then
                 if record.value is not None:
                     kept.append(record)
                 elif keep_tombstones:

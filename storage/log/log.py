@@ -238,9 +238,6 @@ class Log(LogPositions):
         if prepared is None:
             return LogAppendInfo(log_start_offset=start)
         info = prepared.info
-        if info.stats.converted_records:
-            info = info._replace(stats=info.stats._replace(conversion_ms=max(0, self.clock.wall_ms() - now)))
-            prepared = prepared._replace(info=info)
         if assign_offsets and info.valid_bytes > self.config.segment_bytes:
             self.bytes_rejected += len(records)
             raise RecordListTooLarge(

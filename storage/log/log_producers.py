@@ -275,7 +275,6 @@ def first_result(prepared: Prepared, duplicate: Duplicate, config: LogConfig) ->
         first_offset=duplicate.first_offset,
         last_offset=duplicate.last_offset,
         max_timestamp=duplicate.timestamp,
-        offset_of_max_timestamp=duplicate.last_offset,
         log_append_time=duplicate.timestamp if stamped else NO_TIMESTAMP,
         duplicate=True,
         checksum=None,

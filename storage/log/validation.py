@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
+from storage.append_info import LogAppendInfo, Origin
 from storage.log_config import LogConfig
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze
-from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
+from tidelog.records.assignment import AppendRules, Inspected, assign_offsets, inspect
 from tidelog.records.batches import batch_at
 from tidelog.records.v2.batch import CODEC_BITS, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.v2.checksum import crc32c
@@ -33,7 +33,6 @@ from tidelog.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Buffer,
-    Codec,
     LeaderEpoch,
     Millis,
     Offset,
@@ -141,21 +140,14 @@ def prepare_leader(
         assigned.last_offset,
         leader_epoch,
         assigned.max_timestamp,
-        assigned.offset_of_max_timestamp,
         assigned.log_append_time,
         log_start,
-        assigned.source_codec,
-        assigned.target_codec,
-        len(assigned.headers),
         assigned.record_count,
         size,
-        stats=_stats(assigned, size),
+        converted_records=assigned.converted,
         checksum=assigned.headers[0].crc if len(assigned.headers) == 1 and assigned.headers[0].magic == 2 else None,
     )
     return Prepared(assigned.parts, assigned.headers, info)
-
-
-_NO_STATS = RecordValidationStats()
 
 
 def _prepare_usual(
@@ -193,26 +185,13 @@ def _prepare_usual(
         last,
         leader_epoch,
         Millis(max_timestamp),
-        last if max_timestamp > NO_TIMESTAMP else Offset(-1),
         NO_TIMESTAMP,
         log_start,
-        Codec.NONE,
-        Codec.NONE,
-        1,
         count,
         size,
-        stats=_NO_STATS,
         checksum=crc,
     )
     return Prepared((HEADER.pack(*stamped), payload), (header,), info)
-
-
-def _stats(assigned: Assigned, size: int) -> RecordValidationStats:
-    """The cost of validation and rewriting in bytes. The log adds the duration from its clock."""
-    if not (assigned.rewritten or assigned.decompressed_bytes):
-        return _NO_STATS
-    rebuilt = size if assigned.rewritten else 0
-    return RecordValidationStats(assigned.decompressed_bytes + rebuilt, assigned.converted)
 
 
 def prepare_follower(
@@ -237,12 +216,8 @@ def prepare_follower(
             analysis.last_offset,
             _last_epoch(headers, last_epoch),
             analysis.max_timestamp,
-            analysis.offset_of_max_timestamp,
             NO_TIMESTAMP,
             log_start,
-            analysis.codec,
-            analysis.codec,
-            analysis.batch_count,
             analysis.record_count,
             analysis.valid_bytes,
         ),

@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 
 from replication.controller import features, scram_users
-from replication.controller.events import AlterScramCredentials, ScramCredentialsAltered, ScramDeletion, ScramUpsertion
+from replication.controller.events import AlterScramCredentials, ScramCredentialsAltered
 from replication.controller.image import EMPTY, apply
 from replication.controller.image_records import records_of
-from replication.controller.metadata_records import SaslSecretRecord, ScramCredentialRemovalRecord
+from replication.controller.metadata_records import (
+    SaslSecretRecord,
+    ScramCredentialRecord,
+    ScramCredentialRemovalRecord,
+)
 from tests.replication.controlled import Controlled
 from tidelog.errors import (
     CorruptLog,
@@ -24,7 +28,7 @@ from tidelog.errors import (
 from tidelog.types import Offset, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-ALICE = ScramUpsertion("alice", SHA_256, b"salt-of-alice", b"s" * 32, b"v" * 32, 4_096)
+ALICE = ScramCredentialRecord("alice", SHA_256, b"salt-of-alice", b"s" * 32, b"v" * 32, 4_096)
 
 
 def world_of_one(level: int = features.LATEST) -> Controlled:
@@ -33,12 +37,12 @@ def world_of_one(level: int = features.LATEST) -> Controlled:
     return world
 
 
-def set_users(world: Controlled, *upsertions: ScramUpsertion) -> object:
+def set_users(world: Controlled, *upsertions: ScramCredentialRecord) -> object:
     return world.ask(AlterScramCredentials(upsertions))
 
 
 def remove(world: Controlled, name: str, mechanism: ScramMechanism = SHA_256) -> object:
-    return world.ask(AlterScramCredentials((), (ScramDeletion(name, mechanism),)))
+    return world.ask(AlterScramCredentials((), (ScramCredentialRemovalRecord(name, mechanism),)))
 
 
 def test_a_credential_is_set_changed_and_removed() -> None:
@@ -90,7 +94,7 @@ def test_a_snapshot_has_the_credentials_and_the_secret() -> None:
         (replace(ALICE, name="bob"), DuplicateResource),
     ],
 )
-def test_one_bad_credential_refuses_the_whole_request(bad: ScramUpsertion, error: type[TidelogError]) -> None:
+def test_one_bad_credential_refuses_the_whole_request(bad: ScramCredentialRecord, error: type[TidelogError]) -> None:
     world = world_of_one()
     end = world.end
     assert isinstance(set_users(world, replace(ALICE, name="bob"), bad), error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
+from storage.append_info import LogAppendInfo, Origin
 from storage.log_config import LogConfig
 from tests.fakes.log_start import latest_epoch
 from tests.storage.workbench import NOW, Bench, batch, stamped
@@ -68,16 +68,12 @@ def test_the_result_has_all_fields() -> None:
         last_offset=Offset(2),
         last_leader_epoch=EPOCH,
         max_timestamp=Millis(NOW + 5),
-        offset_of_max_timestamp=Offset(2),
         log_append_time=Millis(-1),
         log_start_offset=Offset(0),
-        source_codec=Codec.GZIP,
-        target_codec=Codec.GZIP,
-        shallow_count=1,
         record_count=2,
         valid_bytes=len(data),
         duplicate=False,
-        stats=RecordValidationStats(temporary_bytes=116),  # the records, decompressed for validation
+        converted_records=0,
         checksum=RecordBatch(bench.contents()[-1]).crc,
     )
 

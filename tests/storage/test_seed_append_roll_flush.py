@@ -153,6 +153,6 @@ def test_an_empty_append_changes_nothing() -> None:
     calls = bench.disk.calls
     for assign in (True, False):
         info = bench.log.append(b"", assign_offsets=assign, leader_epoch=LeaderEpoch(0))
-        assert info.shallow_count == 0
+        assert info.valid_bytes == 0
     assert bench.disk.calls == calls
     assert bench.log.log_end_offset == 1

@@ -83,9 +83,8 @@ class Assigned(NamedTuple):
     """Records ready for the log, and the properties that assignment changes.
 
     parts: consecutive parts of the bytes. If `rewritten` is False they are the buffer's own bytes, all of them or all
-    after a header. headers: of the batches. offset_of_max_timestamp: last offset of the first batch (v0, v1: outer
-    message) with the largest timestamp. log_append_time: -1 with create time. record_count: number of records.
-    converted: records whose format changed. decompressed_bytes: memory used by validation.
+    after a header. headers: of the batches. log_append_time: -1 with create time. record_count: number of records.
+    converted: records whose format changed.
     """
 
     parts: tuple[bytes | memoryview, ...]
@@ -93,14 +92,10 @@ class Assigned(NamedTuple):
     first_offset: Offset
     last_offset: Offset
     max_timestamp: Millis
-    offset_of_max_timestamp: Offset
     log_append_time: Millis
-    source_codec: Codec
-    target_codec: Codec
     record_count: int
     rewritten: bool
     converted: int
-    decompressed_bytes: int
 
     @property
     def records(self) -> bytes | memoryview:
@@ -122,11 +117,6 @@ class Inspected(NamedTuple):
     codec: Codec
     payload: bytes | memoryview
     recompressed: bytes | None
-
-    @property
-    def decompressed_bytes(self) -> int:
-        """Memory used by validation."""
-        return 0 if self.analysis.codec is Codec.NONE else len(self.payload)
 
 
 def inspect(
@@ -174,21 +164,17 @@ def assign_offsets(
         done = _convert_batch(view, inspected, order)
     else:
         done = _assign_messages(view, analysis, order)
-    max_timestamp, offset_of_max = _check_result(done, rules)
+    max_timestamp = _check_result(done, rules)
     return Assigned(
         done.parts,
         done.headers,
         order.first_offset,
         Offset(order.first_offset + done.record_count - 1),
         max_timestamp,
-        offset_of_max,
         NO_TIMESTAMP if append_time is None else append_time,
-        analysis.codec,
-        done.codec,
         done.record_count,
         done.rewritten,
         done.record_count if analysis.magic != rules.magic else 0,
-        done.decompressed_bytes,
     )
 
 
@@ -211,19 +197,14 @@ class _Done(NamedTuple):
     record_count: int
     codec: Codec
     rewritten: bool
-    decompressed_bytes: int
 
 
-def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
-    """Return the largest timestamp of the result and its offset. Raises RecordTooLarge if the result exceeds the limit
-    (KAFKA-1718)."""
-    largest, offset = NO_TIMESTAMP, Offset(-1)
-    for header in done.headers:
-        if header.max_timestamp > largest:
-            largest, offset = header.max_timestamp, header.last_offset
-        if done.rewritten:
+def _check_result(done: _Done, rules: AppendRules) -> Millis:
+    """Return the largest timestamp. Raises RecordTooLarge if the result exceeds the limit (KAFKA-1718)."""
+    if done.rewritten:
+        for header in done.headers:
             _check_size(header, done.codec, rules)
-    return largest, offset
+    return max((header.max_timestamp for header in done.headers), default=NO_TIMESTAMP)
 
 
 def _check_size(header: BatchHeader, codec: Codec, rules: AppendRules) -> None:
@@ -297,21 +278,16 @@ def _stamp_batch(
     if not (rewritten or view.readonly):
         view[:HEADER_BYTES] = head
         parts = (view,)
-    last_offset = Offset(first_offset + facts.record_count - 1)
     return Assigned(
         parts,
         (stamped,),
         first_offset,
-        last_offset,
+        Offset(first_offset + facts.record_count - 1),
         max_timestamp,
-        last_offset if max_timestamp > NO_TIMESTAMP else Offset(-1),
         NO_TIMESTAMP if append_time is None else append_time,
-        analysis.codec,
-        inspected.codec,
         facts.record_count,
         rewritten,
         0,
-        inspected.decompressed_bytes,
     )
 
 
@@ -320,7 +296,7 @@ def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Do
     batch = RecordBatch(view, header=inspected.analysis.headers[0])
     _ensure_fits(batch, inspected.facts, order.rules.magic)
     records = decode_records(inspected.payload, batch.count, batch.base_offset, batch.base_timestamp)
-    return _built(records, order, inspected.decompressed_bytes)
+    return _built(records, order)
 
 
 def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
@@ -376,8 +352,8 @@ def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Do
         if not batches[0].is_wrapper and order.codec is Codec.NONE:
             return _stamp_bare(view, batches, order)
         if batches[0].is_wrapper and _may_stay(checked[0], order):
-            return _stamp_wrapper(view, checked[0].facts, order, decompressed)
-    return _built(_numbered(checked), order, decompressed)
+            return _stamp_wrapper(view, checked[0].facts, order)
+    return _built(_numbered(checked), order)
 
 
 class _Checked(NamedTuple):
@@ -431,16 +407,16 @@ def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Orde
         if order.append_time is not None and batch.magic > 0:
             set_message_timestamp(view, batch.position, TimestampType.LOG_APPEND_TIME, order.append_time)
     headers = tuple(walk_headers(view))
-    return _Done((view,), headers, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0)
+    return _Done((view,), headers, len(batches), Codec.NONE, rewritten=False)
 
 
-def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order, decompressed: int) -> _Done:
+def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order) -> _Done:
     view = _writable(view)
     stamp_message(view, 0, offset=order.first_offset + facts.record_count - 1)
     timestamp = facts.max_timestamp if order.append_time is None else order.append_time
     set_message_timestamp(view, 0, order.rules.timestamp_type, timestamp)
     count, headers = facts.record_count, tuple(walk_headers(view))
-    return _Done((view,), headers, count, order.codec, rewritten=False, decompressed_bytes=decompressed)
+    return _Done((view,), headers, count, order.codec, rewritten=False)
 
 
 def _numbered(checked: list[_Checked]) -> Iterator[Record]:
@@ -452,7 +428,7 @@ def _numbered(checked: list[_Checked]) -> Iterator[Record]:
 # --- both --------------------------------------------------------------------------------------------------------
 
 
-def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done:
+def _built(records: Iterator[Record], order: _Order) -> _Done:
     """Rebuild all records in the topic's format and codec, numbered from the first offset on."""
     rules = order.rules
     level = rules.level if order.codec is rules.codec else None
@@ -479,14 +455,7 @@ def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done
     for record in records:
         builder.append(key=record.key, value=record.value, timestamp=record.timestamp, headers=record.headers)
     built = builder.build()
-    return _Done(
-        (built,),
-        tuple(walk_headers(built)),
-        builder.count,
-        order.codec,
-        rewritten=True,
-        decompressed_bytes=decompressed,
-    )
+    return _Done((built,), tuple(walk_headers(built)), builder.count, order.codec, rewritten=True)
 
 
 def _refuse(problems: tuple[Problem, ...], count: int, limits: Rules) -> None:
