@@ -60,7 +60,7 @@ async def asked(nodes: RealNodes, api: Any, request: Any, group: str = "g") -> A
     while True:
         at = await find(nodes, group)
         try:
-            return await nodes.nodes[at].node.services()[api.service].handler(api)(request, CALLER)
+            return await nodes.nodes[at].node.services[api.service].handler(api)(request, CALLER)
         except (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator):
             await MachineClock().sleep_ms(20)
 
@@ -146,7 +146,7 @@ def test_requests_that_wait_are_refused_when_the_coordinator_moves_and_the_group
     async def steps(nodes: RealNodes) -> None:
         first, second = await pair(nodes)
         at = await find(nodes, "g")
-        handler = nodes.nodes[at].node.services()["Groups"].handler(GROUPS_JOIN_GROUP)
+        handler = nodes.nodes[at].node.services["Groups"].handler(GROUPS_JOIN_GROUP)
         third = await handler(join(), CALLER)
         async with asyncio.TaskGroup() as tasks:
             coming = tasks.create_task(outcome(handler(join(third.member_id), CALLER)))
