@@ -8,14 +8,12 @@ Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.p
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
-from tidelog.client.connection import Service
+from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.coordinator_listing import Listed, OnMissing, list_all
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.options import at_least
-from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -26,12 +24,9 @@ from tidelog.errors import (
     TooFewNodes,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.network import Transport
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import sound
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, NodeId
 
 NODES_START_MS: Final = 5_000
@@ -53,14 +48,9 @@ class AdminCalls(Service):
         *,
         request_timeout_ms: int = 30_000,
         patience_ms: int = 30_000,
-        tls: Tls | None = None,
-        sasl: Sasl | None = None,
-        client_id: str = "",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-        rng: Random | None = None,
+        **client: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, **client)
         at_least(1, request_timeout_ms=request_timeout_ms)
         at_least(0, patience_ms=patience_ms)
         self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
 from tidelog import forks
 from tidelog.client.cluster import Cluster, parse_bootstrap
@@ -41,6 +41,21 @@ def client_transport(tls: Tls | None, sasl: Sasl | None, client_id: str) -> Grpc
     )
 
 
+class ClientOptions(TypedDict, total=False):
+    """The options that every client has besides those of its own."""
+
+    tls: Tls | None
+    """The files for TLS; None: plain text."""
+    sasl: Sasl | None
+    """The user that the client authenticates as; None: the client does not authenticate."""
+    client_id: str
+    """The client's name in quotas and in the nodes' logs."""
+    transport: Transport | None
+    """For tests, as `clock` and `rng`; None: that of the system."""
+    clock: Clock | None
+    rng: Random | None
+
+
 class Service:
     """Base of Producer, Consumer and Admin: cluster view, task group, start and stop."""
 
@@ -48,12 +63,12 @@ class Service:
         self,
         bootstrap: str | list[str] | tuple[str, ...],
         *,
-        tls: Tls | None,
-        sasl: Sasl | None,
-        transport: Transport | None,
-        clock: Clock | None,
-        rng: Random | None,
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
         client_id: str = "",
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
     ) -> None:
         if tls is not None and not isinstance(tls, Tls):
             raise TypeError(f"tls must be a tidelog.Tls or None, not {type(tls).__name__}: {tls!r}")

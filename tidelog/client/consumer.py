@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from operator import index
-from random import Random
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
 
 from tidelog.client.arrow_poll import ArrowRows
+from tidelog.client.connection import ClientOptions
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor
@@ -41,13 +41,9 @@ from tidelog.client.options import (
 )
 from tidelog.client.plausible import plausible_epoch
 from tidelog.client.read_committed import isolation_of
-from tidelog.clock import Clock
 from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogError
-from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
 from tidelog.types import (
     INT64_MAX,
     LATEST,
@@ -132,12 +128,7 @@ class Consumer(FetchClient):
         instance_id: str | None = None,
         server_assignor: str | None = None,
         max_poll_interval_ms: int = 300_000,
-        tls: Tls | None = None,
-        sasl: Sasl | None = None,
-        client_id: str = "",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-        rng: Random | None = None,
+        **client: Unpack[ClientOptions],
     ) -> None:
         at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         at_least(1, fetch_bytes=fetch_bytes, request_timeout_ms=request_timeout_ms)
@@ -151,12 +142,7 @@ class Consumer(FetchClient):
             min_bytes=min_bytes,
             isolation=isolation_of(isolation),
             rack=text("rack", rack),
-            tls=tls,
-            sasl=sasl,
-            client_id=client_id,
-            transport=transport,
-            clock=clock,
-            rng=rng,
+            **client,
         )
         self._check_crcs = check_crcs
         self._turn: deque[Cursor] = deque()

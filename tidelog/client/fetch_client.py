@@ -13,10 +13,9 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
-from tidelog.client.connection import Service
+from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.cursor import Cursor, Where
 from tidelog.client.fetch_core import FetchCore
@@ -38,15 +37,11 @@ from tidelog.client.fetch_events import (
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.read_committed import hide_aborted
-from tidelog.clock import Clock
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import Transport
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -79,14 +74,9 @@ class FetchClient(Service):
         min_bytes: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         rack: str = "",
-        tls: Tls | None,
-        sasl: Sasl | None,
-        client_id: str = "",
-        transport: Transport | None,
-        clock: Clock | None,
-        rng: Random | None,
+        **client: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, **client)
         self._policy = policy
         self._min_bytes, self._isolation, self._rack = min_bytes, isolation, rack
         self._core = FetchCore(policy, self._rng)

@@ -12,13 +12,12 @@ import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
-from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from tidelog.client.accumulator import OBJECT_BYTES, RECORD_BYTES, Attempt, PartitionQueue, record_size
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import TopicView
-from tidelog.client.connection import Service
+from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.many_arrow import columns_of_table
@@ -49,15 +48,11 @@ from tidelog.client.route import Route, batch_limits
 from tidelog.client.transaction import Transaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.client.unsent_records import warn_of_unsent
-from tidelog.clock import Clock
 from tidelog.errors import InvalidTxnState, LeaderNotAvailable, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
-from tidelog.protocol.network import Transport
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
 from tidelog.types import INT64_MAX, Acks, Codec, Millis, ProducerId
 
 MESSAGE_FORMAT: Final = "message.format"
@@ -122,14 +117,9 @@ class Producer(Service):
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         receipts: bool = False,
-        tls: Tls | None = None,
-        sasl: Sasl | None = None,
-        client_id: str = "",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-        rng: Random | None = None,
+        **client: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, **client)
         self.acks = acks_of(acks)
         limits = request_timeout_ms, delivery_timeout_ms, retry_backoff_ms, retry_backoff_ms_max
         policy = checked_policy(Policy(self.acks, linger_ms, batch_bytes, *limits), on_unknown)

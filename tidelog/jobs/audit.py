@@ -169,7 +169,7 @@ async def _audit(
 ) -> AuditReport:
     async with (
         Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **connection.of_client) as admin,
-        ReplicaReader(connection.bootstrap, transport=None, clock=None, rng=None, **connection.of_client) as reader,
+        ReplicaReader(connection.bootstrap, **connection.of_client) as reader,
     ):
         topics = list(dict.fromkeys([*arguments.topics, *arguments.topic]))
         only_receipts = arguments.receipts is not None and not topics

@@ -66,17 +66,7 @@ class RangeReader(FetchClient):
             max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=min(REQUEST_TIMEOUT_MS, patience_ms),
         )
-        super().__init__(
-            bootstrap,
-            policy,
-            isolation=isolation,
-            rack=rack,
-            tls=None,
-            sasl=None,
-            transport=transport,
-            clock=None,
-            rng=None,
-        )
+        super().__init__(bootstrap, policy, isolation=isolation, rack=rack, transport=transport)
         self._patience_ms = patience_ms
 
     def announce(self, topics: Iterable[str]) -> None:
