@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
@@ -17,21 +18,15 @@ from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.group_member import CLOSED_IN_CALLBACK
-from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback
-from tidelog.client.machine import LoopThread, blocking, run_beside
+from tidelog.client.machine import LoopThread, blocking, on_loop, run_beside
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns, checked_columns
 from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest
-from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AHEAD_MAX: Final = 1_000
 """Records that an iteration polls at once."""
@@ -39,6 +34,8 @@ AHEAD_MS: Final = 100
 """Time that the program is to take for them: a member of a group has asked for more then."""
 
 Client = TypeVar("Client", bound=Service)
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 
 class _SyncClient(Generic[Client]):
@@ -127,6 +124,21 @@ class Producer(_SyncClient[_producer.Producer]):
         return [delivery.result() for delivery in deliveries]
 
 
+def _after_iteration(
+    call: Callable[Concatenate[Any, Arguments], Result], *, ends: bool = False
+) -> Callable[Concatenate[Any, Arguments], Result]:
+    """Return a method of Consumer that first gives back what an iteration polled ahead: of the records, only those that
+    were yielded count. ends: the records that it returns are not those of the iteration."""
+
+    @wraps(call)
+    def method(self: Consumer, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        self._put_back()
+        self._iterates = self._iterates and not ends
+        return call(self, *args, **kwargs)
+
+    return method
+
+
 class Consumer(_SyncClient[_consumer.Consumer]):
     """Synchronous `tidelog.Consumer` with the same options.
 
@@ -167,78 +179,26 @@ class Consumer(_SyncClient[_consumer.Consumer]):
                 self._thread.run(self._client.close(leave_group=leave_group))
         super().close()
 
-    def commit(self, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset] | None = None) -> None:
-        """Commit offsets: `commit` of `tidelog.Consumer`. In an iteration, everything up to the present record."""
-        self._put_back()
-        self._thread.run(self._client.commit(offsets))
-
-    def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
-        """Return what `send_offsets` of a transaction commits. In an iteration, everything up to the present record."""
-        self._put_back()
-        return self._thread.run(self._of_transaction())
-
-    def transaction_committed(self) -> None:
-        """The positions are committed by a transaction."""
-        self._thread.run(self._settle())
-
-    def rewind(self) -> None:
-        """Return again what was returned since the last commit: `rewind` of `tidelog.Consumer`."""
-        self._put_back()
-        self._thread.run(self._client.rewind())
-
-    async def _of_transaction(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
-        return self._client.transaction_offsets()
-
-    async def _settle(self) -> None:
-        self._client.transaction_committed()
-
-    def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[_consumer.ConsumerRecord]:
-        """Return available records: `poll` of `tidelog.Consumer`."""
-        self._put_back()
-        self._iterates = False
-        return self._thread.run(self._client.poll(max_records, timeout))
-
-    def poll_arrow(
-        self,
-        max_records: int = 100_000,
-        timeout: float = 1.0,
-        *,
-        max_bytes: int = 32 * 1024 * 1024,
-        columns: Iterable[str] = TABLE_COLUMNS,
-    ) -> pa.RecordBatch:
-        """Return available records as a pyarrow.RecordBatch: `poll_arrow` of `tidelog.Consumer`."""
-        self._put_back()
-        self._iterates = False
-        wanted = tuple(columns)
-        return self._thread.run(self._client.poll_arrow(max_records, timeout, max_bytes=max_bytes, columns=wanted))
-
+    commit = _after_iteration(blocking(_consumer.Consumer.commit))
+    rewind = _after_iteration(blocking(_consumer.Consumer.rewind))
+    transaction_offsets = _after_iteration(on_loop(_consumer.Consumer.transaction_offsets))
+    transaction_committed = on_loop(_consumer.Consumer.transaction_committed)
+    poll = _after_iteration(blocking(_consumer.Consumer.poll), ends=True)
+    poll_arrow = _after_iteration(blocking(_consumer.Consumer.poll_arrow), ends=True)
     committed = blocking(_consumer.Consumer.committed)
     partitions = blocking(_consumer.Consumer.partitions)
     seek = blocking(_consumer.Consumer.seek)
     position = blocking(_consumer.Consumer.position)
     end_offsets = blocking(_consumer.Consumer.end_offsets)
 
-    def assign(
-        self,
-        partitions: Iterable[TopicPartition | tuple[str, int]],
-        *,
-        start: Literal["earliest", "latest"] = "earliest",
-    ) -> None:
-        """Replace the assignment by these partitions."""
-        self._thread.run(self._assign(list(partitions), start))
+    assign = on_loop(_consumer.Consumer.assign)
+    pause = on_loop(_consumer.Consumer.pause)
+    resume = on_loop(_consumer.Consumer.resume)
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are assigned, by the user or by the group."""
         return self._client.assignment
-
-    def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Return no records of these partitions until `resume`."""
-        self._thread.run(self._pause(list(partitions), resumes=False))
-
-    def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Return records of these partitions again."""
-        self._thread.run(self._pause(list(partitions), resumes=True))
 
     def __iter__(self) -> Iterator[_consumer.ConsumerRecord]:
         self._put_back()
@@ -280,14 +240,6 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         for partition, offset in first.items():
             if self._is_assigned(partition):  # else its place is another one by now
                 await self._client.seek(partition, offset)
-
-    async def _pause(self, partitions: list[TopicPartition | tuple[str, int]], *, resumes: bool) -> None:
-        (self._client.resume if resumes else self._client.pause)(partitions)
-
-    async def _assign(
-        self, partitions: list[TopicPartition | tuple[str, int]], start: Literal["earliest", "latest"]
-    ) -> None:
-        self._client.assign(partitions, start=start)
 
 
 _of_thread: Final = threading.local()

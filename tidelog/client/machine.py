@@ -136,3 +136,15 @@ def blocking(
         return thread.run(method(self._client, *args, **kwargs))
 
     return call
+
+
+def on_loop(
+    method: Callable[Concatenate[Client, Arguments], T],
+) -> Callable[Concatenate[Any, Arguments], T]:
+    """Return the same for a method that is not asynchronous, and must run on the loop of its object."""
+
+    @wraps(method)
+    async def call(client: Client, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> T:
+        return method(client, *args, **kwargs)
+
+    return blocking(call)

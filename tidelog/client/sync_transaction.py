@@ -5,16 +5,13 @@ Not here: the transaction itself (transaction.py). Every method runs it on the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.machine import LoopThread, blocking
-from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import NO_HEADERS, checked_columns
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
-from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 
 
@@ -46,38 +43,9 @@ class SyncTransaction:
     send = blocking(Transaction.send)
     flush = blocking(Transaction.flush)
 
-    def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Iterable[Header] = NO_HEADERS,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> None:
-        """Queue one record. The end of the block waits for it, and raises TransactionAborted if it fails."""
-        self._enqueue(topic, value, key, headers, partition, timestamp)
-
-    _enqueue = blocking(Transaction.enqueue)
-
-    def enqueue_many(
-        self,
-        topic: str,
-        values: Iterable[bytes | None],
-        *,
-        keys: Iterable[bytes | None] | None = None,
-        headers: Iterable[Iterable[Header]] | None = None,
-        partition: int | None = None,
-        timestamp: int | Iterable[int | None] | None = None,
-    ) -> None:
-        """Queue many records, with the arguments of `Producer.send_many`: the fastest way. The end of the block waits
-        for them."""
-        self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
-
-    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> None:
-        """Queue the rows of an Arrow table. The end of the block waits for them."""
-        self.enqueue_columns(topic, columns_of_table(table, partition))
-
+    enqueue = blocking(Transaction.enqueue)
+    enqueue_many = blocking(Transaction.enqueue_many)
+    enqueue_arrow = blocking(Transaction.enqueue_arrow)
     enqueue_columns = blocking(Transaction.enqueue_columns)
 
     def send_offsets(
