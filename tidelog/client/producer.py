@@ -19,9 +19,8 @@ from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
-from tidelog.client.delivery import Delivery, SendResult
-from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns, checked_columns
+from tidelog.client.delivery import Delivery
+from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns
 from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner, partition_for_key
 from tidelog.client.produce_stream import ProduceStreams
@@ -44,6 +43,7 @@ from tidelog.client.producer_events import (
 )
 from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known, warn_of_format
 from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
+from tidelog.client.record_sender import RecordSender
 from tidelog.client.route import Route, batch_limits
 from tidelog.client.transaction import Transaction
 from tidelog.client.transactions import ProducerTransactions
@@ -63,7 +63,7 @@ TURN_BYTES: Final = 2 * 1024 * 1024
 Shorter turns send smaller batches while nodes are idle, which costs more processor time for each record."""
 
 
-class Producer(Service):
+class Producer(Service, RecordSender):
     """Writes records to topics. Use it inside `async with`: leaving the block sends queued records.
 
     bootstrap: addresses of some nodes, "host:port,host:port".
@@ -166,25 +166,6 @@ class Producer(Service):
 
     # --- sending ------------------------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Iterable[Header] = NO_HEADERS,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> SendResult:
-        """Send one record and wait for its result.
-
-        key: selects the partition, as in Kafka. partition: overrides that choice. timestamp: milliseconds since 1970,
-        now if None, -1 for a record without one. Returns the record's position, acknowledged as `acks` requires. Raises
-        RecordTooLarge before anything is queued; BufferExhausted, or the reason why the topic is not known, after at
-        most `max_block_ms`; the node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was
-        written). A cancelled call may have queued its record, which is then sent.
-        """
-        return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
-
     async def enqueue(
         self,
         topic: str,
@@ -213,37 +194,6 @@ class Producer(Service):
             await self._clock.sleep_ms(0)
             self._pause_at = self._core.memory_used + TURN_BYTES
         return delivery
-
-    async def enqueue_many(
-        self,
-        topic: str,
-        values: Iterable[bytes | None],
-        *,
-        keys: Iterable[bytes | None] | None = None,
-        headers: Iterable[Iterable[Header]] | None = None,
-        partition: int | None = None,
-        timestamp: int | Iterable[int | None] | None = None,
-    ) -> BatchDelivery:
-        """Queue many records, waiting for memory and metadata; await the BatchDelivery for their outcomes.
-
-        The fastest way to send records that are at hand. keys, headers: one for each value, or None. partition: of all
-        records. timestamp: of all records, or one for each. All arguments are checked before anything is queued;
-        RecordTooLarge names the record. The order within a partition is that of the values, and no other call's records
-        come between them. Whenever memory is full, the call waits for more, each time up to `max_block_ms`. A call that
-        fails later raises RecordsNotQueued. A call that is cancelled raises CancelledError with a BatchDelivery as its
-        argument. In both cases the first records of the call may be queued, and these are sent.
-        """
-        return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
-
-    async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
-        """Queue the rows of an Arrow table or record batch as `enqueue_many` does. Needs pyarrow: the extra `arrow`.
-
-        table: of pyarrow, or any object with Arrow's C interface, for example a polars DataFrame. Columns, as in the
-        Spark source: value, and optionally key, headers, timestampMs (-1: none; null: as timestamp), timestamp (null:
-        now) and partition (null: by key), which the argument overrides; topic, offset and timestampType are ignored.
-        Raises InvalidRequest for other columns.
-        """
-        return await self.enqueue_columns(topic, columns_of_table(table, partition))
 
     def send_nowait(
         self,

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from tidelog.client.batch_delivery import BatchDelivery
-from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.delivery import Delivery
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
-from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
+from tidelog.client.many_records import NO_HEADERS, RecordColumns
 from tidelog.client.options import text, topic_partition, whole_number
+from tidelog.client.record_sender import RecordSender
 from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
@@ -66,35 +66,18 @@ class TakenOffsets:
         """The caller notifies the consumer."""
 
 
-class RecordSink(Protocol):
-    """The producer."""
-
-    async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Iterable[Header] = NO_HEADERS,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery: ...
-
-    async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery: ...
-
-    async def flush(self) -> None: ...
-
-
-class Transaction:
+class Transaction(RecordSender):
     """Records and offsets that become visible together, or never. Leaving the block commits; an exception aborts.
 
-    The methods send as those of the producer, which belong to the open transaction as well. Consumers with
-    read_committed see the records after the commit, all others at once. Leaving the block raises TransactionAborted if
-    anything of the transaction failed, also if that error left the block: the failure is its cause. Other exceptions
-    leave the block unchanged. ProducerFenced: another producer has taken over; close this one.
+    The methods send as those of the producer, which belong to the open transaction as well. In a loop, use `enqueue`
+    instead of `send`: the end of the block waits for all records. Consumers with read_committed see the records after
+    the commit, all others at once. Leaving the block raises TransactionAborted if anything of the transaction failed,
+    also if that error left the block: the failure is its cause. Other exceptions leave the block unchanged.
+    ProducerFenced: another producer has taken over; close this one.
     TransactionOutcomeUnknown: close this producer; its message says how to continue.
     """
 
-    def __init__(self, producer: RecordSink, transactions: ProducerTransactions) -> None:
+    def __init__(self, producer: RecordSender, transactions: ProducerTransactions) -> None:
         self._producer, self._transactions = producer, transactions
         self._is_open = False
         self._was_opened = False
@@ -166,20 +149,6 @@ class Transaction:
         self._ensure_open()
         return await self._transactions.committed_offsets(text("group", group), require_stable=require_stable)
 
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Iterable[Header] = NO_HEADERS,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> SendResult:
-        """Send one record and wait until its position is known, as `Producer.send`. In a loop, use `enqueue`: the end
-        of the block waits for all records."""
-        self._ensure_open()
-        return await (await self._producer.enqueue(topic, value, key, headers, partition, timestamp))
-
     async def enqueue(
         self,
         topic: str,
@@ -192,23 +161,6 @@ class Transaction:
         """Queue one record, as `Producer.enqueue`. Its delivery need not be awaited: a failure ends the transaction."""
         self._ensure_open()
         return await self._producer.enqueue(topic, value, key, headers, partition, timestamp)
-
-    async def enqueue_many(
-        self,
-        topic: str,
-        values: Iterable[bytes | None],
-        *,
-        keys: Iterable[bytes | None] | None = None,
-        headers: Iterable[Iterable[Header]] | None = None,
-        partition: int | None = None,
-        timestamp: int | Iterable[int | None] | None = None,
-    ) -> BatchDelivery:
-        """Queue many records, as `Producer.enqueue_many`."""
-        return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
-
-    async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
-        """Queue the rows of an Arrow table, as `Producer.enqueue_arrow`."""
-        return await self.enqueue_columns(topic, columns_of_table(table, partition))
 
     async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
         """Queue many records that are checked already; see `enqueue_many`."""
