@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import inspect
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from functools import cache
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from xdist.remote import Producer
 
 from tests import durations
 from tests.balance import BalancedScheduling
+from tests.wheels import build_wheel
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
@@ -143,6 +146,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.getoption("record_durations"):
         files = {str(path.relative_to(config.rootpath)) for path in config.rootpath.glob("tests/**/*.py")}
         durations.read().renewed(RUN.durations(), files).write()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The wheel of this checkout. The first worker that needs it builds it, which takes half a minute."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own if worker_id == "master" else own.parent
+    with (shared / "wheel.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for built in shared.glob("*.whl"):
+            return built
+        return Path(shutil.copy(build_wheel(tmp_path_factory.mktemp("wheel")), shared))
 
 
 @pytest.fixture(scope="session")

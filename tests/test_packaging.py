@@ -33,11 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_alone(wheel, tmp_path_factory.mktemp("empty") / "venv")
 

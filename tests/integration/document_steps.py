@@ -18,7 +18,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from tests.document_commands import ROOT, programs_of_shell, python_blocks, sentence_commands, tidelog_commands
-from tests.wheels import build_wheel, completed, environment_of_a_user, install_alone, run
+from tests.wheels import completed, environment_of_a_user, install_alone, run
 
 STARTS = "starts the cluster of this test, in a directory of its own and on free ports"
 SECURED = "needs a cluster with TLS: test_security_walkthrough.py runs those of security.md"
@@ -227,9 +227,9 @@ except EndOfTest: pass
 """
 
 
-def install(directory: Path) -> Installed:
-    """The wheel of this checkout, built and installed below the directory, where the documents' files are as well."""
-    installed = Installed(install_alone(build_wheel(directory), directory / "venv"), directory)
+def install(wheel: Path, directory: Path) -> Installed:
+    """The wheel, installed below the directory, where the documents' files are as well."""
+    installed = Installed(install_alone(wheel, directory / "venv"), directory)
     where = run(installed.python, "-c", "import tidelog; print(tidelog.__file__)", cwd=directory)
     assert Path(where).is_relative_to(directory / "venv")
     (directory / "lines").write_text("".join(f"{number}=payment {number}\n" for number in range(60)))

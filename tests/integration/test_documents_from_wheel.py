@@ -200,10 +200,10 @@ def test_all_that_the_documents_say_to_type_is_run_or_has_a_reason_why_not() -> 
 
 @pytest.mark.deep
 @pytest.mark.timeout(900)
-def test_the_wheel_does_what_the_documents_say(tmp_path: Path) -> None:
-    """Two minutes and more: it builds and installs the wheel, starts three nodes, and each of some eighty steps is a
+def test_the_wheel_does_what_the_documents_say(wheel: Path, tmp_path: Path) -> None:
+    """A minute and more: it installs the wheel, starts three nodes, and each of some eighty steps is a
     process that imports the client."""
-    installed = install(tmp_path)
+    installed = install(wheel, tmp_path)
     with up(installed) as running:
         faults = [fault_of(step, running) for step in STORY]
     faults += [fault_of(step, installed) for step in ONCE_STOPPED]
