@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import inspect
 import os
 import shutil
@@ -77,6 +78,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BalancedScheduling:
     return BalancedScheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # modules and 10,000 tests: a collection would visit them all and find nothing
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
