@@ -233,7 +233,7 @@ async def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(
             answer = wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytes(1_000_000))])
             with pytest.raises(TimeoutError):
                 while True:
-                    async with asyncio.timeout(0.1):
+                    async with asyncio.timeout(0.5):  # on a busy machine, less may pass before the window is full
                         await stream.send(answer)
             raise InvalidRequest("the request is malformed")
 
@@ -252,7 +252,9 @@ async def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(
             while True:
                 await stream.receive()
         meter = at.meters.of(str(methods.DATA_FETCH_STREAM))
-    assert (meter.streams_open, meter.streams_ended) == (0, {"ended": 1})
+    assert meter.streams_open == 0
+    # gRPC may say first that the write has failed, or that the caller is gone.
+    assert meter.streams_ended in ({"ended": 1}, {"INVALID_REQUEST": 1})
 
 
 async def test_an_answer_to_a_disconnected_caller_is_an_error_that_names_it() -> None:
