@@ -16,6 +16,9 @@ from tests.sim.plan import make_plan
 from tests.sim.regressions import FoundBy
 from tests.sim.shrink import shrink
 
+pytestmark = pytest.mark.timeout(3_600)
+"""A world limits its virtual time itself; its real time is that of its processor, which others may use too."""
+
 FIXED_WORLDS = 30
 """Those of `make test`: the same in each run. Some 2.5 s each on one idle core."""
 
