@@ -31,9 +31,10 @@ from node.process.local_cluster import LocalCluster
 from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
 from tidelog import Admin, Consumer, Producer
 from tidelog.errors import TidelogError
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import admin_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.types import Acks, Endpoint, Millis, Offset, QuotaEntity, QuotaType
 
@@ -211,13 +212,16 @@ async def _flood_with_streams(bootstrap: str) -> None:
         topic = await admin.describe_topic("greedy")
         nodes = {node.node_id: node for node in (await admin.describe_cluster()).nodes}
     records = build_batch([Record(Offset(0), Millis(1), None, os.urandom(VALUE_BYTES * 10))])
-    entries: list[tuple[Endpoint, wire.ProduceRequest]] = []
+    entries: list[tuple[Endpoint, ProduceRequest]] = []
     for partition in topic.partitions:
-        entry = wire.PartitionProduce(
-            batch_id=1, topic_id=topic.topic_id.bytes, partition=partition.partition, leader_epoch=-1, records=records
+        entry = ProduceBatch(
+            correlation_id=1,
+            topic_id=topic.topic_id.bytes,
+            partition=partition.partition,
+            records=records,
         )
         node = nodes[partition.leader]
-        request = wire.ProduceRequest(acks=Acks.ALL, timeout_ms=30_000, partitions=[entry])
+        request = ProduceRequest(acks=Acks.ALL, timeout_ms=30_000, partitions=[entry])
         entries.append((node.endpoint, request))
 
     async def send(number: int) -> None:

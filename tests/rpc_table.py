@@ -10,8 +10,8 @@ import sys
 from importlib import import_module
 
 FILES = ("data", "admin", "controller", "quorum", "sasl", "groups", "transactions")
-WRITTEN = {"ProduceRequest", "FetchResponse"}
-"""Messages with a class in tidelog/protocol/wire.py, which does not copy `records`."""
+VALUES = {"ProduceRequest": "ProduceRequest", "FetchResponse": "FetchAnswer"}
+"""Messages with records, and their classes in tidelog/record_exchange.py."""
 
 
 def constant(name: str) -> str:
@@ -24,7 +24,7 @@ def table() -> str:
         "",
         "from typing import Final",
         "",
-        "from tidelog.protocol import wire",
+        "from tidelog import record_exchange",
         "from tidelog.protocol.rpc import CallKind, Method",
         "from tidelog.protocol.v1 import " + ", ".join(f"{file}_pb2" for file in ("acl", *FILES)),
         "",
@@ -34,8 +34,8 @@ def table() -> str:
             lines.append(f'{constant(service.name)}: Final = "{service.full_name}"')
             for rpc in service.methods:
                 classes = ", ".join(
-                    f"wire.{each.name}"
-                    if each.name in WRITTEN
+                    f"record_exchange.{VALUES[each.name]}"
+                    if each.name in VALUES
                     else f"{each.file.name.rpartition('/')[2].removesuffix('.proto')}_pb2.{each.name}"
                     for each in (rpc.input_type, rpc.output_type)
                 )

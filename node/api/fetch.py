@@ -1,23 +1,19 @@
-"""Fetch: reads of partitions by consumers and followers, and one answer for each partition's fetch."""
+"""Fetch: reads of partitions by consumers and followers. The answers are in tidelog/record_exchange.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from node.api.record_bytes import Records
-from node.api.topic_reference import TopicReference
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import InvalidRequest
+from tidelog.record_exchange import TopicReference
 from tidelog.types import (
     NO_LEADER_EPOCH,
-    EpochEnd,
-    EpochStart,
     Incarnation,
     Isolation,
     LeaderEpoch,
     NodeId,
     Offset,
-    ProducerId,
 )
 
 
@@ -77,59 +73,6 @@ class FetchRequest(NamedTuple):
     durable_positions: Sequence[DurablePosition] = ()
     rack: str = ""
     max_bytes: int = 0
-
-
-class AbortedStart(NamedTuple):
-    """The start of an aborted transaction, whose records a consumer with read_committed skips."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-
-
-class FetchedPartition(NamedTuple):
-    """The answer to the fetch of one partition; -1 stands for an unknown offset or epoch.
-
-    leader_epoch: of the leader that answers. diverging: the logs diverge; the follower truncates its log to this end.
-    epochs: for followers, the leader's epoch entries in the range of `records`. preferred_read_replica: a consumer
-    should fetch from this node instead; -1 none. waits: only a new high watermark and log start; the fetch keeps
-    waiting. held_from: for followers, as of `InSyncSet.held_from`. records: start with the batch that contains the
-    offset of the fetch.
-    """
-
-    topic_id: TopicReference
-    partition: int
-    leader_epoch: LeaderEpoch
-    high_watermark: Offset
-    last_stable_offset: Offset
-    log_start_offset: Offset
-    error: TidelogError | None = None
-    diverging: EpochEnd | None = None
-    epochs: Sequence[EpochStart] = ()
-    aborted: Sequence[AbortedStart] = ()
-    preferred_read_replica: int = -1
-    waits: bool = False
-    held_from: Offset = Offset(0)
-    records: Records = b""
-    correlation_id: int = 0
-
-
-class AnswerMemory(Protocol):
-    """The memory that an answer occupies."""
-
-    @property
-    def delays_others(self) -> bool:
-        """True if other requests wait for memory, some of which this answer occupies."""
-
-
-class FetchAnswer(NamedTuple):
-    """Answers to fetches, in the order of the request; on a stream those that are due, possibly none.
-
-    charge: represents the memory of the records; it is returned when the object is deleted. A listener keeps the answer
-    or its charge until the answer is sent.
-    """
-
-    partitions: list[FetchedPartition]
-    charge: AnswerMemory | None = None
 
 
 _ISOLATION_LEVELS: Final = {int(level): level for level in Isolation}

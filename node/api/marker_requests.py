@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.api.topic_reference import TopicReference
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import TidelogError
+from tidelog.record_exchange import TopicReference
 from tidelog.types import Offset, ProducerId
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.api.topic_reference import TopicReference
 from tidelog.errors import TidelogError
+from tidelog.record_exchange import TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, DirectoryId, EpochEnd, Isolation, LeaderEpoch, Millis, Offset
 
 

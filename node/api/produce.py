@@ -1,44 +1,12 @@
-"""Produce: batches to append, and one answer for each batch."""
+"""Produce: the outcome of each batch of a request (tidelog/record_exchange.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from node.api.record_bytes import Records
-from node.api.topic_reference import TopicReference
 from tidelog.errors import TidelogError
-from tidelog.types import NO_LEADER_EPOCH, BatchReceipt, LeaderEpoch, Millis, Offset
-
-
-class ProduceBatch(NamedTuple):
-    """One batch of a request.
-
-    records: one record batch. leader_epoch: of the node as known to the sender; -1 skips the check. correlation_id: on
-    a stream, whose answers come in any order: returned in the answer.
-    """
-
-    topic_id: TopicReference
-    partition: int
-    records: Records
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    correlation_id: int = 0
-
-
-class ProduceRequest(NamedTuple):
-    """Batches to append. acks: as sent, not checked. timeout_ms: how long the node may wait for the acks.
-
-    transactional_id: of transactional batches; empty: there are none. transaction_version: of transactional batches; 2:
-    the leader adds the partition to the transaction, 1: the producer has added it. receipts: answer each batch with a
-    receipt.
-    """
-
-    acks: int
-    timeout_ms: int
-    partitions: Sequence[ProduceBatch]
-    transactional_id: str = ""
-    transaction_version: int = 0
-    receipts: bool = False
+from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
 
 
 class ProducedBatch(NamedTuple):

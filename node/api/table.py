@@ -38,7 +38,7 @@ from node.api.admin_requests import (
 )
 from node.api.api import Answered, Api, Asked, Audience
 from node.api.controller_requests import Envelope, EnvelopeAnswer
-from node.api.fetch import FetchAnswer, FetchRequest
+from node.api.fetch import FetchRequest
 from node.api.marker_requests import (
     AbortTransactionAnswer,
     AbortTransactionRequest,
@@ -57,7 +57,7 @@ from node.api.offsets import (
     ReplicaLogInfoRequest,
 )
 from node.api.permissions import Need, Permission, Scope
-from node.api.produce import ProduceAnswer, ProduceRequest
+from node.api.produce import ProduceAnswer
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
 from node.api.quorum_requests import (
     BeginQuorumEpochRequest,
@@ -98,6 +98,7 @@ from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.record_exchange import FetchAnswer, ProduceRequest
 from tidelog.security.acls import AclDecision, AclOperation
 from tidelog.types import QuotaType
 

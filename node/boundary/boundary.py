@@ -29,7 +29,6 @@ from typing import Any, Final, Protocol
 from node.api.api import Api, Audience
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope
-from node.api.produce import ProduceRequest
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import NO_THROTTLE, Quotas
 from node.requests.context import RequestContext
@@ -45,6 +44,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownServerError,
 )
+from tidelog.record_exchange import ProduceRequest
 
 _log = logging.getLogger("node.requests")
 

@@ -29,7 +29,7 @@ import grpc
 
 from node.process.free_ports import free_ports
 from tidelog.errors import TidelogError
-from tidelog.protocol import methods, status
+from tidelog.protocol import methods, status, wire
 from tidelog.protocol.grpc_transport import blocking_channel
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2
@@ -386,8 +386,8 @@ class LocalCluster:
         with blocking_channel(str(address), self._tls) as channel:
             call = channel.unary_unary(
                 method.path,
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.answer.FromString,
+                request_serializer=wire.writer(method.request),
+                response_deserializer=wire.reader(method.answer),
             )
             try:
                 return call(request, timeout=timeout_s)

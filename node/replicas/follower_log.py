@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from node.api.fetch import FetchedPartition
 from replication.partition.follower_events import FetchAgainFrom, LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
@@ -16,6 +15,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.log.truncation_ticket import TruncationTicket
 from tidelog.errors import CorruptRecord
+from tidelog.record_exchange import FetchedPartition
 from tidelog.records import iter_batches, walk_headers
 from tidelog.types import Buffer, LeaderEpoch, Offset
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.api.fetch import FetchedPartition, PartitionFetch
+from node.api.fetch import PartitionFetch
 from node.replicas.follower_log import append_answer, begin_truncation, unended_transaction, view_of
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import WaitingFetch, wake_all
@@ -35,6 +35,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.record_exchange import FetchedPartition
 from tidelog.types import Millis, Offset, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.partition")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
+from node.api.fetch import DurablePosition, PartitionFetch
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
@@ -51,6 +51,7 @@ from tidelog.errors import (
     NotLeaderOrFollower,
     TidelogError,
 )
+from tidelog.record_exchange import FetchedPartition
 from tidelog.records import Inspected, walk_headers
 from tidelog.types import (
     NO_LEADER_EPOCH,

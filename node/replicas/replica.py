@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from node.api.fetch import DurablePosition, FetchedPartition, PartitionFetch
+from node.api.fetch import DurablePosition, PartitionFetch
 from node.replicas.cold_reads import fetch_records
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
@@ -41,6 +41,7 @@ from storage.log.log import Log
 from storage.log.log_read import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
+from tidelog.record_exchange import FetchedPartition
 from tidelog.types import (
     EARLIEST,
     LATEST,

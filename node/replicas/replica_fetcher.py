@@ -22,7 +22,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from node.api.fetch import DurablePosition, FetchAnswer, FetchingReplica, FetchRequest, PartitionFetch
+from node.api.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
 from node.api.peers import Peers, ValueStream
 from node.api.table import DATA_FETCH_STREAM
 from node.replicas.follower_replica import FollowerReplica
@@ -32,6 +32,7 @@ from node.runtime.limits import ENTRIES_MAX
 from replication.partition.move_throttle import MoveThrottle
 from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, TidelogError
+from tidelog.record_exchange import FetchAnswer
 from tidelog.types import Endpoint, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.replica_fetcher")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from node.api.topic_reference import TopicReference
 from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage, TopicState
 from storage.log.log import Log
@@ -24,6 +23,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.record_exchange import TopicReference
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from node.api.fetch import AbortedStart, FetchedPartition
-from node.api.topic_reference import TopicReference
 from node.replicas.fetch_state import (
     CALLED,
     ENDED,
@@ -42,6 +40,7 @@ from storage.log.log import Log
 from storage.log.log_read import LogRead
 from tidelog.epochs import divergence
 from tidelog.errors import TidelogError
+from tidelog.record_exchange import AbortedStart, FetchedPartition, TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
 AT_ONCE: Final = 4

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from operator import attrgetter
 from typing import Final, TypeVar
 
-from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest, PartitionFetch
+from node.api.fetch import FetchRequest, PartitionFetch
 from node.api.offsets import (
     EpochAnswer,
     EpochQuestion,
@@ -30,7 +30,7 @@ from node.api.offsets import (
     ReplicaLogInfoRequest,
 )
 from node.api.peers import ValueStream
-from node.api.produce import ProduceAnswer, ProduceBatch, ProducedBatch, ProduceRequest
+from node.api.produce import ProduceAnswer, ProducedBatch
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
 from node.api.table import DATA_LIST_OFFSETS, DATA_OFFSET_FOR_LEADER_EPOCH
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
@@ -52,6 +52,7 @@ from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
+from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
 from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Offset
 
 Item = TypeVar("Item", ProduceBatch, PartitionFetch)

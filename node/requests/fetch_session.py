@@ -18,9 +18,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.api.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
+from node.api.fetch import FetchingReplica, FetchRequest, PartitionFetch
 from node.api.table import DATA_FETCH
-from node.api.topic_reference import TopicReference
 from node.replicas.fetch_state import READ, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
@@ -43,6 +42,7 @@ from tidelog.errors import (
     TidelogError,
     TopicAuthorizationFailed,
 )
+from tidelog.record_exchange import FetchedPartition, TopicReference
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.fetch_session")

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.api.api import Api
-from node.api.topic_reference import TopicReference
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
 from replication.coordination.group_requests import FetchedOffset, NamedPartition, OffsetToCommit
 from tidelog.errors import TidelogError
+from tidelog.record_exchange import TopicReference
 from tidelog.security.acls import AclOperation
 from tidelog.types import TopicId
 

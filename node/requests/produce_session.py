@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from node.api.produce import ProduceBatch, ProducedBatch, ProduceRequest
+from node.api.produce import ProducedBatch
 from node.api.table import DATA_PRODUCE
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica_config import ReplicaConfig
@@ -42,6 +42,7 @@ from tidelog.errors import (
     TidelogError,
     TopicAuthorizationFailed,
 )
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Inspected
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, BatchReceipt, Buffer, Millis, Offset
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from node.api.produce import ProduceBatch, ProduceRequest
 from node.api.table import DATA_PRODUCE
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.replicas.replica import Replica
@@ -25,6 +24,7 @@ from replication.coordination.group_requests import NamedPartition
 from storage.log.validation import is_transactional
 from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Inspected
 from tidelog.records.v2.header import HEADER_BYTES, PRODUCER_AT
 from tidelog.security.acls import AclOperation, ResourceType

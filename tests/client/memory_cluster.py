@@ -22,6 +22,7 @@ from tests.client.memory_groups import MemoryGroups, MemoryGroupsService
 from tests.client.memory_transactions import MemoryTransactions, MemoryTransactionsService
 from tests.client.producer_states import ProducerStates
 from tests.node.message_services import gates_of, messages_of
+from tests.record_values import fetched
 from tidelog.client.machine import LoopThread
 from tidelog.clock import MachineClock
 from tidelog.errors import (
@@ -37,11 +38,12 @@ from tidelog.errors import (
     UnsupportedVersion,
     VoterNotFound,
 )
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, common_pb2, data_pb2, sasl_pb2
+from tidelog.record_exchange import AbortedStart, FetchAnswer, ProduceBatch
 from tidelog.records import RecordBatch, iter_batches, stamp
-from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
+from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, NodeAddress, NodeId, Offset, ProducerId
 
 T = TypeVar("T")
 
@@ -152,7 +154,7 @@ class MemoryNode:
         self.node_id = node_id
         self.endpoint = Endpoint("127.0.0.1", 0)
         self.server: GrpcServer | None = None
-        self.on_produce: Callable[[wire.PartitionProduce], object] = lambda entry: None
+        self.on_produce: Callable[[ProduceBatch], object] = lambda entry: None
         """Called before each append; may return SILENCE, an error to answer, or "break" (before) / "lose" (after)."""
         self.on_fetch: Callable[[data_pb2.FetchPartition], object] = lambda entry: None
         self.on_init_producer_id: Callable[[data_pb2.InitProducerIdRequest], object] = lambda request: None
@@ -205,7 +207,9 @@ class MemoryNode:
                     continue
                 if wish == "break":
                     return
-                answer = data_pb2.PartitionProduced(batch_id=entry.batch_id, base_offset=-1, log_append_time_ms=-1)
+                answer = data_pb2.PartitionProduced(
+                    batch_id=entry.correlation_id, base_offset=-1, log_append_time_ms=-1
+                )
                 try:
                     if isinstance(wish, TidelogError):
                         raise wish
@@ -255,10 +259,9 @@ class MemoryNode:
         if wish == "break":
             stream.close()
             return
-        answer = wire.PartitionFetched(
-            fetch_id=entry.fetch_id, topic_id=entry.topic_id, partition=entry.partition, preferred_read_replica=-1
+        answer = fetched(
+            correlation_id=entry.fetch_id, topic_id=entry.topic_id, partition=entry.partition, preferred_read_replica=-1
         )
-        header = answer.header
         try:
             if isinstance(wish, TidelogError):
                 raise wish
@@ -278,20 +281,23 @@ class MemoryNode:
             if entry.last_fetched_epoch >= 0:
                 end = partition.epoch_end(entry.last_fetched_epoch)
                 if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
-                    header.diverging.CopyFrom(end)
-                    header.leader_epoch = partition.leader_epoch
-                    await stream.send(wire.FetchResponse(partitions=[answer]))
+                    diverging = EpochEnd(LeaderEpoch(end.epoch), Offset(end.end_offset))
+                    answer = answer._replace(diverging=diverging, leader_epoch=LeaderEpoch(partition.leader_epoch))
+                    await stream.send(FetchAnswer([answer]))
                     return
             records = partition.read(entry.fetch_offset, entry.max_bytes, request.isolation_level)
-            answer.records = wish(records) if callable(wish) else records
-            header.high_watermark, header.last_stable_offset = partition.end, partition.end_for(1)
-            if request.isolation_level == 1:
-                for producer, first in partition.aborted:
-                    header.aborted.add(producer_id=producer, first_offset=first)
-            header.log_start_offset, header.leader_epoch = partition.start, partition.leader_epoch
+            aborted = partition.aborted if request.isolation_level == 1 else ()
+            answer = answer._replace(
+                leader_epoch=LeaderEpoch(partition.leader_epoch),
+                high_watermark=Offset(partition.end),
+                last_stable_offset=Offset(partition.end_for(1)),
+                log_start_offset=Offset(partition.start),
+                aborted=[AbortedStart(ProducerId(producer), Offset(first)) for producer, first in aborted],
+                records=wish(records) if callable(wish) else records,
+            )
         except TidelogError as error:
-            header.error.CopyFrom(to_proto(error))
-        await stream.send(wire.FetchResponse(partitions=[answer]))
+            answer = answer._replace(error=error)
+        await stream.send(FetchAnswer([answer]))
 
     async def list_offsets(
         self, request: data_pb2.ListOffsetsRequest, context: RequestContext

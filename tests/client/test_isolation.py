@@ -8,9 +8,9 @@ from tests.client.memory_cluster import MemoryPartition, memory_cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.client.read_committed import hide_aborted
 from tidelog.errors import InvalidConfig
-from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import AbortedStart
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
-from tidelog.types import Isolation, PartitionIndex, TopicPartition
+from tidelog.types import Isolation, Offset, PartitionIndex, ProducerId, TopicPartition
 
 P0 = TopicPartition("orders", PartitionIndex(0))
 
@@ -88,7 +88,7 @@ def test_an_unknown_isolation_is_rejected() -> None:
 def test_hidden_batches_span_their_offsets_without_records() -> None:
     log = data(7, 3) + data(8, base=3) + marker(7, base=4) + data(7, 2, base=5)
     batches = list(iter_batches(log))
-    shown = hide_aborted(batches, [data_pb2.AbortedTransaction(producer_id=7, first_offset=0)])
+    shown = hide_aborted(batches, [AbortedStart(ProducerId(7), Offset(0))])
     assert [(batch.base_offset, batch.next_offset, batch.count) for batch in shown] == [
         (0, 3, 0),
         (3, 4, 1),

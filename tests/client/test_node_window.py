@@ -17,10 +17,10 @@ from tidelog.client.producer_core import OVERDUE_MS, ProducerCore
 from tidelog.client.producer_events import Acknowledged, Flushed, Lost, Refused
 from tidelog.clock import MachineClock
 from tidelog.errors import ConnectionLost, NotEnoughReplicas
-from tidelog.protocol import wire
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import ProduceRequest
 from tidelog.types import Acks, Endpoint, Millis, NodeId
 
 FOUR = replace(POLICY, node_partial_max=4)
@@ -223,7 +223,7 @@ async def test_partitions_that_are_due_share_a_message(monkeypatch: pytest.Monke
     messages: list[int] = []
     next_request = ProduceStream._next_request
 
-    def counted(stream: ProduceStream) -> wire.ProduceRequest | None:
+    def counted(stream: ProduceStream) -> ProduceRequest | None:
         request = next_request(stream)
         messages.append(len(request.partitions) if request is not None else 0)
         return request

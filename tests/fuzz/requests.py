@@ -43,9 +43,10 @@ from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
 from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import TidelogError
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.security.tls_files import Tls
@@ -177,9 +178,9 @@ class Maker:
 
 
 def _message_of(method: Method[Any, Any]) -> type[Message]:
-    """The request's message; of the twins of `wire.py`, protobuf's own."""
+    """The request's message; of one that is a value, protobuf's."""
     request = method.request
-    found = data_pb2.ProduceRequest if request is wire.ProduceRequest else request
+    found = data_pb2.ProduceRequest if request is ProduceRequest else request
     assert issubclass(found, Message)
     return found
 
@@ -337,9 +338,9 @@ async def _until_served(nodes: RealNodes, method: Method[Any, Any], request: Any
         nodes.ensure_running()
 
 
-def _produce(topic_id: bytes) -> wire.ProduceRequest:
-    entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=batch(b"found"))
-    return wire.ProduceRequest(acks=-1, timeout_ms=5_000, partitions=[entry])
+def _produce(topic_id: bytes) -> ProduceRequest:
+    entry = ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=batch(b"found"))
+    return ProduceRequest(acks=-1, timeout_ms=5_000, partitions=[entry])
 
 
 def _fetch(topic_id: bytes) -> data_pb2.FetchRequest:

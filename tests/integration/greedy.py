@@ -14,6 +14,7 @@ import grpc
 from tidelog.protocol import methods, wire
 from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchAnswer, ProduceBatch, ProduceRequest
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
@@ -67,19 +68,18 @@ class Greedy:
         make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         return make(
             method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.answer.FromString,
+            request_serializer=wire.writer(method.request),
+            response_deserializer=wire.reader(method.answer),
         )
 
-    def _request(self, number: int, records: bytes) -> wire.ProduceRequest:
-        entry = wire.PartitionProduce(
-            batch_id=number,
+    def _request(self, number: int, records: bytes) -> ProduceRequest:
+        entry = ProduceBatch(
+            correlation_id=number,
             topic_id=self._topic_id,
             partition=number % self._partitions,
-            leader_epoch=-1,
             records=records,
         )
-        return wire.ProduceRequest(acks=1, timeout_ms=10_000, partitions=[entry])
+        return ProduceRequest(acks=1, timeout_ms=10_000, partitions=[entry])
 
     def _fetch(self) -> data_pb2.FetchRequest:
         return data_pb2.FetchRequest(
@@ -98,7 +98,7 @@ class Greedy:
             ],
         )
 
-    def _note(self, kind: str, answer: wire.FetchResponse) -> None:
+    def _note(self, kind: str, answer: FetchAnswer) -> None:
         self.answers[kind] += 1
         self.largest[kind] = max(self.largest[kind], sum(len(each.records) for each in answer.partitions))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from node.process.local_cluster import LocalCluster
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
+from tidelog.types import LeaderEpoch
 
 
 class Client:
@@ -26,10 +28,14 @@ class Client:
         acks: int = -1,
     ) -> int:
         """Returns the offset; raises the error of the call or of the entry."""
-        entry = wire.PartitionProduce(
-            batch_id=1, topic_id=topic_id or self.topic_id, partition=partition, leader_epoch=epoch, records=records
+        entry = ProduceBatch(
+            correlation_id=1,
+            topic_id=topic_id or self.topic_id,
+            partition=partition,
+            leader_epoch=LeaderEpoch(epoch),
+            records=records,
         )
-        request = wire.ProduceRequest(acks=acks, timeout_ms=5_000, partitions=[entry])
+        request = ProduceRequest(acks=acks, timeout_ms=5_000, partitions=[entry])
         answer = await self._transport.call(self._address, methods.DATA_PRODUCE, request, timeout_ms=8_000)
         (produced,) = answer.partitions
         if produced.HasField("error"):

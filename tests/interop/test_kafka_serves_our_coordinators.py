@@ -45,8 +45,9 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.group_admin import GroupDescription
 from tidelog.client.producer import Producer
 from tidelog.client.transaction_admin import TransactionDescription
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch, iter_batches
 from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Millis, Offset, TopicPartition
 
@@ -143,8 +144,8 @@ async def leave_open(nodes: RealNodes, topic_id: bytes) -> None:
         base_sequence=0,
         is_transactional=True,
     )
-    entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=records)
-    produce = wire.ProduceRequest(
+    entry = ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=records)
+    produce = ProduceRequest(
         acks=-1, timeout_ms=20_000, partitions=[entry], transactional_id=OPEN, transaction_version=2
     )
     await until_done(nodes, nodes.addresses[0], methods.DATA_PRODUCE, produce)

@@ -16,9 +16,10 @@ from node.requests.gate import Gate
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes
 from tests.topic_requests import changed, creating
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchAnswer, ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.types import Endpoint, Millis, Offset
 
@@ -29,14 +30,12 @@ def batch(*values: bytes) -> bytes:
     return build_batch([Record(Offset(i), Millis(1_700_000_000_000), None, value) for i, value in enumerate(values)])
 
 
-def entry(topic_id: bytes, records: bytes, *, partition: int = 0, batch_id: int = 1) -> wire.PartitionProduce:
-    return wire.PartitionProduce(
-        batch_id=batch_id, topic_id=topic_id, partition=partition, leader_epoch=-1, records=records
-    )
+def entry(topic_id: bytes, records: bytes, *, partition: int = 0, batch_id: int = 1) -> ProduceBatch:
+    return ProduceBatch(correlation_id=batch_id, topic_id=topic_id, partition=partition, records=records)
 
 
-def produce(*entries: wire.PartitionProduce, acks: int = -1) -> wire.ProduceRequest:
-    return wire.ProduceRequest(acks=acks, timeout_ms=CALL_MS, partitions=list(entries))
+def produce(*entries: ProduceBatch, acks: int = -1) -> ProduceRequest:
+    return ProduceRequest(acks=acks, timeout_ms=CALL_MS, partitions=list(entries))
 
 
 def fetch(topic_id: bytes, offset: int, *, max_wait_ms: int = 0) -> data_pb2.FetchRequest:
@@ -115,4 +114,4 @@ class Data:
 
         asyncio.get_running_loop().call_soon(pass_time)
         await over.wait()
-        return wire.FetchResponse()
+        return FetchAnswer([])

@@ -11,13 +11,15 @@ from node.boundary.boundary import Boundary, ProtocolCodec
 from node.listeners.grpc.server import GrpcServer
 from node.requests.context import RequestContext
 from tests.node.message_services import gates_of, messages_of
+from tests.record_values import fetched, sent
 from tidelog.errors import (
     NotLeaderOrFollower,
     UnsupportedVersion,
 )
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchAnswer, ProduceRequest
 from tidelog.types import Endpoint, NodeAddress, NodeId
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
@@ -40,7 +42,7 @@ class EchoData:
                     stream.close()  # takes effect at the next wait: the answer below is still sent whole
                 for batch in request.partitions:
                     self.batches[batch.partition] = batch.records
-                    answer = data_pb2.PartitionProduced(batch_id=batch.batch_id, base_offset=len(batch.records))
+                    answer = data_pb2.PartitionProduced(batch_id=batch.correlation_id, base_offset=len(batch.records))
                     await stream.send(data_pb2.ProduceResponse(partitions=[answer]))
         finally:
             self.gone.set()
@@ -48,7 +50,7 @@ class EchoData:
     async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, context: RequestContext) -> Any:
         raise NotImplementedError
 
-    async def produce(self, request: wire.ProduceRequest, context: RequestContext) -> data_pb2.ProduceResponse:
+    async def produce(self, request: ProduceRequest, context: RequestContext) -> data_pb2.ProduceResponse:
         if request.acks == 1:
             raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
         if request.acks == 2:
@@ -59,10 +61,10 @@ class EchoData:
     async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
 
-    async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> wire.FetchResponse:
+    async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> FetchAnswer:
         wanted = [partition.partition for partition in request.partitions]
-        entries = [wire.PartitionFetched(partition=index, records=self.batches[index]) for index in wanted]
-        return wire.FetchResponse(partitions=entries)
+        entries = [fetched(partition=index, records=self.batches[index]) for index in wanted]
+        return FetchAnswer(partitions=entries)
 
     async def list_offsets(self, request: Any, context: RequestContext) -> data_pb2.ListOffsetsResponse:
         raise UnsupportedVersion(f"asked by {context.listener}")
@@ -109,5 +111,5 @@ async def serving(
         await fixture.server.stop(grace_ms=0)
 
 
-def produce(records: Any, *, acks: int = -1) -> wire.ProduceRequest:
-    return wire.ProduceRequest(acks=acks, partitions=[wire.PartitionProduce(batch_id=7, partition=3, records=records)])
+def produce(records: Any, *, acks: int = -1) -> ProduceRequest:
+    return ProduceRequest(acks, 0, [sent(records, correlation_id=7, partition=3)])

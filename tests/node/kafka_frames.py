@@ -11,14 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest
+from node.api.fetch import FetchRequest
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
-from node.api.produce import ProduceAnswer, ProducedBatch, ProduceRequest
+from node.api.produce import ProduceAnswer, ProducedBatch
 from node.boundary.boundary import Boundary, EncodedAnswer
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from tests.protocol.kafka_messages import ROOT, Message, generated
+from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceRequest
 from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
 
 LOOPBACK = Endpoint("127.0.0.1", 0)

@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from node.api.caller import Caller
-from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest, PartitionFetch
+from node.api.fetch import FetchRequest, PartitionFetch
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
-from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.api.produce import ProduceAnswer
 from node.api.table import ADMIN_GET_METADATA, APIS, DATA_FETCH, DATA_PRODUCE
 from node.boundary.boundary import Boundary, EncodedAnswer, Request
 from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
 from tidelog.types import Isolation, Offset
 
 OPEN_MAX = 5  # requests of one connection that are served at once

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
+from google.protobuf.message import Message
+
 from node.api.table import APIS
-from node.listeners.grpc.codec import ApiCodec, parse, tells_throttle
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.codecs import codec_of
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.requests.recorded_changes import audited
+from tests.record_values import bytes_of
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
@@ -43,17 +47,17 @@ class MessageCodec:
     """A codec for handlers of messages: the message is the value."""
 
     def __init__(self, method: Method[Any, Any]) -> None:
-        self._method = method
-        self.tells_throttle = tells_throttle(method)
+        self._codec = ApiCodec(APIS[str(method)], method, None, None)
+        self.tells_throttle = self._codec.tells_throttle
 
     def decode(self, data: bytes) -> Any:
-        return parse(self._method, data)
+        return self._codec.decode(data)
 
     def encode(self, answer: Any, throttle_time_ms: int) -> bytes:
-        if throttle_time_ms:
-            answer.throttle_time_ms = throttle_time_ms
-        data: bytes = answer.SerializeToString()
-        return data
+        if throttle_time_ms and isinstance(answer, Message):
+            answer.throttle_time_ms = throttle_time_ms  # type: ignore[attr-defined]
+            throttle_time_ms = 0
+        return self._codec.encode(answer, throttle_time_ms)
 
 
 def messages_of(api: str) -> MessageCodec:
@@ -62,13 +66,18 @@ def messages_of(api: str) -> MessageCodec:
 
 def enveloped(method: Method[Any, Any], request: Any, principal: str = "") -> controller_pb2.EnvelopeRequest:
     """A change as a node forwards it."""
-    data = request.SerializeToString()
+    data = bytes_of(request)
     return controller_pb2.EnvelopeRequest(api=str(method), request=data, principal=principal)
 
 
 def codecs_of(service: str) -> list[ApiCodec[Any, Any]]:
     """The codecs of a service (`Data`), in the order of the proto file."""
     return [codec_of(name) for name in METHODS if APIS[name].service == service]
+
+
+def written(codec: ApiCodec[Any, Any], answer: Any) -> Any:
+    """The message of an answer."""
+    return answer if codec.write_answer is None else codec.write_answer(answer)
 
 
 def gates_of(services: Mapping[str, object]) -> dict[str, Gate]:
@@ -97,7 +106,7 @@ def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[...
     async def call(message: Any, context: RequestContext) -> Any:
         asked = _read(codec, message)
         context.authorizer.ensure_allowed(context, codec.api, asked)
-        return codec.write_answer(await handle(asked, context))
+        return written(codec, await handle(asked, context))
 
     return call
 
@@ -113,13 +122,13 @@ def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[.
                 raise
             return asked
 
-        await handle(ConvertedStream(stream, codec.write_answer, read), context)
+        await handle(ConvertedStream(stream, partial(written, codec), read), context)
 
     return serve
 
 
 def _read(codec: ApiCodec[Any, Any], message: Any) -> Any:
     try:
-        return codec.read_request(message)
+        return message if codec.read_request is None else codec.read_request(message)
     except ValueError as error:
         raise InvalidRequest(f"{codec.method}: {error}") from None

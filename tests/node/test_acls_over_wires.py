@@ -19,9 +19,10 @@ from node.requests import produce_session
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes, repeated
 from tidelog import Admin, Consumer, Producer
 from tidelog.errors import ClusterAuthorizationFailed, TidelogError, TopicAuthorizationFailed
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.security.acls import (
@@ -150,8 +151,7 @@ async def test_a_fetch_that_waits_gets_nothing_once_its_permission_is_gone(tmp_p
         answer = await stream.receive()
         assert answer is not None
         (fetched,) = answer.partitions
-        assert fetched.error is not None
-        assert isinstance(from_proto(fetched.error), TopicAuthorizationFailed)
+        assert isinstance(fetched.error, TopicAuthorizationFailed)
         assert bytes(fetched.records) == b""
         assert (fetched.leader_epoch, fetched.log_start_offset) == (-1, -1)
         stream.close()
@@ -166,14 +166,14 @@ async def test_a_batch_whose_permission_is_gone_while_it_is_checked_tells_nothin
         await admin.create_topic("orders", partitions=1, replication_factor=1)
         await admin.create_acls([rule("User:bob", AclOperation.WRITE, "orders")])
         topic_id = (await admin.describe_topic("orders")).topic_id.bytes
-        entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, leader_epoch=-1, records=records)
+        entry = ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=records)
 
         async def inspected(*_: object) -> None:
             await admin.delete_acls([AclFilter(principal="User:bob")])
 
         monkeypatch.setattr(produce_session, "takes_time", lambda *_: True)
         monkeypatch.setattr(produce_session.ProduceSession, "_inspected", inspected)
-        request, at = wire.ProduceRequest(acks=-1, partitions=[entry]), nodes.further["bob"][0]
+        request, at = ProduceRequest(-1, 0, [entry]), nodes.further["bob"][0]
         answer = await nodes.transport.call(at, methods.DATA_PRODUCE, request, timeout_ms=CALL_MS)
         (produced,) = answer.partitions
         assert isinstance(from_proto(produced.error), TopicAuthorizationFailed)

@@ -37,6 +37,7 @@ from tests.node.boundary_world import Data, batch, create_topic, entry, fetch, l
 from tests.node.message_services import enveloped, messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
+from tests.record_values import bytes_of
 from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import (
     InvalidRequest,
@@ -262,7 +263,7 @@ async def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
         await nodes.wait_until(lambda: meter.answered == 4 and meter.response_bytes == received)
         assert meter.failed == {}
         assert meter.errors == {"MESSAGE_TOO_LARGE": 1, "UNKNOWN_TOPIC_OR_PARTITION": 1}
-        assert meter.request_bytes == sum(len(request.SerializeToString()) for request in sent)
+        assert meter.request_bytes == sum(len(bytes_of(request)) for request in sent)
         assert sum(meter.times) == 4
         assert meter.streams_open == 1
         stream.close()
@@ -309,7 +310,7 @@ async def test_a_context_contains_the_caller_and_its_deadline() -> None:
         grpc.aio.insecure_channel(str(address)) as channel,
     ):
         call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
-        request = produce().SerializeToString()
+        request = bytes_of(produce())
         await call(request, metadata=((CLIENT_ID_KEY, "loader-7"),), timeout=60)
         context = service.context
         assert context is not None

@@ -15,8 +15,9 @@ from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, endpoint_of, fetch_request
 from tidelog.errors import KafkaStorageError, NotLeaderOrFollower
 from tidelog.protocol import methods
+from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import FetchResponse
+from tidelog.record_exchange import FetchAnswer
 from tidelog.records import iter_batches
 from tidelog.types import NodeId, Offset
 
@@ -39,19 +40,19 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-def values(answer: FetchResponse) -> list[list[bytes | None]]:
+def values(answer: FetchAnswer) -> list[list[bytes | None]]:
     return [
         [record.value for found in iter_batches(part.records) for record in found.records()]
         for part in sorted(answer.partitions, key=lambda part: part.partition)
     ]
 
 
-def error_of(answer: FetchResponse) -> str:
+def error_of(answer: FetchAnswer) -> str:
     error = answer.partitions[0].error
-    return "" if error is None else error.name
+    return "" if error is None else to_proto(error).name
 
 
-def reading(cluster: Cluster, *indexes: int, offset: int = 0, max_wait_ms: int = 100) -> asyncio.Task[FetchResponse]:
+def reading(cluster: Cluster, *indexes: int, offset: int = 0, max_wait_ms: int = 100) -> asyncio.Task[FetchAnswer]:
     request = fetch_request(offset, index=indexes[0], max_wait_ms=max_wait_ms)
     for index in indexes[1:]:
         more: data_pb2.FetchPartition = fetch_request(offset, index=index).partitions[0]
@@ -113,7 +114,7 @@ def test_reads_of_one_stream_that_end_together_are_sent_in_several_messages() ->
     assert [len(answer.partitions) for answer in answers] == [2, 2], (
         "a message ends at the batch that reaches 1000 bytes"
     )
-    assert sorted(part.fetch_id for answer in answers for part in answer.partitions) == [0, 1, 2, 3]
+    assert sorted(part.correlation_id for answer in answers for part in answer.partitions) == [0, 1, 2, 3]
     cluster.loop.raise_defects()
     cluster.close()
 

@@ -31,7 +31,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import iter_batches
 from tidelog.types import Buffer, Offset, TopicId
 
@@ -50,8 +50,8 @@ def values(records: Buffer) -> list[bytes | None]:
     return [record.value for found in iter_batches(records) for record in found.records()]
 
 
-def entry(batch_id: int, records: bytes, *, index: int = 0, topic: TopicId = TOPIC) -> PartitionProduce:
-    return PartitionProduce(batch_id=batch_id, topic_id=topic.bytes, partition=index, leader_epoch=-1, records=records)
+def entry(batch_id: int, records: bytes, *, index: int = 0, topic: TopicId = TOPIC) -> ProduceBatch:
+    return ProduceBatch(correlation_id=batch_id, topic_id=topic.bytes, partition=index, records=records)
 
 
 # --- produce ---
@@ -136,11 +136,11 @@ def test_a_produce_stream_is_not_read_beyond_its_outstanding_limit() -> None:
 
 def test_acks_none_is_never_answered_and_a_failure_ends_the_stream(cluster: Cluster) -> None:
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
-    cluster.wait(stream.send(ProduceRequest(acks=0, partitions=[entry(1, batch(b"a"))])))
+    cluster.wait(stream.send(ProduceRequest(acks=0, timeout_ms=0, partitions=[entry(1, batch(b"a"))])))
     cluster.run(0.5)
     assert cluster.watermark(1) == 1
     wrong = cluster.wait(cluster.wires.open_stream(endpoint_of(2), methods.DATA_PRODUCE_STREAM))
-    cluster.wait(wrong.send(ProduceRequest(acks=0, partitions=[entry(1, batch(b"a"))])))
+    cluster.wait(wrong.send(ProduceRequest(acks=0, timeout_ms=0, partitions=[entry(1, batch(b"a"))])))
     with pytest.raises(NotLeaderOrFollower):
         cluster.wait(wrong.receive())
 
@@ -281,10 +281,10 @@ def test_a_later_fetch_of_a_partition_replaces_the_earlier_one(cluster: Cluster)
     cluster.run(0.1)
     cluster.wait(stream.send(fetch_request(1, max_wait_ms=60_000, fetch_id=2)))
     [answer] = cluster.next(stream).partitions
-    assert (answer.fetch_id, values(answer.records)) == (2, [b"b"])
+    assert (answer.correlation_id, values(answer.records)) == (2, [b"b"])
     cluster.produce(1, batch(b"c"))
     cluster.wait(stream.send(fetch_request(2, max_wait_ms=60_000, fetch_id=3)))
-    assert [a.fetch_id for a in cluster.next(stream).partitions] == [3]
+    assert [a.correlation_id for a in cluster.next(stream).partitions] == [3]
 
 
 def test_each_partition_of_a_fetch_is_answered_separately(cluster: Cluster) -> None:
@@ -295,12 +295,12 @@ def test_each_partition_of_a_fetch_is_answered_separately(cluster: Cluster) -> N
     request.partitions.append(fetch_request(500, index=1, topic=TopicId(UUID(int=99)), fetch_id=4).partitions[0])
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
     cluster.wait(stream.send(request))
-    at_once = {a.fetch_id: a for a in cluster.next(stream).partitions}
+    at_once = {a.correlation_id: a for a in cluster.next(stream).partitions}
     assert set(at_once) == {2, 3, 4}
     assert values(at_once[2].records) == [b"a"]
     codes = {number: answer.error.code for number, answer in at_once.items() if answer.error is not None}
     assert codes == {3: UnknownTopicOrPartition.code, 4: UnknownTopicId.code}
-    assert [a.fetch_id for a in cluster.next(stream).partitions] == [1]
+    assert [a.correlation_id for a in cluster.next(stream).partitions] == [1]
 
 
 def test_an_offset_outside_the_log_is_refused(cluster: Cluster) -> None:
@@ -501,7 +501,7 @@ def test_a_client_that_reports_damaged_bytes_makes_the_leader_resign(cluster: Cl
     log = cluster.log(1)
     cluster.machines[1].disk.flip_bit(log.active.path, log.active.size - 2)
     assert not cluster.fetch(1, 1).error, "a leader does not check what it sends"
-    assert refused_fetch(cluster, 1).error.name == "NOT_LEADER_OR_FOLLOWER"
+    assert type(refused_fetch(cluster, 1).error) is NotLeaderOrFollower
     assert cluster.partition(1).leader is None
     assert log.damage is not None
     assert (log.damage.first_offset, log.damage.end_offset) == (1, 2)

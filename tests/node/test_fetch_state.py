@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from node.api.fetch import FetchedPartition, FetchRequest
+from node.api.fetch import FetchRequest
 from node.listeners.grpc.server import ANSWER_COPIES
 from node.replicas.fetch_state import MOVES, READING, FetchCause, FetchState
 from node.replicas.waiting_fetch import AT_ONCE, FetchOutbox, WaitingFetch
@@ -17,6 +17,7 @@ from storage.append_info import Origin
 from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation
 from tests.node.wires import CALLER, Cluster, HeldExecutor, as_value, batch, endpoint_of, fetch_request
+from tidelog.record_exchange import FetchedPartition
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
 TABLE = """

@@ -43,14 +43,12 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, common_pb2, groups_pb2, transactions_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId
 
 
 def produce(topic_id: bytes, partition: int, *values: bytes) -> ProduceRequest:
-    entry = PartitionProduce(
-        batch_id=0, topic_id=topic_id, partition=partition, leader_epoch=-1, records=batch(*values)
-    )
+    entry = ProduceBatch(correlation_id=0, topic_id=topic_id, partition=partition, records=batch(*values))
     return ProduceRequest(acks=-1, timeout_ms=CALL_MS, partitions=[entry])
 
 

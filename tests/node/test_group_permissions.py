@@ -23,10 +23,11 @@ from tidelog.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from tidelog.types import Millis, Offset
@@ -216,7 +217,7 @@ async def test_a_transactional_batch_needs_the_id_of_its_producer(tmp_path: Path
         writes = (ResourceType.TOPIC, OPEN_TOPIC, AclOperation.WRITE)
         await here.allow(writes)
 
-        def produce(transactional_id: str, *, transactional: bool = True) -> wire.ProduceRequest:
+        def produce(transactional_id: str, *, transactional: bool = True) -> ProduceRequest:
             producer: dict[str, Any] = {
                 "producer_id": made.producer_id,
                 "producer_epoch": made.producer_epoch,
@@ -224,10 +225,8 @@ async def test_a_transactional_batch_needs_the_id_of_its_producer(tmp_path: Path
                 "is_transactional": True,
             }
             records = build_batch([Record(Offset(0), Millis(0), b"k", b"v")], **(producer if transactional else {}))
-            entry = wire.PartitionProduce(
-                batch_id=1, topic_id=here.topic_id, partition=0, leader_epoch=-1, records=records
-            )
-            return wire.ProduceRequest(
+            entry = ProduceBatch(correlation_id=1, topic_id=here.topic_id, partition=0, records=records)
+            return ProduceRequest(
                 acks=-1,
                 timeout_ms=CALL_MS,
                 partitions=[entry],

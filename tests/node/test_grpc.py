@@ -16,6 +16,7 @@ from node.listeners.grpc.connections import shut_down_connections
 from node.listeners.grpc.server import GrpcServer
 from node.requests.context import RequestContext
 from tests.node.echo_server import ELSEWHERE, LOOPBACK, PATIENCE_MS, EchoData, produce, serving
+from tests.record_values import fetched, sent
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -27,10 +28,11 @@ from tidelog.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.status import DETAILS_KEY, from_rpc_error, to_details
 from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.record_exchange import FetchAnswer, ProduceRequest
 from tidelog.types import Endpoint
 
 
@@ -194,7 +196,7 @@ async def test_many_tasks_may_answer_on_one_stream() -> None:
         async def produce_stream(self, stream: Any, context: RequestContext) -> None:
             async with asyncio.TaskGroup() as tasks:
                 while (request := await stream.receive()) is not None:
-                    batch_id = request.partitions[0].batch_id
+                    batch_id = request.partitions[0].correlation_id
                     answer = data_pb2.PartitionProduced(batch_id=batch_id)
                     tasks.create_task(stream.send(data_pb2.ProduceResponse(partitions=[answer] * 1000)))
 
@@ -202,9 +204,7 @@ async def test_many_tasks_may_answer_on_one_stream() -> None:
         stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
         async with asyncio.TaskGroup() as tasks:
             for batch_id in range(20):
-                tasks.create_task(
-                    stream.send(wire.ProduceRequest(partitions=[wire.PartitionProduce(batch_id=batch_id)]))
-                )
+                tasks.create_task(stream.send(ProduceRequest(-1, 0, [sent(correlation_id=batch_id)])))
         answers = [await stream.receive() for _ in range(20)]
         assert [answer.partitions[0].batch_id for answer in answers if answer] == list(range(20))
 
@@ -217,7 +217,7 @@ class LateData(EchoData):
     async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         self.stream = stream
         try:
-            await stream.send(wire.FetchResponse())  # the caller may have it, and be gone, before this returns
+            await stream.send(FetchAnswer([]))  # the caller may have it, and be gone, before this returns
             await asyncio.Event().wait()
         finally:
             self.gone.set()
@@ -230,7 +230,7 @@ async def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(
 
     class Answers(EchoData):
         async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
-            answer = wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytes(1_000_000))])
+            answer = FetchAnswer([fetched(records=bytes(1_000_000))])
             with pytest.raises(TimeoutError):
                 while True:
                     async with asyncio.timeout(0.5):  # on a busy machine, less may pass before the window is full
@@ -267,7 +267,7 @@ async def test_an_answer_to_a_disconnected_caller_is_an_error_that_names_it() ->
         await service.gone.wait()
         with pytest.raises(ConnectionLost, match=r"the caller at ipv4:127\.0\.0\.1:\d+ went away"):
             while True:
-                await service.stream.send(wire.FetchResponse())
+                await service.stream.send(FetchAnswer([]))
 
 
 async def test_a_killed_server_breaks_the_stream() -> None:

@@ -16,7 +16,6 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from node.api.fetch import FetchAnswer
 from node.boundary.boundary import Boundary
 from node.config import parse
 from node.listeners.grpc import connections as connections_module
@@ -33,10 +32,12 @@ from tests.client.memory_cluster import start, until
 from tests.node.echo_server import PATIENCE_MS, EchoData, Fixture, serving
 from tests.node.incomplete import PREFACE, frame, headers_of
 from tests.node.message_services import gates_of, messages_of
+from tests.record_values import fetched, sent
 from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchAnswer, ProduceRequest
 from tidelog.types import Endpoint
 
 S = PATIENCE_MS / 1000
@@ -101,8 +102,8 @@ async def test_a_request_without_records_is_limited_far_below_a_batch(monkeypatc
         assert isinstance(error, InvalidRequest)
         assert "at most 10000 are allowed" in error.message
         stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
-        large = wire.PartitionProduce(batch_id=7, partition=3, records=bytes(500_000))
-        await stream.send(wire.ProduceRequest(acks=-1, partitions=[large]))
+        large = sent(bytes(500_000), correlation_id=7, partition=3)
+        await stream.send(ProduceRequest(-1, 0, [large]))
         answer = await stream.receive()
         assert answer is not None
         assert answer.partitions[0].base_offset == 500_000, "records are limited by the topic"
@@ -265,8 +266,8 @@ async def test_the_connection_of_a_caller_that_does_not_read_an_answer_is_closed
     """The answer of a unary call was kept for as long as the connection."""
 
     class Answers(EchoData):
-        async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> wire.FetchResponse:
-            return wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytes(1_000_000))])
+        async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> FetchAnswer:
+            return FetchAnswer([fetched(records=bytes(1_000_000))])
 
     shut: list[str] = []
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from node.api.fetch import FetchedPartition
 from node.replicas.follower_log import append_answer
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
@@ -22,6 +21,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import common_pb2, controller_pb2
+from tidelog.record_exchange import FetchedPartition
 from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 
 

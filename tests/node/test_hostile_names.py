@@ -17,9 +17,10 @@ from tests.node.real_coordinators import errors_in
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.topic_requests import altering, changed, creating, deleting, growing
 from tidelog.errors import TidelogError, UnknownServerError
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, common_pb2, controller_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.types import Codec, Millis, Offset
@@ -159,8 +160,8 @@ async def test_what_producers_write_is_in_no_error_and_no_log_line(
             topic_id = changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, create)).topic_id
             errors = 0
             for batch in batches_with_the_secret():
-                entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, leader_epoch=-1, records=batch)
-                request = wire.ProduceRequest(acks=-1, timeout_ms=5_000, partitions=[entry])
+                entry = ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=batch)
+                request = ProduceRequest(acks=-1, timeout_ms=5_000, partitions=[entry])
                 with contextlib.suppress(TidelogError):
                     answer = await nodes.call(0, methods.DATA_PRODUCE, request)
                     assert SECRET not in answer.SerializeToString()

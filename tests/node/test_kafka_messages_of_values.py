@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.api.fetch import AbortedStart, FetchAnswer, FetchedPartition
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
@@ -37,6 +36,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     all_errors,
 )
+from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,

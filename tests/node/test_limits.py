@@ -10,17 +10,19 @@ import pytest
 
 from node.api.table import APIS
 from node.boundary.boundary import REQUEST_BYTES_MAX, ensure_small
-from node.listeners.grpc.codec import parse
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
 from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
+from tests.record_values import bytes_of
 from tests.topic_requests import changed, creating
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
+from tidelog.types import LeaderEpoch
 
 
 @pytest.fixture
@@ -34,9 +36,11 @@ def cluster() -> Iterator[Cluster]:
 
 def test_a_request_with_too_many_entries_is_refused_whole(cluster: Cluster) -> None:
     service = cluster.service(1)
-    entry = PartitionProduce(batch_id=1, topic_id=TOPIC.bytes, leader_epoch=-1, records=batch(b"a"))
+    entry = ProduceBatch(correlation_id=1, topic_id=TOPIC.bytes, partition=0, records=batch(b"a"))
     with pytest.raises(InvalidRequest, match="at most"):
-        cluster.wait(service.produce(ProduceRequest(acks=-1, partitions=[entry] * (ENTRIES_MAX + 1)), CALLER))
+        cluster.wait(
+            service.produce(ProduceRequest(acks=-1, timeout_ms=0, partitions=[entry] * (ENTRIES_MAX + 1)), CALLER)
+        )
     fetch = fetch_request(0)
     fetch.partitions.extend(data_pb2.FetchPartition() for _ in range(ENTRIES_MAX))
     with pytest.raises(InvalidRequest, match="at most"):
@@ -67,8 +71,9 @@ def reader(method: Method[Any, Any]) -> Callable[[bytes], Any]:
 
     def read(data: bytes) -> Any:
         try:
-            ensure_small(APIS[str(method)], len(data))
-            return parse(method, data)
+            api = APIS[str(method)]
+            ensure_small(api, len(data))
+            return ApiCodec(api, method, None, None).decode(data)
         except InvalidRequest as error:
             return error
 
@@ -92,12 +97,19 @@ def test_a_message_of_empty_fields_is_refused_wherever_they_are() -> None:
 def test_large_requests_that_clients_make_are_read() -> None:
     large = ProduceRequest(
         acks=-1,
+        timeout_ms=0,
         partitions=[
-            PartitionProduce(batch_id=index, topic_id=TOPIC.bytes, leader_epoch=3, records=bytes(1_000))
+            ProduceBatch(
+                correlation_id=index,
+                topic_id=TOPIC.bytes,
+                leader_epoch=LeaderEpoch(3),
+                partition=0,
+                records=bytes(1_000),
+            )
             for index in range(ENTRIES_MAX)
         ],
     )
-    assert reader(methods.DATA_PRODUCE)(large.SerializeToString()) == large
+    assert reader(methods.DATA_PRODUCE)(bytes_of(large)) == large
     fetch = fetch_request(0)
     fetch.partitions.extend(
         data_pb2.FetchPartition(
@@ -153,7 +165,7 @@ def test_only_requests_with_records_may_be_large(method: Method[Any, Any]) -> No
     unknown_field = b"\x72\x80\x80\x80\x08" + bytes(2 * REQUEST_BYTES_MAX)
     read = reader(method)(unknown_field)
     if method.request is ProduceRequest:
-        assert read == ProduceRequest()
+        assert read == ProduceRequest(0, 0, [])
     else:
         assert isinstance(read, InvalidRequest)
         assert "split it into several requests" in read.message

@@ -18,7 +18,7 @@ from replication.controller.image import ClusterImage, PartitionState, TopicStat
 from replication.controller.image_changes import changes_between
 from tests.fakes.log_start import delete_records
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.types import (
     Incarnation,
     LeaderEpoch,
@@ -219,7 +219,7 @@ def test_a_request_of_many_batches_is_appended_a_few_in_each_turn(cluster: Clust
     """10,000 batches kept the loop for a second."""
     count = 3 * BATCHES_PER_TURN
     one = batch(b"x")
-    entries = [PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, leader_epoch=-1, records=one) for i in range(count)]
+    entries = [ProduceBatch(correlation_id=i, topic_id=TOPIC.bytes, partition=0, records=one) for i in range(count)]
     request = ProduceRequest(acks=1, timeout_ms=1_000, partitions=entries)
     produced = cluster.loop.create_task(cluster.service(1).produce(request, CALLER))
     ends = [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from tidelog.protocol import methods
+from tidelog.protocol import methods, wire
 from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import (
     admin_pb2,
@@ -34,8 +34,8 @@ def test_the_table_has_every_rpc_of_every_service_with_its_messages() -> None:
     }
     table = {
         method.path: (
-            method.request.__name__,
-            method.answer.__name__,
+            wire.name_of(method.request),
+            wire.name_of(method.answer),
             (method.kind is CallKind.STREAM,) * 2,
         )
         for method in methods.ALL

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
+from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetNotAvailable, UnknownLeaderEpoch
 from tidelog.records import iter_batches
 from tidelog.types import NodeId
 
@@ -70,13 +71,13 @@ def test_a_follower_serves_no_more_than_it_knows_to_be_committed(cluster: Cluste
 
 
 def test_a_follower_that_lags_sends_the_reader_away(cluster: Cluster) -> None:
-    assert cluster.fetch(3, 7, epoch=1).error.name == "OFFSET_NOT_AVAILABLE"
+    assert type(cluster.fetch(3, 7, epoch=1).error) is OffsetNotAvailable
 
 
 def test_a_follower_in_another_epoch_or_without_one_refuses(cluster: Cluster) -> None:
-    assert cluster.fetch(3, 0, epoch=0).error.name == "FENCED_LEADER_EPOCH"
-    assert cluster.fetch(3, 2, epoch=1, last_epoch=2).error.name == "UNKNOWN_LEADER_EPOCH"
-    assert cluster.fetch(3, 0, epoch=-1).error.name == "NOT_LEADER_OR_FOLLOWER"
+    assert type(cluster.fetch(3, 0, epoch=0).error) is FencedLeaderEpoch
+    assert type(cluster.fetch(3, 2, epoch=1, last_epoch=2).error) is UnknownLeaderEpoch
+    assert type(cluster.fetch(3, 0, epoch=-1).error) is NotLeaderOrFollower
 
 
 def test_readers_of_a_follower_get_an_error_when_its_role_ends(cluster: Cluster) -> None:
@@ -85,7 +86,7 @@ def test_readers_of_a_follower_get_an_error_when_its_role_ends(cluster: Cluster)
     cluster.set(leader=NodeId(2))
     cluster.until(reading.done, within=0.5)
     error = reading.result().partitions[0].error
-    assert error is not None and error.name == "NOT_LEADER_OR_FOLLOWER"
+    assert type(error) is NotLeaderOrFollower
 
 
 def request(offset: int, wait_ms: int) -> tuple[Any, Any]:

@@ -48,6 +48,7 @@ from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.security.acls import (
     CLUSTER_NAME,
@@ -212,17 +213,15 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
     """A request about the topic that changes nothing in the cluster even if it is allowed."""
     place = {"topic_id": topic_id, "partition": 0}
     fetched = data_pb2.FetchPartition(fetch_id=1, current_leader_epoch=-1, last_fetched_epoch=-1, **place)  # type: ignore[arg-type]
-    produced = wire.ProduceRequest(
+    produced = ProduceRequest(
         acks=1,
         timeout_ms=CALL_MS,
-        partitions=[wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=b"bad")],
+        partitions=[ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=b"bad")],
     )
-    transactional = wire.ProduceRequest(
+    transactional = ProduceRequest(
         acks=1,
         timeout_ms=CALL_MS,
-        partitions=[
-            wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=TRANSACTIONAL)
-        ],
+        partitions=[ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=TRANSACTIONAL)],
         transactional_id=TRANSACTIONAL_ID,
         transaction_version=2,
     )
@@ -463,7 +462,7 @@ async def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
         method = method_of(row)
         try:
             if method.kind is CallKind.UNARY:
-                ask: Any = channel.unary_unary(method.path, request_serializer=method.request.SerializeToString)
+                ask: Any = channel.unary_unary(method.path, request_serializer=wire.writer(method.request))
                 await ask(request, metadata=MADE_UP)
             else:
                 open_stream: Any = channel.stream_stream(method.path)

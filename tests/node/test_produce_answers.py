@@ -10,7 +10,7 @@ from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import InvalidRecord, NotLeaderOrFollower, OutOfOrderSequenceNumber
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import RecordBatchBuilder, iter_batches
 from tidelog.types import Offset, ProducerId
 
@@ -38,7 +38,7 @@ def numbered(sequence: int) -> bytes:
 
 def produce(cluster: Cluster, records: bytes) -> data_pb2.PartitionProduced:
     """The answer to one batch."""
-    sent = PartitionProduce(batch_id=1, topic_id=TOPIC.bytes, partition=0, leader_epoch=-1, records=records)
+    sent = ProduceBatch(correlation_id=1, topic_id=TOPIC.bytes, partition=0, records=records)
     request = ProduceRequest(acks=-1, timeout_ms=1_000, partitions=[sent])
     answer: data_pb2.PartitionProduced
     [answer] = cluster.wait(cluster.service(1).produce(request, CALLER)).partitions

@@ -13,7 +13,7 @@ from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
-from tests.node.message_services import codecs_of
+from tests.node.message_services import codecs_of, written
 from tidelog.errors import NotLeaderOrFollower, TidelogError
 from tidelog.protocol import methods
 from tidelog.types import Endpoint, EpochEnd, EpochStart, LeaderEpoch, NodeAddress, NodeId, Offset
@@ -79,7 +79,7 @@ def test_a_request_arrives_as_it_was_sent(name: str, value: object) -> None:
 def test_an_answer_arrives_as_it_was_sent(name: str, value: object) -> None:
     codec = codec_of(name)
     assert codec.read_answer is not None
-    data = codec.write_answer(value).SerializeToString()
+    data = codec.encode(value, 0)
     assert codec.read_answer(codec.method.answer.FromString(data)) == value
 
 
@@ -97,7 +97,7 @@ def test_a_rejection_arrives_with_its_class_and_the_leader(name: str) -> None:
     assert codec.read_answer is not None
     sent = NotLeaderOrFollower("not here", leader=NodeAddress(NodeId(1), Endpoint("node-1", 9092)))
     cluster = ("c",) if name == "FetchMetadata" else ()
-    message = codec.write_answer(codec.api.answered(*cluster, *LEADER, sent))
+    message = written(codec, codec.api.answered(*cluster, *LEADER, sent))
     error: TidelogError | None = codec.read_answer(message).error
     assert isinstance(error, NotLeaderOrFollower)
     assert (error.message, error.leader) == ("not here", sent.leader)

@@ -27,6 +27,7 @@ from tests.node.coordinator_requests import ask, beat, commit, join
 from tests.node.message_services import messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
+from tests.record_values import bytes_of
 from tests.topic_requests import changed, creating
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
@@ -117,7 +118,7 @@ async def test_nothing_is_read_of_a_producer_above_its_quota_while_others_are_an
         for number in range(3, 30):
             await polite.send(produce(entry(topic_id, batch(b"polite"), batch_id=number)))
             assert (await polite.receive()).throttle_time_ms == 0
-        polite_bytes = 27 * len(produce(entry(topic_id, batch(b"polite"), batch_id=3)).SerializeToString())
+        polite_bytes = 27 * len(bytes_of(produce(entry(topic_id, batch(b"polite"), batch_id=3))))
         assert read.request_bytes - before == polite_bytes
         assert [each.named for each in made.quotas().limits.throttled(9)] == [GREEDY]
 

@@ -51,7 +51,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import transactions_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import iter_batches
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.types import TRANSACTIONS_TOPIC, NodeId, TopicId
@@ -151,7 +151,7 @@ class World:
         self, batches: list[tuple[int, bytes]], version: int = 2, transactional_id: str = ID, context: Any = CALLER
     ) -> asyncio.Task[Any]:
         entries = [
-            PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, partition=index, leader_epoch=-1, records=records)
+            ProduceBatch(correlation_id=i, topic_id=TOPIC.bytes, partition=index, records=records)
             for i, (index, records) in enumerate(batches)
         ]
         request = ProduceRequest(

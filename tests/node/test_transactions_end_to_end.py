@@ -37,7 +37,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods, status
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import data_pb2, groups_pb2, transactions_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import RecordBatch, RecordBatchBuilder, iter_batches
 from tidelog.types import NO_NODE, TRANSACTIONS_TOPIC
 
@@ -196,9 +196,7 @@ class Transactional:
 
     async def produce(self, batch: bytes, partition: int, transactional_id: str, version: int) -> None:
         state = self.partition(partition)
-        entry = PartitionProduce(
-            batch_id=0, topic_id=state.topic_id.bytes, partition=partition, leader_epoch=-1, records=batch
-        )
+        entry = ProduceBatch(correlation_id=0, topic_id=state.topic_id.bytes, partition=partition, records=batch)
         request = ProduceRequest(
             acks=-1,
             timeout_ms=5_000,
@@ -236,8 +234,8 @@ class Transactional:
                 max_bytes=1 << 20,
             )
             [answer] = (await self.call(int(state.leader), methods.DATA_FETCH, request)).partitions
-            if answer.error is not None and answer.error.code:
-                raise status.from_proto(answer.error)
+            if answer.error is not None:
+                raise answer.error
             aborted = {(each.producer_id, each.first_offset) for each in answer.aborted}
             for batch in iter_batches(answer.records):
                 offset = batch.header.last_offset + 1

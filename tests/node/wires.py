@@ -35,14 +35,15 @@ from storage.files.disk_executor import InlineExecutor
 from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.node.message_services import MessageService
+from tests.record_values import bytes_of
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
-from tidelog.protocol import methods, status
+from tidelog.protocol import methods, status, wire
 from tidelog.protocol.network import MessageStream
-from tidelog.protocol.rpc import Answer, CallKind, Method, Request, WireMessage
+from tidelog.protocol.rpc import Answer, CallKind, Method, Request
 from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
+from tidelog.record_exchange import FetchAnswer, ProduceBatch, ProduceRequest
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import (
     NO_NODE,
@@ -93,7 +94,7 @@ class HeldExecutor:
 class WireStream:
     """One end of a stream."""
 
-    def __init__(self, wires: Wires, receives: type[WireMessage]) -> None:
+    def __init__(self, wires: Wires, receives: type[Any]) -> None:
         self._wires = wires
         self._receives = receives
         self._inbox: asyncio.Queue[bytes | TidelogError | None] = asyncio.Queue()
@@ -102,13 +103,13 @@ class WireStream:
         self.on_close: Callable[[], object] = lambda: None
         self.sent = 0
 
-    async def send(self, message: WireMessage) -> None:
+    async def send(self, message: Any) -> None:
         if self.broken or self.other is None:
             raise ConnectionFailed("the stream is broken")
         self.sent += 1
         self._wires.messages += 1
         if not self._wires.stalled:
-            self.other._inbox.put_nowait(message.SerializeToString())
+            self.other._inbox.put_nowait(bytes_of(message))
 
     async def receive(self) -> Any:
         if self.broken and self._inbox.empty():
@@ -116,7 +117,7 @@ class WireStream:
         item = await self._inbox.get()
         if isinstance(item, TidelogError):
             raise item
-        return None if item is None else self._receives.FromString(item)
+        return None if item is None else wire.reader(self._receives)(item)
 
     def end(self, error: TidelogError | None = None) -> None:
         """This side is done: the other one reads to the end, then this."""
@@ -143,13 +144,13 @@ class Wires:
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         if to in self.unreachable or to not in self.services:
             raise ConnectionFailed(f"{to} cannot be reached")
-        served = method.request.FromString(request.SerializeToString())
+        served = wire.reader(method.request)(bytes_of(request))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await getattr(self.services[to][method.service], method.attribute)(served, CALLER)
         except TimeoutError:
             raise RequestTimedOut(f"{method} at {to}") from None
-        return method.answer.FromString(answer.SerializeToString())
+        return wire.reader(method.answer)(bytes_of(answer))
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
         if to in self.unreachable or to not in self.services:
@@ -196,8 +197,8 @@ class Received:
         if method.kind is CallKind.STREAM:
             return serve
 
-        async def call(request: WireMessage, context: RequestContext) -> WireMessage:
-            return method.answer.FromString((await serve(request, context)).SerializeToString())
+        async def call(request: Any, context: RequestContext) -> Any:
+            return wire.reader(method.answer)(bytes_of(await serve(request, context)))
 
         return call
 
@@ -491,7 +492,9 @@ class Cluster:
     ) -> list[data_pb2.PartitionProduced]:
         """Send batches and wait for the answers."""
         entries = [
-            PartitionProduce(batch_id=i, topic_id=topic.bytes, partition=index, leader_epoch=epoch, records=batch)
+            ProduceBatch(
+                correlation_id=i, topic_id=topic.bytes, partition=index, leader_epoch=LeaderEpoch(epoch), records=batch
+            )
             for i, batch in enumerate(batches)
         ]
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, partitions=entries)
@@ -503,7 +506,7 @@ class Cluster:
     ) -> asyncio.Task[data_pb2.ProduceResponse]:
         """Send batches and do not wait: the leader has them, the answer may come later."""
         entries = [
-            PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, partition=index, leader_epoch=-1, records=batch)
+            ProduceBatch(correlation_id=i, topic_id=TOPIC.bytes, partition=index, records=batch)
             for i, batch in enumerate(batches)
         ]
         request = ProduceRequest(acks=acks, timeout_ms=60_000, partitions=entries)
@@ -514,7 +517,7 @@ class Cluster:
     def fetch(self, number: int, offset: int, *, index: int = 0, **fields: Any) -> Any:
         """A consumer's fetch, over the unary twin."""
         request = fetch_request(offset, index=index, **fields)
-        answer: FetchResponse = self.wait(self.service(number).fetch(request, CALLER))
+        answer: FetchAnswer = self.wait(self.service(number).fetch(request, CALLER))
         [fetched] = answer.partitions
         return fetched
 
@@ -549,7 +552,7 @@ def fetch_request(
 
 def as_value(request: data_pb2.FetchRequest) -> FetchRequest:
     """The request as the handlers get it."""
-    value: FetchRequest = codec_of(DATA_FETCH.name).decode(request.SerializeToString())
+    value: FetchRequest = codec_of(DATA_FETCH.name).decode(bytes_of(request))
     return value
 
 

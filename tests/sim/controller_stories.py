@@ -320,7 +320,7 @@ def stopped_before_it_was_ready(sim: Simulation) -> None:
 
 def says_ready(envelope: Envelope) -> bool:
     """Matches a heartbeat of a node that may be unfenced and is not shutting down."""
-    beat: controller_pb2.HeartbeatRequest = envelope.message  # type: ignore[assignment]
+    beat: controller_pb2.HeartbeatRequest = envelope.message
     return beat.ready and not beat.want_drain
 
 

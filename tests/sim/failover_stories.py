@@ -147,7 +147,7 @@ def late_report_of_a_former_process(sim: Simulation) -> None:
     held: set[str] = set()
 
     def first_report(envelope: Envelope) -> bool:
-        first = bool(envelope.message.refused) and envelope.source not in held  # type: ignore[attr-defined]
+        first = bool(envelope.message.refused) and envelope.source not in held
         held.update([envelope.source] if first else [])
         return first
 

@@ -34,7 +34,8 @@ def ask(sim: Simulation, node: int, method: Method[Request, Answer], request: Re
 
     async def call() -> None:
         try:
-            answers.append(await client.transport.call(endpoint_of(node), method, request, timeout_ms=2_000))
+            answer = await client.transport.call(endpoint_of(node), method, request, timeout_ms=2_000)
+            answers.append(answer)
         except TidelogError as error:
             answers.append(error)
 

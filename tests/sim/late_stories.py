@@ -23,7 +23,7 @@ def holds(partition: int, offset: int) -> Callable[[Envelope], bool]:
     """Matches a message in which a follower reports, between fetches, that it holds everything below that offset."""
 
     def matches(envelope: Envelope) -> bool:
-        reports = envelope.message.durable_positions  # type: ignore[attr-defined]
+        reports = envelope.message.durable_positions
         return any(report.partition == partition and report.durable_offset == offset for report in reports)
 
     return matches
@@ -33,7 +33,7 @@ def asks_at(partition: int, offset: int) -> Callable[[Envelope], bool]:
     """Matches a follower's fetch at that offset."""
 
     def matches(envelope: Envelope) -> bool:
-        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        asked = envelope.message.partitions
         return any(fetch.partition == partition and fetch.fetch_offset == offset for fetch in asked)
 
     return matches

@@ -22,13 +22,14 @@ from node.api.table import APIS
 from node.boundary.boundary import Boundary, ProtocolCodec
 from node.boundary.boundary import Request as ServedRequest
 from node.listeners.grpc.codecs import codec_of
+from tests.record_values import bytes_of
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection, caller_of
 from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
-from tidelog.protocol import status
+from tidelog.protocol import status, wire
 from tidelog.protocol.network import MessageStream
-from tidelog.protocol.rpc import Answer, CallKind, Method, Request, WireMessage
+from tidelog.protocol.rpc import Answer, CallKind, Method, Request
 from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint
 
@@ -71,7 +72,7 @@ class Envelope:
     target: str
     method: str  # `Controller.AlterPartition`
     part: str  # "request" or "answer"; messages of a stream are requests towards the server
-    message: WireMessage
+    message: Any
 
 
 @dataclass(slots=True)
@@ -250,7 +251,7 @@ class Network:
         """Whether a story holds this message back; called only if one `holds` any. go: sends it on. broken: fails
         its call or stream."""
         kind = method.request if part == "request" else method.answer
-        envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
+        envelope = Envelope(link.source, link.target, str(method), part, wire.reader(kind)(data))
         return any(durable_offset.take(envelope, go, broken) for durable_offset in self._durable_offset)
 
     # --- processes and machines ---
@@ -339,7 +340,7 @@ class SimTransport:
         """See tidelog/protocol/network.py."""
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
         loop = self._network.loop
-        exchange = Exchange(self._network, self._machine, to, method, bytes(request.SerializeToString()), timeout_ms)
+        exchange = Exchange(self._network, self._machine, to, method, bytes(bytes_of(request)), timeout_ms)
         exchange.begin()
         timer = loop.call_later(timeout_ms / 1000, exchange.time_out)
         try:
@@ -347,7 +348,7 @@ class SimTransport:
         finally:
             timer.cancel()
             exchange.caller_is_gone()
-        return method.answer.FromString(answer)
+        return wire.reader(method.answer)(answer)
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
         """See tidelog/protocol/network.py."""

@@ -25,7 +25,7 @@ def says_it_has(count: int) -> Callable[[Envelope], bool]:
     """Matches a follower's request with a log end, or a durable offset, of at least `count`."""
 
     def matches(envelope: Envelope) -> bool:
-        said: data_pb2.FetchRequest = envelope.message  # type: ignore[assignment]
+        said: data_pb2.FetchRequest = envelope.message
         ends = [asked.fetch_offset for asked in said.partitions] + [
             report.durable_offset for report in said.durable_positions
         ]

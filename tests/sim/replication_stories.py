@@ -41,7 +41,7 @@ from tidelog.errors import (
     StaleNodeEpoch,
     TidelogError,
 )
-from tidelog.protocol import methods, status
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 
 
@@ -390,7 +390,7 @@ def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> Tidel
             await stream.send(each)
         with contextlib.suppress(TidelogError):  # the follower takes its place again
             while (answer := await stream.receive()) is not None:
-                errors.extend(status.from_proto(each.error) for each in answer.partitions if each.error is not None)
+                errors.extend(each.error for each in answer.partitions if each.error is not None)
 
     client.start(call(), "is late")
     sim.run_for(1)

@@ -144,7 +144,7 @@ def old_epoch_reaches_one_follower(sim: Simulation, p: int, leader: int, without
 
 def asks_for(partition: int) -> Callable[[Envelope], bool]:
     def matches(envelope: Envelope) -> bool:
-        return any(asked.partition == partition for asked in envelope.message.partitions)  # type: ignore[attr-defined]
+        return any(asked.partition == partition for asked in envelope.message.partitions)
 
     return matches
 
@@ -249,7 +249,7 @@ def admits(node: int) -> Callable[[Envelope], bool]:
     """Matches an AlterPartition request that proposes an in-sync set with that node."""
 
     def matches(envelope: Envelope) -> bool:
-        items = envelope.message.partitions  # type: ignore[attr-defined]
+        items = envelope.message.partitions
         return any(member.node_id == node for item in items for member in item.new_isr)
 
     return matches
@@ -347,10 +347,7 @@ def late_answer(sim: Simulation) -> None:
 
 def with_records_of(partition: int) -> Callable[[Envelope], bool]:
     def matches(envelope: Envelope) -> bool:
-        return any(
-            answer.partition == partition and len(answer.records) > 0
-            for answer in envelope.message.partitions  # type: ignore[attr-defined]
-        )
+        return any(answer.partition == partition and len(answer.records) > 0 for answer in envelope.message.partitions)
 
     return matches
 

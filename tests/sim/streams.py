@@ -14,9 +14,11 @@ from node.api.caller import Caller
 from node.api.table import APIS
 from node.boundary.boundary import EncodedAnswer
 from node.listeners.grpc.server import ANSWER_COPIES, REQUEST_COPIES
+from tests.record_values import bytes_of
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
+from tidelog.protocol import wire
 from tidelog.protocol.rpc import Method
 from tidelog.types import Endpoint
 
@@ -111,7 +113,7 @@ class SimStream:
         return self._closed or self._ended or self._error is not None
 
     async def send(self, message: Any, /) -> None:
-        data = bytes(message.SerializeToString())
+        data = bytes(bytes_of(message))
         while self._out.unread_bytes > WINDOW_BYTES and not self.over:
             assert self._sender is None, "one task sends on a stream"
             self._sender = self._connection.network.loop.create_future()
@@ -136,7 +138,7 @@ class SimStream:
                 sender = self._connection.end_before(self._in)
                 if sender._sender is not None:
                     sender.wake_sender()
-                return self._receives.FromString(data)
+                return wire.reader(self._receives)(data)
             if self._ended:
                 return None
             if self._error is not None:

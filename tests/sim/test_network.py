@@ -12,6 +12,7 @@ import pytest
 from node.boundary.boundary import Boundary
 from node.requests.context import RequestContext
 from tests.node.message_services import gates_of, messages_of
+from tests.record_values import sent
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
@@ -20,7 +21,7 @@ from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, Topi
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.record_exchange import ProduceRequest
 from tidelog.types import Endpoint
 
 HERE = Endpoint("node-1", 9092)
@@ -55,7 +56,7 @@ class Echo:
     ) -> None:
         try:
             while (request := await stream.receive()) is not None:
-                number = request.partitions[0].batch_id
+                number = request.partitions[0].correlation_id
                 self.got.append(number)
                 if number < 0:
                     return
@@ -93,7 +94,7 @@ class World:
 
 
 def batch(number: int, size: int = 0) -> ProduceRequest:
-    return ProduceRequest(acks=-1, partitions=[PartitionProduce(batch_id=number, records=bytes(size))])
+    return ProduceRequest(-1, 0, [sent(bytes(size), correlation_id=number)])
 
 
 def test_a_call_takes_a_round_trip_and_errors_arrive_as_themselves() -> None:
@@ -145,7 +146,7 @@ def test_a_story_delays_and_releases_a_request() -> None:
     with pytest.raises(RequestTimedOut):
         world.create("new")
     assert durable_offset.count == 1
-    assert durable_offset.envelopes[0].message.topics[0].name == "new"  # type: ignore[attr-defined]
+    assert durable_offset.envelopes[0].message.topics[0].name == "new"
     durable_offset.release()
     world.loop.run_for(1)
     assert world.admin.asked == ["new"]

@@ -221,7 +221,7 @@ def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
     leader = sim.leader(TOPIC, p)
 
     def is_next(envelope: Envelope) -> bool:
-        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        asked = envelope.message.partitions
         return any(entry.partition == p and entry.fetch_offset >= 1 for entry in asked)
 
     first = sim.hold("Data.FetchStream", source=away, target=leader)
@@ -252,7 +252,7 @@ def marker_goes_while_the_replica_is_fenced(sim: Simulation) -> None:
     leader = sim.leader(TOPIC, p)
 
     def is_next(envelope: Envelope) -> bool:
-        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        asked = envelope.message.partitions
         return any(entry.partition == p and entry.fetch_offset >= 1 for entry in asked)
 
     fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)

@@ -37,10 +37,10 @@ from tidelog.protocol import methods, status
 from tidelog.protocol.network import MessageStream
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.protocol.wire import PartitionFetched, PartitionProduce, ProduceRequest
+from tidelog.record_exchange import FetchedPartition, ProduceBatch, ProduceRequest
 from tidelog.records import build_batch, iter_batches
 from tidelog.records.v2.record import Record
-from tidelog.types import EARLIEST, LATEST, MAX_TIMESTAMP, Endpoint, Millis, Offset
+from tidelog.types import EARLIEST, LATEST, MAX_TIMESTAMP, Endpoint, LeaderEpoch, Millis, Offset
 
 RETRY_MS = (20, 250)
 BUSY_S = 0.2  # upper bound of the time for which a reader may be busy with an answer
@@ -312,11 +312,11 @@ class Client:
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
         record = _record_of(sent, Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000))
-        entry = PartitionProduce(
-            batch_id=batch_id,
+        entry = ProduceBatch(
+            correlation_id=batch_id,
             topic_id=leader.topic_id,
             partition=sent.partition,
-            leader_epoch=leader.epoch,
+            leader_epoch=LeaderEpoch(leader.epoch),
             records=_batch_of(sent, record),
         )
         request = ProduceRequest(acks=sent.acks, timeout_ms=sent.timeout_ms, partitions=[entry])
@@ -382,7 +382,7 @@ class Client:
         isolation: data_pb2.IsolationLevel.ValueType = data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
         rack: str = "",
         refused: bool = False,
-    ) -> PartitionFetched:
+    ) -> FetchedPartition:
         wanted = data_pb2.FetchPartition(
             fetch_id=1,
             topic_id=leader.topic_id,
@@ -405,7 +405,7 @@ class Client:
         answer = await self.transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
         fetched = answer.partitions[0]
         if fetched.error is not None:
-            raise status.from_proto(fetched.error)
+            raise fetched.error
         return fetched
 
     async def nearest(self, topic: str, partition: int, offset: int, rack: str) -> int:
@@ -502,7 +502,7 @@ class Client:
             received.reached(reached)
 
 
-def _shown(fetched: PartitionFetched, offset: int) -> tuple[list[Record], int]:
+def _shown(fetched: FetchedPartition, offset: int) -> tuple[list[Record], int]:
     """The records that an answer gives to a reader from `offset` on, and its next position."""
     begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
     aborted: set[int] = set()

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.record_values import fetched
 from tests.spark.reading_tasks import fill, offset_range, task_offsets
 from tidelog.client import fetch_core
 from tidelog.errors import CorruptRecord, OffsetOutOfRange, RequestTimedOut
-from tidelog.protocol import wire
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchAnswer
 from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, build_batch, control_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options.query_options import parse_batch_options
@@ -223,13 +224,13 @@ def test_the_replica_in_the_executors_rack_is_read() -> None:
             stream: Any, request: data_pb2.FetchRequest, entry: data_pb2.FetchPartition
         ) -> None:
             racks.append(request.rack)
-            answer = wire.PartitionFetched(
-                fetch_id=entry.fetch_id,
+            answer = fetched(
+                correlation_id=entry.fetch_id,
                 topic_id=entry.topic_id,
                 partition=entry.partition,
                 preferred_read_replica=follower.node_id,
             )
-            await stream.send(wire.FetchResponse(partitions=[answer]))
+            await stream.send(FetchAnswer(partitions=[answer]))
 
         async def serve_nearby(stream: Any, request: data_pb2.FetchRequest, entry: Any) -> None:
             nearby.append(entry.fetch_offset)

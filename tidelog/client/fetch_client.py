@@ -38,9 +38,10 @@ from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.read_committed import hide_aborted
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import FetchedPartition
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -159,9 +160,7 @@ class FetchClient(Service):
         now = self._clock.monotonic_ms()
         self._core.patient_until[node] = Millis(now + throttle_time_ms + self._policy.request_timeout_ms)
 
-    def _answered(
-        self, topic_partition: TopicPartition, number: int, answer: wire.PartitionFetched | TidelogError
-    ) -> None:
+    def _answered(self, topic_partition: TopicPartition, number: int, answer: FetchedPartition | TidelogError) -> None:
         at = self._clock.monotonic_ms()
         if isinstance(answer, TidelogError):
             self._cluster.note_leader(topic_partition, answer.leader)
@@ -178,20 +177,19 @@ class FetchClient(Service):
             )
             self._handle(Failed(topic_partition, number, refusal, at))
             return
-        header, diverging = answer.header, answer.diverging
         committed_only = self._isolation is Isolation.READ_COMMITTED
         self._handle(
             BatchesFetched(
                 topic_partition,
                 number,
                 batches,
-                LeaderEpoch(header.leader_epoch),
-                Offset(header.high_watermark),
-                Offset(header.last_stable_offset if committed_only else header.high_watermark),
-                Offset(header.log_start_offset),
+                answer.leader_epoch,
+                answer.high_watermark,
+                answer.last_stable_offset if committed_only else answer.high_watermark,
+                answer.log_start_offset,
                 at,
-                NodeId(header.preferred_read_replica) if self._rack and not batches else NO_NODE,
-                None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+                NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,
+                answer.diverging,
             )
         )
 

@@ -14,19 +14,19 @@ from tidelog.client.node_stream import NodeStream
 from tidelog.client.read_committed import LEVELS
 from tidelog.clock import Clock
 from tidelog.errors import OffsetOutOfRange, TidelogError
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
-from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
+from tidelog.record_exchange import FetchAnswer, FetchedPartition
+from tidelog.types import Endpoint, Isolation, TopicPartition
 
 Throttled: TypeAlias = Callable[[int], None]
 """Called with the time (milliseconds) for which the node sends and reads nothing, because a quota is exceeded."""
-Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
+Answered: TypeAlias = Callable[[TopicPartition, int, FetchedPartition | TidelogError], None]
 """Called with the partition, the number of its fetch, and the answer or the error."""
 
 
-class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResponse]):
+class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, FetchAnswer]):
     """Fetches from one address."""
 
     def __init__(
@@ -79,19 +79,18 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
         self._outbox.extend(later)
         return request
 
-    def _received(self, answer: wire.FetchResponse) -> None:
+    def _received(self, answer: FetchAnswer) -> None:
         if answer.throttle_time_ms:
             self._throttled(answer.throttle_time_ms)
             self._on_throttled(answer.throttle_time_ms)
         for result in answer.partitions:
-            header = result.header
-            topic_partition = self._open.pop(header.fetch_id, None)
+            topic_partition = self._open.pop(result.correlation_id, None)
             if topic_partition is None:
                 continue
-            error = from_proto(header.error) if header.HasField("error") else None
-            if isinstance(error, OffsetOutOfRange) and header.log_start_offset >= 0:
-                error.log_start = Offset(header.log_start_offset)
-            self._answered(topic_partition, header.fetch_id, error or result)
+            error = result.error
+            if isinstance(error, OffsetOutOfRange) and result.log_start_offset >= 0:
+                error.log_start = result.log_start_offset
+            self._answered(topic_partition, result.correlation_id, error or result)
 
     def _failed(self, unsent: Sequence[FetchBatches], cause: TidelogError) -> None:
         opened, self._open = self._open, {}

@@ -19,10 +19,11 @@ from tidelog.client.producer_options import checked_receipts
 from tidelog.client.receipt import StoredBatch
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.protocol import methods, wire
+from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.types import (
     NO_TIMESTAMP,
     Acks,
@@ -53,7 +54,7 @@ Throttled: TypeAlias = Callable[[int, Millis], None]
 time."""
 
 
-class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
+class ProduceStream(NodeStream[Attempt, ProduceRequest, data_pb2.ProduceResponse]):
     """Batches for one node at one address."""
 
     def __init__(
@@ -78,15 +79,10 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         self._receipts = receipts
         self._unanswered: set[int] = set()
 
-    def _next_request(self) -> wire.ProduceRequest | None:
-        request = wire.ProduceRequest(
-            acks=self._acks,
-            transactional_id=self._transactional_id,
-            transaction_version=self._transaction_version,
-            receipts=self._receipts,
-        )
-        size = 0
-        while self._outbox and (not request.partitions or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
+    def _next_request(self) -> ProduceRequest | None:
+        batches: list[ProduceBatch] = []
+        size, timeout_ms = 0, 0
+        while self._outbox and (not batches or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
             attempt = self._outbox.popleft()
             taken = self._take(attempt)
             if taken is None:
@@ -94,24 +90,23 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             records, wait_ms = taken
             queue = attempt.batch.queue
             assert queue.topic_id is not None, "a leader is known only together with the topic's id"
-            request.partitions.append(
-                wire.PartitionProduce(
-                    batch_id=attempt.attempt_id,
-                    topic_id=queue.topic_id.bytes,
-                    partition=queue.topic_partition.partition,
-                    leader_epoch=attempt.leader_epoch,
-                    records=records,
-                )
+            partition = queue.topic_partition.partition
+            batches.append(
+                ProduceBatch(queue.topic_id.bytes, partition, records, attempt.leader_epoch, attempt.attempt_id)
             )
             self._unanswered.add(attempt.attempt_id)
             size += len(records)
             # One answer for all: the node must not wait longer than the batch with the least time left.
-            request.timeout_ms = min(request.timeout_ms, wait_ms) if request.timeout_ms else wait_ms
-        return request if request.partitions else None
+            timeout_ms = min(timeout_ms, wait_ms) if timeout_ms else wait_ms
+        if not batches:
+            return None
+        return ProduceRequest(
+            self._acks, timeout_ms, batches, self._transactional_id, self._transaction_version, self._receipts
+        )
 
-    def _sent(self, request: wire.ProduceRequest) -> None:
+    def _sent(self, request: ProduceRequest) -> None:
         if self._acks is Acks.NONE:
-            at, sent = self._clock.monotonic_ms(), [entry.batch_id for entry in request.partitions]
+            at, sent = self._clock.monotonic_ms(), [batch.correlation_id for batch in request.partitions]
             self._unanswered.difference_update(sent)
             self._report([Acknowledged(attempt_id, Offset(-1), NO_TIMESTAMP, at) for attempt_id in sent])
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from tidelog.errors import InvalidConfig
 from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import AbortedStart
 from tidelog.records import RecordBatch, empty_batch
 from tidelog.types import NO_PRODUCER_ID, Isolation
 
@@ -31,9 +32,7 @@ def isolation_of(value: str | Isolation) -> Isolation:
         raise InvalidConfig(f'isolation={value!r}: use "read_uncommitted" or "read_committed"') from None
 
 
-def hide_aborted(
-    batches: Sequence[RecordBatch], aborted: Iterable[data_pb2.AbortedTransaction]
-) -> tuple[RecordBatch, ...]:
+def hide_aborted(batches: Sequence[RecordBatch], aborted: Iterable[AbortedStart]) -> tuple[RecordBatch, ...]:
     """Return the batches of one answer, those of aborted transactions without their records.
 
     aborted: every aborted transaction with records in the answer. Raises OffsetsNotMonotonic for a corrupt batch.

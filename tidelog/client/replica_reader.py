@@ -24,7 +24,6 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Buffer, NodeId, Offset, TopicPartition
 
@@ -129,7 +128,7 @@ class ReplicaReader(Service):
             await self._clock.sleep_ms(answer.throttle_time_ms)
         [fetched] = answer.partitions
         if fetched.error is not None:
-            return _beside_log(from_proto(fetched.error), fetched.log_start_offset, fetched.high_watermark, offset)
+            return _beside_log(fetched.error, fetched.log_start_offset, fetched.high_watermark, offset)
         return ReplicaRead(Offset(fetched.log_start_offset), Offset(fetched.high_watermark), fetched.records)
 
 

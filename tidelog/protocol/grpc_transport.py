@@ -29,7 +29,7 @@ from tidelog.errors import (
     TlsHandshakeFailed,
     UnknownServerError,
 )
-from tidelog.protocol import status
+from tidelog.protocol import status, wire
 from tidelog.protocol.methods import SASL_AUTHENTICATE
 from tidelog.protocol.rpc import Answer, CallKind, Method, Request
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
@@ -324,8 +324,8 @@ class GrpcTransport:
         make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         invoke = make(
             method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.answer.FromString,
+            request_serializer=wire.writer(method.request),
+            response_deserializer=wire.reader(method.answer),
         )
         self._callables[to, method.path] = invoke
         return invoke

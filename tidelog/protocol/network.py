@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from tidelog.protocol.rpc import Answer, Method, Request, WireMessage
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.types import Endpoint
 
-Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
-Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
+Sent_contra = TypeVar("Sent_contra", contravariant=True)
+Received_co = TypeVar("Received_co", covariant=True)
 
 
 class MessageStream(Protocol[Sent_contra, Received_co]):

@@ -1,27 +1,15 @@
 """RPCs: path, message types, and whether the RPC is a stream."""
 
-# ruff: noqa: N802 (the methods of a message are named as protobuf names them)
-
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, TypeVar
 
-
-class WireMessage(Protocol):
-    """A message of a method: a protobuf class, or a class of `tidelog/protocol/wire.py`."""
-
-    def SerializeToString(self) -> bytes: ...
-
-    @classmethod
-    def FromString(cls, s: bytes, /) -> Self: ...
-
-
-Request = TypeVar("Request", bound=WireMessage)
-Answer = TypeVar("Answer", bound=WireMessage)
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 
 
 @cache
@@ -38,7 +26,8 @@ class CallKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Request, Answer]):
-    """One RPC. `service` is the full name (`tidelog.v1.Data`), `name` is the one in the proto file (`FetchStream`)."""
+    """One RPC. `service` is the full name (`tidelog.v1.Data`), `name` is the one in the proto file (`FetchStream`).
+    request, answer: protobuf classes, or values that `tidelog/protocol/wire.py` writes and reads."""
 
     service: str
     name: str

@@ -1,171 +1,121 @@
-"""The two messages that carry records, encoded with one copy of the records and decoded with none.
+"""Encoding of messages: protobuf's, and that of the two messages that carry records, without copies of these.
 
-`ProduceRequest` and `FetchResponse` have the fields, names and wire format of the protobuf classes in
-`tidelog/protocol/v1/data_pb2`. They exist because protobuf copies a `bytes` field when it is set, serialized, parsed
-and read; at 1 MiB these copies are most of the cost of a message (docs/performance.md). Here an entry is protobuf's
-message without its records, and the records beside it. They are copied once on encoding, behind the encoded header.
-When a large message is decoded, `records` is a `memoryview` of the received bytes.
+The values of `tidelog/record_exchange.py` are written and read in the wire format of `ProduceRequest` and
+`FetchResponse` in `tidelog/protocol/v1/data_pb2`. Not by these classes, because protobuf copies a `bytes` field when it
+is set, serialized, parsed and read; at 1 MiB these copies are most of the cost of a message (docs/performance.md). Here
+protobuf encodes an entry without its records, and these are copied once, behind it. When entries are large, `records`
+of the decoded ones are views of the received bytes.
 
 Invariants: the encoded bytes equal protobuf's. Everything that protobuf accepts is decoded to the same values, and what
-it rejects raises its DecodeError: small messages and unusual bytes (groups, fixed-size numbers, fields with large
+it rejects raises its DecodeError: small entries and unusual bytes (groups, fixed-size numbers, fields with large
 numbers, truncation) are passed to protobuf as a whole. tests/client/test_wire.py checks all three.
 Not here: the content of the records.
 """
 
-# ruff: noqa: N802 (the methods are named as protobuf names them)
-
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
+from google.protobuf.message import DecodeError
+
+from tidelog.protocol import status
 from tidelog.protocol.v1 import common_pb2, data_pb2
-from tidelog.types import Buffer
+from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
+from tidelog.types import Buffer, EpochEnd, EpochStart
+
+Message = TypeVar("Message")
 
 _LARGE: Final = 32 * 1024
 """Message size (bytes) from which decoding without copies is faster than protobuf, despite Python's overhead."""
+_LARGE_ENTRY: Final = 8 * 1024
+"""The same for the average entry of a message."""
 
 _PRODUCE_ENTRY: Final = 0x1A
 """Tag of `partitions`, field 3 of ProduceRequest."""
 _FETCH_ENTRY: Final = 0x0A
 """Tag of `partitions`, field 1 of FetchResponse."""
-_RECORDS: Final = 0x7A
+_RECORDS: Final = b"\x7a"
 """Tag of `records`, field 15 of both entries: the highest number, so that the records come last."""
+_HEADER_MOST: Final = 512
+"""Bytes of an entry before its records that are looked at. An entry with more is decoded by protobuf."""
 _THROTTLE_TIME: Final = b"\x60"
 """Tag of `throttle_time_ms`, field 12 of both responses. A decoder accepts fields in any order."""
 
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
-class _Entry:
-    """An entry of a message. header: protobuf's message without its records; its fields are also those of the entry."""
-
-    __slots__ = ("header", "records")
-    _MESSAGE: ClassVar[type[Any]]
-
-    def __init__(self, *, records: Buffer = b"", **fields: Any) -> None:
-        self.header = self._MESSAGE(**fields)
-        self.records = records
-
-    @classmethod
-    def of(cls, header: Any, records: Buffer) -> Self:
-        """The entry with this header, which has no records of its own."""
-        entry = cls.__new__(cls)
-        entry.header, entry.records = header, records
-        return entry
-
-    @classmethod
-    def copied(cls, message: Any) -> Self:
-        """The entry of protobuf's message, which loses its records."""
-        records = message.records
-        message.ClearField("records")  # otherwise they would be encoded twice
-        return cls.of(message, records)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.header, name)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and (self.header, self.records) == (other.header, other.records)
-
-    __hash__ = None  # type: ignore[assignment]  # as protobuf's messages
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.header!r}, {len(self.records)} bytes of records)"
+def writer(kind: type[Message]) -> Callable[[Message], bytes]:
+    """How messages of this type are encoded: a protobuf class, or a value of this module."""
+    other: Any = kind
+    return _WRITERS.get(kind) or other.SerializeToString
 
 
-class PartitionProduce(_Entry):
-    """One batch of a ProduceRequest; fields as in data.proto."""
-
-    __slots__ = ()
-    _MESSAGE = data_pb2.PartitionProduce
-
-
-class PartitionFetched(_Entry):
-    """The answer to one fetch; fields as in data.proto. `error` and `diverging` are None if absent."""
-
-    __slots__ = ()
-    _MESSAGE = data_pb2.PartitionFetched
-
-    @property
-    def error(self) -> common_pb2.Error | None:
-        return self.header.error if self.header.HasField("error") else None
-
-    @property
-    def diverging(self) -> common_pb2.EpochEnd | None:
-        return self.header.diverging if self.header.HasField("diverging") else None
+def reader(kind: type[Message]) -> Callable[[bytes], Message]:
+    """How messages of this type are decoded. What it returns raises protobuf's DecodeError."""
+    other: Any = kind
+    return _READERS.get(kind) or other.FromString
 
 
-@dataclass(slots=True, kw_only=True)
-class ProduceRequest:
-    """Batches to append; fields as in data.proto."""
-
-    acks: int = 0
-    timeout_ms: int = 0
-    partitions: list[PartitionProduce] = field(default_factory=list)
-    transactional_id: str = ""
-    transaction_version: int = 0
-    receipts: bool = False
-
-    def SerializeToString(self) -> bytes:
-        """Return the encoded message; copies each `records` once."""
-        head = data_pb2.ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms)
-        pieces: list[Buffer] = [head.SerializeToString()]
-        for entry in self.partitions:
-            _put_entry(pieces, _PRODUCE_ENTRY, entry.header.SerializeToString(), entry.records)
-        if self.transactional_id or self.transaction_version or self.receipts:
-            tail = data_pb2.ProduceRequest(
-                transactional_id=self.transactional_id,
-                transaction_version=self.transaction_version,
-                receipts=self.receipts,
-            )
-            pieces.append(tail.SerializeToString())
-        return b"".join(pieces)
-
-    @classmethod
-    def FromString(cls, data: bytes, /) -> ProduceRequest:
-        """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        message, entries = _decoded(data, data_pb2.ProduceRequest, _PRODUCE_ENTRY, PartitionProduce)
-        return cls(
-            acks=message.acks,
-            timeout_ms=message.timeout_ms,
-            partitions=entries,
-            transactional_id=message.transactional_id,
-            transaction_version=message.transaction_version,
-            receipts=message.receipts,
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchResponse:
-    """Answers to fetches; fields as in data.proto."""
-
-    partitions: list[PartitionFetched] = field(default_factory=list)
-    throttle_time_ms: int = 0
-
-    def SerializeToString(self) -> bytes:
-        """Return the encoded message; copies each `records` once."""
-        entries = ((entry.header.SerializeToString(), entry.records) for entry in self.partitions)
-        return encode_fetched(entries, self.throttle_time_ms)
-
-    @classmethod
-    def FromString(cls, data: bytes, /) -> FetchResponse:
-        """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        message, entries = _decoded(data, data_pb2.FetchResponse, _FETCH_ENTRY, PartitionFetched)
-        return cls(partitions=entries, throttle_time_ms=message.throttle_time_ms)
+def name_of(kind: type[Any]) -> str:
+    """The name of a message in the proto files."""
+    return "FetchResponse" if kind is FetchAnswer else kind.__name__
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def encode_fetched(entries: Iterable[tuple[bytes, Buffer]], throttle_time_ms: int) -> bytes:
-    """Encode a FetchResponse. entries: each as an encoded PartitionFetched without records, and its records."""
-    pieces: list[Buffer] = []
-    for header, records in entries:
-        _put_entry(pieces, _FETCH_ENTRY, header, records)
-    if throttle_time_ms:
-        pieces += (_THROTTLE_TIME, _varint(throttle_time_ms))
+def _write_produce(request: ProduceRequest) -> bytes:
+    acks, timeout_ms, batches, transactional_id, transaction_version, receipts = request
+    pieces: list[Buffer] = [data_pb2.ProduceRequest(acks=acks, timeout_ms=timeout_ms).SerializeToString()]
+    entries: Any = batches  # clients name topics by their ids
+    for topic_id, partition, records, leader_epoch, correlation_id in entries:
+        header = data_pb2.PartitionProduce(
+            batch_id=correlation_id, topic_id=topic_id, partition=partition, leader_epoch=leader_epoch
+        )
+        _put_entry(pieces, _PRODUCE_ENTRY, header.SerializeToString(), records)
+    if transactional_id or transaction_version or receipts:
+        tail = data_pb2.ProduceRequest(
+            transactional_id=transactional_id, transaction_version=transaction_version, receipts=receipts
+        )
+        pieces.append(tail.SerializeToString())
     return b"".join(pieces)
+
+
+def _write_fetched(answer: FetchAnswer) -> bytes:
+    pieces: list[Buffer] = []
+    for fetched in answer.partitions:
+        _put_entry(pieces, _FETCH_ENTRY, _fetched_header(fetched), fetched.records)
+    if answer.throttle_time_ms:
+        pieces += (_THROTTLE_TIME, _varint(answer.throttle_time_ms))
+    return b"".join(pieces)
+
+
+def _fetched_header(fetched: FetchedPartition) -> bytes:
+    """The encoded entry of one partition without its records."""
+    topic_id: Any = fetched.topic_id  # as in the request, whose message has ids only
+    message = data_pb2.PartitionFetched(
+        fetch_id=fetched.correlation_id,
+        topic_id=topic_id,
+        partition=fetched.partition,
+        leader_epoch=fetched.leader_epoch,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        preferred_read_replica=fetched.preferred_read_replica,
+        waits=fetched.waits,
+        held_from=fetched.held_from,
+    )
+    if fetched.error is not None:
+        message.error.CopyFrom(status.to_proto(fetched.error))
+    if fetched.diverging is not None:
+        end = fetched.diverging
+        message.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
+    for start in fetched.epochs:
+        message.epochs.add(epoch=start.epoch, start_offset=start.start_offset)
+    for aborted in fetched.aborted:
+        message.aborted.add(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+    return message.SerializeToString()
 
 
 def _varint(value: int) -> bytes:
@@ -189,56 +139,118 @@ def _put_entry(pieces: list[Buffer], tag: int, header: bytes, records: Buffer) -
         return
     length = _varint(size)
     whole = len(header) + 1 + len(length) + size
-    pieces.append(_ONE_BYTE[tag] + _varint(whole) + header + _ONE_BYTE[_RECORDS] + length)
+    pieces.append(_ONE_BYTE[tag] + _varint(whole) + header + _RECORDS + length)
     pieces.append(records)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
+def _read_produce(data: bytes) -> ProduceRequest:
+    message, entries = _decoded(data, data_pb2.ProduceRequest, _PRODUCE_ENTRY, data_pb2.PartitionProduce)
+    return ProduceRequest(
+        message.acks,
+        message.timeout_ms,
+        [
+            ProduceBatch(header.topic_id, header.partition, records, header.leader_epoch, header.batch_id)
+            for header, records in entries
+        ],
+        message.transactional_id,
+        message.transaction_version,
+        message.receipts,
+    )
+
+
+def _read_fetched(data: bytes) -> FetchAnswer:
+    message, entries = _decoded(data, data_pb2.FetchResponse, _FETCH_ENTRY, data_pb2.PartitionFetched)
+    return FetchAnswer([_fetched(header, records) for header, records in entries], None, message.throttle_time_ms)
+
+
+def _fetched(header: Any, records: Buffer) -> FetchedPartition:
+    diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
+    return FetchedPartition(
+        header.topic_id,
+        header.partition,
+        header.leader_epoch,
+        header.high_watermark,
+        header.last_stable_offset,
+        header.log_start_offset,
+        status.from_proto(header.error) if header.HasField("error") else None,
+        EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
+        tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
+        tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
+        header.preferred_read_replica,
+        header.waits,
+        header.held_from,
+        records,
+        header.fetch_id,
+    )
+
+
 class _Unusual(Exception):
     """The bytes have an unusual form: protobuf must decode them."""
 
 
-def _decoded(data: bytes, kind: type[Any], tag: int, entry_kind: type[_Entry]) -> tuple[Any, list[Any]]:
-    """The message without its entries, and the entries. tag: of the field that has them."""
+def _decoded(data: bytes, kind: type[Any], tag: int, entry_kind: type[Any]) -> tuple[Any, Iterable[tuple[Any, Buffer]]]:
+    """The message without its entries, and the entries: each as protobuf's message and its records. tag: of the field
+    that has them."""
     if len(data) >= _LARGE:
         try:
-            rest, contents = _cut(memoryview(data), tag)
-            parts = [_cut(content, _RECORDS) for content in contents]
+            rest, places = _entries(data, tag, len(data) // _LARGE_ENTRY)
+            view = memoryview(data)
+            return kind.FromString(rest), [_entry(data, view, start, end, entry_kind) for start, end in places]
         except (_Unusual, IndexError):
             pass
-        else:
-            headers = (entry_kind._MESSAGE.FromString(header) for header, _ in parts)
-            found = [records[-1] if records else b"" for _, records in parts]  # of a repeated field the last one counts
-            return kind.FromString(rest), list(map(entry_kind.of, headers, found))
     message = kind.FromString(data)
-    return message, [entry_kind.copied(entry) for entry in message.partitions]
+    return message, ((entry, entry.records) for entry in message.partitions)
 
 
-def _cut(data: memoryview, tag: int) -> tuple[bytes, list[memoryview]]:
-    """Take the fields with this tag out of an encoded message. Returns the other fields, and the contents of these.
-    Raises _Unusual or IndexError if protobuf must decode the message."""
-    rest, contents = [], []
-    position, end = 0, len(data)
+def _entries(data: bytes, tag: int, most: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """The message without its entries, and where each of these begins and ends. Raises _Unusual or IndexError if
+    protobuf must decode the message, or if it has more than `most`."""
+    rest: list[bytes] = []
+    places: list[tuple[int, int]] = []
+    position, end, kept = 0, len(data), 0
     while position < end:
         start, key = position, data[position]
         number, position = _read_varint(data, position + 1)
         if key & 7 == 2:
-            content, position = position, position + number
+            position += number
         elif key & 7:
             raise _Unusual
         if key >= 0x80 or position > end:
             raise _Unusual
         if key == tag:
-            contents.append(data[content:position])
-        else:
-            rest.append(data[start:position])
-    return b"".join(rest), contents
+            if len(places) == most:
+                raise _Unusual
+            places.append((position - number, position))
+            rest.append(data[kept:start])
+            kept = position
+    rest.append(data[kept:])
+    return b"".join(rest), places
 
 
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
+def _entry(data: bytes, view: memoryview, start: int, end: int, kind: type[Any]) -> tuple[Any, Buffer]:
+    """Protobuf's message of the entry in this range without its records, and these. Raises _Unusual or IndexError."""
+    most = min(end, start + _HEADER_MOST)
+    at = data.find(_RECORDS, start, most)
+    while at >= 0:
+        size, begin = _read_varint(data, at + 1)
+        if begin + size == end:
+            try:
+                return kind.FromString(data[start:at]), view[begin:end]
+            except DecodeError:  # then the byte is no tag: what precedes it ends within a field
+                pass
+        at = data.find(_RECORDS, at + 1, most)
+    raise _Unusual
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = data[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value, shift = value & 0x7F, 7
     while True:
         byte = data[position]
         position += 1
@@ -248,3 +260,7 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise _Unusual
+
+
+_WRITERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {ProduceRequest: _write_produce, FetchAnswer: _write_fetched}
+_READERS: Final[dict[type[Any], Callable[[bytes], Any]]] = {ProduceRequest: _read_produce, FetchAnswer: _read_fetched}

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 from node.api.api import Answered, Api, Asked
 from node.listeners.grpc.request_limits import ensure_few_fields
 from tidelog.errors import InvalidRequest
+from tidelog.protocol import wire
 from tidelog.protocol.rpc import Method
 
 _COMPRESSED: Final = (b"\x1f", b"\x78")
@@ -31,17 +32,17 @@ wire type, the second is field 15 as a number, which no request has."""
 
 @dataclass(frozen=True, slots=True)
 class ApiCodec(Generic[Asked, Answered]):
-    """The RPC of an API and its conversions. `write_request` and `read_answer`: for requests of this node to others.
-
-    The read functions raise ValueError or InvalidRequest for a malformed message.
-    """
+    """The RPC of an API, and how its messages become values. The read functions raise ValueError or InvalidRequest for
+    a malformed message. None: the message is the value."""
 
     api: Api[Asked, Answered]
     method: Method[Any, Any]
-    read_request: Callable[[Any], Asked]
-    write_answer: Callable[[Answered], Any]
+    read_request: Callable[[Any], Asked] | None
+    write_answer: Callable[[Answered], Any] | None
     write_request: Callable[[Asked], Any] | None = None
+    """For requests of this node to others; None: it sends none."""
     read_answer: Callable[[Any], Answered] | None = None
+    """For the answers to these."""
 
     @property
     def tells_throttle(self) -> bool:
@@ -50,35 +51,35 @@ class ApiCodec(Generic[Asked, Answered]):
 
     def decode(self, data: bytes) -> Asked:
         """The value of a request. Raises InvalidRequest."""
+        kind = self.method.request
+        ensure_few_fields(data, _descriptor_of(wire.name_of(kind)))
         try:
-            return self.read_request(parse(self.method, data))
+            message = wire.reader(kind)(data)
+            return message if self.read_request is None else self.read_request(message)
+        except DecodeError as error:
+            reason = "gRPC's compression is not supported" if data[:1] in _COMPRESSED else str(error)
+            raise InvalidRequest(
+                f"the {len(data)} bytes sent to {self.method} are no {wire.name_of(kind)}: {reason}"
+            ) from None
         except ValueError as error:
             raise InvalidRequest(f"{self.method}: {error}") from None
 
     def encode(self, answer: Answered, throttle_time_ms: int) -> bytes:
         """The message of an answer. throttle_time_ms: above 0 only for a message that has a field for it."""
-        message = self.write_answer(answer)
-        if throttle_time_ms:
-            message.throttle_time_ms = throttle_time_ms
-        data: bytes = message.SerializeToString()
-        return data
-
-
-def parse(method: Method[Any, Any], data: bytes) -> Any:
-    """The message of a request. Raises InvalidRequest."""
-    ensure_few_fields(data, _descriptor_of(method.request.__name__))
-    try:
-        return method.request.FromString(data)
-    except DecodeError as error:
-        reason = "gRPC's compression is not supported" if data[:1] in _COMPRESSED else str(error)
-        size = len(data)
-        raise InvalidRequest(f"the {size} bytes sent to {method} are no {method.request.__name__}: {reason}") from None
+        message: Any = answer
+        if self.write_answer is not None:
+            message = self.write_answer(answer)
+            if throttle_time_ms:
+                message.throttle_time_ms = throttle_time_ms
+        elif throttle_time_ms:
+            message = message._replace(throttle_time_ms=throttle_time_ms)
+        return wire.writer(self.method.answer)(message)
 
 
 @cache
 def tells_throttle(method: Method[Any, Any]) -> bool:
     """Whether answers say for how long their caller is throttled."""
-    return "throttle_time_ms" in _descriptor_of(method.answer.__name__).fields_by_name
+    return "throttle_time_ms" in _descriptor_of(wire.name_of(method.answer)).fields_by_name
 
 
 @cache

@@ -8,13 +8,13 @@ from typing import Final
 from node.api.admin_requests import TopicPartitionId
 from node.api.fetch import isolation_of
 from node.api.metadata import PartitionMetadata, SharedPartitions
-from node.api.topic_reference import TopicReference
 from replication.controller.events import AcceptedIsr, AlteredPartition, ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.protocol.message_mapping import Converter, MessageMapping
 from tidelog.protocol.status import from_proto, to_proto
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
+from tidelog.record_exchange import TopicReference
 from tidelog.types import Isolation, PartitionKey, TopicPartition
 
 _PARTITION: Final = MessageMapping(

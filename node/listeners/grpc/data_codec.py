@@ -1,31 +1,21 @@
-"""Codecs of produce and fetch, whose messages are converted field by field, for speed."""
+"""Codecs of produce and fetch. The messages with records are values (tidelog/protocol/wire.py); the others are
+converted field by field, for speed."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
 from node.api import fetch
-from node.api.fetch import (
-    AbortedStart,
-    DurablePosition,
-    FetchAnswer,
-    FetchedPartition,
-    FetchingReplica,
-    FetchRequest,
-    PartitionFetch,
-)
-from node.api.produce import ProduceAnswer, ProduceBatch, ProduceRequest
+from node.api.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
+from node.api.produce import ProduceAnswer
 from node.api.table import DATA_FETCH, DATA_FETCH_STREAM, DATA_PRODUCE, DATA_PRODUCE_STREAM
 from node.listeners.grpc.codec import ApiCodec
 from tidelog.errors import InvalidRequest
-from tidelog.protocol import methods, status, wire
-from tidelog.protocol.v1 import common_pb2, data_pb2
-from tidelog.types import BatchReceipt, Durability, EpochEnd, EpochStart, Incarnation, Isolation, NodeId
-
-_RECORDS: Final = attrgetter("records")
+from tidelog.protocol import methods, status
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import BatchReceipt, Durability, Incarnation, Isolation, NodeId
 
 REPLICAS_CACHED: Final = 1_024
 """Every request of a follower contains its incarnation. A lookup takes 0.1 us, a new UUID 0.8 us."""
@@ -36,23 +26,6 @@ _LEVELS: Final = {
 }
 
 # --- produce ---
-
-
-def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
-    batches = []
-    for entry in message.partitions:
-        header = entry.header
-        batches.append(
-            ProduceBatch(header.topic_id, header.partition, entry.records, header.leader_epoch, header.batch_id)
-        )
-    return ProduceRequest(
-        message.acks,
-        message.timeout_ms,
-        batches,
-        message.transactional_id,
-        message.transaction_version,
-        bool(message.receipts),
-    )
 
 
 def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
@@ -88,22 +61,6 @@ def _receipt_message(receipt: BatchReceipt) -> data_pb2.BatchReceipt:
 
 
 # --- fetch ---
-
-
-class FetchedMessage:
-    """An answer as the message `FetchResponse`, encoded without an object for each partition."""
-
-    __slots__ = ("_answer", "throttle_time_ms")
-
-    def __init__(self, answer: FetchAnswer) -> None:
-        self._answer = answer
-        self.throttle_time_ms = 0
-
-    def SerializeToString(self) -> bytes:  # noqa: N802 (as protobuf's messages)
-        """The encoded message; copies each `records` once."""
-        partitions = self._answer.partitions
-        entries = zip(map(_fetched_header, partitions), map(_RECORDS, partitions), strict=True)
-        return wire.encode_fetched(entries, self.throttle_time_ms)
 
 
 @lru_cache(REPLICAS_CACHED)
@@ -193,70 +150,9 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
     )
 
 
-def _fetched_header(fetched: FetchedPartition) -> bytes:
-    """The encoded entry of one partition without its records."""
-    topic_id: Any = fetched.topic_id  # as in the request, whose message has ids only
-    message = data_pb2.PartitionFetched(
-        fetch_id=fetched.correlation_id,
-        topic_id=topic_id,
-        partition=fetched.partition,
-        leader_epoch=fetched.leader_epoch,
-        high_watermark=fetched.high_watermark,
-        last_stable_offset=fetched.last_stable_offset,
-        log_start_offset=fetched.log_start_offset,
-        preferred_read_replica=fetched.preferred_read_replica,
-        waits=fetched.waits,
-        held_from=fetched.held_from,
-    )
-    if fetched.error is not None:
-        message.error.CopyFrom(status.to_proto(fetched.error))
-    if fetched.diverging is not None:
-        end = fetched.diverging
-        message.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
-    for start in fetched.epochs:
-        message.epochs.add(epoch=start.epoch, start_offset=start.start_offset)
-    for aborted in fetched.aborted:
-        message.aborted.add(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-    return message.SerializeToString()
-
-
-def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
-    partitions = []
-    for entry in message.partitions:
-        header = entry.header
-        diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
-        partitions.append(
-            FetchedPartition(
-                header.topic_id,
-                header.partition,
-                header.leader_epoch,
-                header.high_watermark,
-                header.last_stable_offset,
-                header.log_start_offset,
-                status.from_proto(header.error) if header.HasField("error") else None,
-                EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
-                tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
-                tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
-                header.preferred_read_replica,
-                header.waits,
-                header.held_from,
-                entry.records,
-                header.fetch_id,
-            )
-        )
-    return FetchAnswer(partitions)
-
-
 DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
-    ApiCodec(DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
-    ApiCodec(DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
-    ApiCodec(DATA_FETCH, methods.DATA_FETCH, _read_fetch, FetchedMessage),
-    ApiCodec(
-        DATA_FETCH_STREAM,
-        methods.DATA_FETCH_STREAM,
-        _read_fetch,
-        FetchedMessage,
-        write_request=_write_fetch,
-        read_answer=_read_fetched,
-    ),
+    ApiCodec(DATA_PRODUCE, methods.DATA_PRODUCE, None, _write_produced),
+    ApiCodec(DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, None, _write_produced),
+    ApiCodec(DATA_FETCH, methods.DATA_FETCH, _read_fetch, None),
+    ApiCodec(DATA_FETCH_STREAM, methods.DATA_FETCH_STREAM, _read_fetch, None, _write_fetch),
 )

@@ -67,11 +67,11 @@ class PeerStream:
         except ConnectionFailed:
             self._failed()
             raise
-        return None if message is None else _answer(self._codec, message)
+        return message if message is None or self._codec.read_answer is None else _answer(self._codec, message)
 
 
 def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
-    assert codec.read_answer is not None, f"{codec.api} has no answer that this node reads"
+    assert codec.read_answer is not None, f"the messages of {codec.api} are values"
     try:
         return codec.read_answer(message)
     except ValueError as error:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from node.api.fetch import FetchAnswer
 from node.listeners.grpc.connections import ConnectionShutdown
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
+from tidelog.record_exchange import FetchAnswer
 
 _log = logging.getLogger("node.requests")
 

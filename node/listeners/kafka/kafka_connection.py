@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from node.api.caller import Caller
-from node.api.fetch import FetchAnswer
 from node.boundary.boundary import Boundary, Request
 from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
 from node.listeners.kafka.api_versions import ApiVersions
@@ -42,6 +41,7 @@ from node.listeners.kafka.frame_budget import FrameBudget
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.message_codec import MalformedMessage
+from tidelog.record_exchange import FetchAnswer
 
 _log = logging.getLogger("node.requests")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node.api.fetch import FetchAnswer, FetchedPartition, FetchRequest, PartitionFetch, isolation_of
+from node.api.fetch import FetchRequest, PartitionFetch, isolation_of
 from node.api.table import DATA_FETCH
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
@@ -22,6 +22,7 @@ from tidelog.protocol.kafka.messages.fetch_response import (
     FetchResponse,
     PartitionData,
 )
+from tidelog.record_exchange import FetchAnswer, FetchedPartition
 from tidelog.types import Isolation, LeaderEpoch, Offset
 
 _FULL: Final = (0, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from node.api.produce import ProduceAnswer, ProduceBatch, ProducedBatch, ProduceRequest
+from node.api.produce import ProduceAnswer, ProducedBatch
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
 from node.api.table import DATA_INIT_PRODUCER_ID, DATA_PRODUCE
 from node.listeners.kafka.error_codes import NONE, code_of
@@ -23,6 +23,7 @@ from tidelog.protocol.kafka.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, NodeAddress, Offset, ProducerId
 
 _TRANSACTION_VERSION: Final = 1

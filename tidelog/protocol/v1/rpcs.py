@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from tidelog.protocol import wire
+from tidelog import record_exchange
 from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.v1 import acl_pb2, data_pb2, admin_pb2, controller_pb2, quorum_pb2, sasl_pb2, groups_pb2, transactions_pb2
 
 DATA: Final = "tidelog.v1.Data"
 DATA_PRODUCE_STREAM: Final = Method(
-    DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
+    DATA, "ProduceStream", record_exchange.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
 )
 DATA_PRODUCE: Final = Method(
-    DATA, "Produce", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.UNARY
+    DATA, "Produce", record_exchange.ProduceRequest, data_pb2.ProduceResponse, CallKind.UNARY
 )
 DATA_FETCH_STREAM: Final = Method(
-    DATA, "FetchStream", data_pb2.FetchRequest, wire.FetchResponse, CallKind.STREAM
+    DATA, "FetchStream", data_pb2.FetchRequest, record_exchange.FetchAnswer, CallKind.STREAM
 )
 DATA_FETCH: Final = Method(
-    DATA, "Fetch", data_pb2.FetchRequest, wire.FetchResponse, CallKind.UNARY
+    DATA, "Fetch", data_pb2.FetchRequest, record_exchange.FetchAnswer, CallKind.UNARY
 )
 DATA_LIST_OFFSETS: Final = Method(
     DATA, "ListOffsets", data_pb2.ListOffsetsRequest, data_pb2.ListOffsetsResponse, CallKind.UNARY
