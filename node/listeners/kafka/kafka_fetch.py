@@ -57,6 +57,7 @@ def _read_fetch(message: sent.FetchRequest, _version: int) -> FetchRequest:
             for partition in topic.partitions
         ],
         rack=message.rack_id,
+        max_bytes=max(1, message.max_bytes),
     )
 
 
