@@ -314,19 +314,31 @@ class AdminHandlers:
         return state
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ChangedPartitions:
-        """Forward, with the ids of the topics."""
+        """Forward, with the ids of the topics. Partitions of topics that this node does not know are answered by it."""
         ensure_few(request.partitions, "partitions")
-        request = replace(request, partitions=tuple(map(self._with_id, request.partitions)))
-        return self._named(await self._forward(ADMIN_ELECT_LEADERS, request, context))
+        if not request.partitions:
+            elected = await self._forward(ADMIN_ELECT_LEADERS, request, context)
+            return ChangedPartitions(tuple(map(self._with_name, elected.partitions)))
+        places = [self._with_id(each) for each in request.partitions]
+        known = tuple(each for each in places if isinstance(each, TopicPartitionId))
+        if not known:  # the request would be one for all partitions
+            return self._in_order(places, ())
+        elected = await self._forward(ADMIN_ELECT_LEADERS, replace(request, partitions=known), context)
+        return self._in_order(places, elected.partitions)
 
     async def alter_partition_reassignments(
         self, request: AlterReassignmentsRequest, context: RequestContext
     ) -> ChangedPartitions:
-        """Forward, with the ids of the topics."""
+        """Forward, with the ids of the topics. Partitions of topics that this node does not know are answered by it."""
         ensure_few(request.partitions, "partitions")
-        moves = tuple(replace(each, partition=self._with_id(each.partition)) for each in request.partitions)
-        request = replace(request, partitions=moves)
-        return self._named(await self._forward(ADMIN_ALTER_PARTITION_REASSIGNMENTS, request, context))
+        places = [self._with_id(each.partition) for each in request.partitions]
+        moves = tuple(
+            replace(each, partition=place)
+            for each, place in zip(request.partitions, places, strict=True)
+            if isinstance(place, TopicPartitionId)
+        )
+        begun = await self._forward(ADMIN_ALTER_PARTITION_REASSIGNMENTS, AlterReassignmentsRequest(moves), context)
+        return self._in_order(places, begun.partitions)
 
     async def list_partition_reassignments(
         self, _request: ListReassignmentsRequest, _context: RequestContext
@@ -526,11 +538,21 @@ class AdminHandlers:
             raise UnknownTopicOrPartition(f"topic {place.topic!r} does not exist, as far as this node knows")
         return PartitionKey(topic.topic_id, place.partition)
 
-    def _with_id(self, place: TopicPartitionId) -> TopicPartitionId:
-        return replace(place, topic_id=self._key_of(place).topic_id)
+    def _with_id(self, place: TopicPartitionId) -> TopicPartitionId | PartitionResult:
+        """The partition with the id of its topic, or the answer that there is no such topic."""
+        try:
+            return replace(place, topic_id=self._key_of(place).topic_id)
+        except UnknownTopicOrPartition as error:
+            return PartitionResult(place, error)
 
-    def _named(self, changed: ChangedPartitions) -> ChangedPartitions:
-        return ChangedPartitions(tuple(self._with_name(each) for each in changed.partitions))
+    def _in_order(
+        self, places: Sequence[TopicPartitionId | PartitionResult], changed: Sequence[PartitionResult]
+    ) -> ChangedPartitions:
+        """The answers in the order of the request. changed: of the partitions that were forwarded."""
+        found = {each.partition: self._with_name(each) for each in changed}
+        return ChangedPartitions(
+            tuple(each if isinstance(each, PartitionResult) else found[replace(each, topic="")] for each in places)
+        )
 
     def _with_name(self, changed: PartitionResult) -> PartitionResult:
         place = changed.partition

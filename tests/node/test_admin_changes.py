@@ -169,8 +169,23 @@ def test_elections_are_refused_one_by_one() -> None:
             (outcome,) = world.call(1, methods.ADMIN_ELECT_LEADERS, request).partitions
             assert isinstance(from_proto(outcome.error), ElectionNotNeeded)
         nothing = admin_pb2.TopicPartitionId(topic="nothing")
-        with pytest.raises(UnknownTopicOrPartition):
-            world.call(1, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=[nothing]))
+        one_more = admin_pb2.TopicPartitionId(topic="orders", partition=1)
+        for places, errors in (
+            ([nothing], ["UNKNOWN_TOPIC_OR_PARTITION"]),
+            ([one_more, nothing, PLACE], ["UNKNOWN_TOPIC_OR_PARTITION"] * 2 + ["ELECTION_NOT_NEEDED"]),
+        ):
+            answer = world.call(1, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=places))
+            assert [(each.partition.topic, each.partition.partition) for each in answer.partitions] == [
+                (each.topic, each.partition) for each in places
+            ]
+            assert [each.error.name for each in answer.partitions] == errors
+        moves = [admin_pb2.PartitionReassignment(partition=each, cancel=True) for each in (nothing, PLACE)]
+        moving = admin_pb2.AlterPartitionReassignmentsRequest(partitions=moves)
+        moved = world.call(2, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, moving)
+        assert [each.error.name for each in moved.partitions] == [
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "NO_REASSIGNMENT_IN_PROGRESS",
+        ]
         empty = world.call(1, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest())
         assert list(empty.partitions) == []
 
