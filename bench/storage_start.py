@@ -72,7 +72,7 @@ def make(path: Path, partitions: int) -> None:
     directory = open_directory(path)
     log = directory.create_log(name(0), TopicId(UUID(int=1)), CONFIG)
     batch = build_batch([Record(Offset(number), NOW, None, b"v" * 100) for number in range(10)])
-    while log.segment_count < SEGMENTS or log.active.size < CONFIG.segment_bytes // 2:
+    while len(log.segments) < SEGMENTS or log.active.size < CONFIG.segment_bytes // 2:
         log.append(batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
     end = log.log_end_offset
     directory.close_clean()
@@ -120,7 +120,7 @@ def main() -> None:
     seconds, after = time.perf_counter() - began, resident()
     assert directory.identity.was_clean, "the last stop was clean"
     assert not directory.notes, directory.notes[:3]
-    assert all(log.segment_count == SEGMENTS for log in logs.values())
+    assert all(len(log.segments) == SEGMENTS for log in logs.values())
     sys.stdout.write(json.dumps({"seconds": seconds, "bytes": after - before}))
     directory.close_clean()
 

@@ -157,7 +157,7 @@ async def _scrape(count: int) -> list[Figure]:
         durable_offset=9,
         last_stable_offset=9,
         size=0,
-        segment_count=1,
+        segments=(None,),
     )
     replica = SimpleNamespace(name=TopicPartition("t", PartitionIndex(0)), leader=object(), log=log)
     state = SimpleNamespace(isr=range(3), replicas=range(3))

@@ -425,7 +425,7 @@ PARTITIONS: Final = MetricTable[HostedPartition](
         lambda e: e.replica.log.high_watermark - e.replica.log.last_stable_offset,
     ),
     Metric("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda e: e.replica.log.size),
-    Metric("tidelog_partition_segments", "Segments of this replica's log", lambda e: e.replica.log.segment_count),
+    Metric("tidelog_partition_segments", "Segments of this replica's log", lambda e: len(e.replica.log.segments)),
 )
 
 TOPICS: Final = MetricTable[tuple[str, TopicMeter]](

@@ -129,12 +129,10 @@ class Log(LogPositions):
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(segments, self.epochs, holes_below, directory.recent_appends)
-        self._writer = LogWriter(self, segments, self.epochs, self._flush, self._reader, self._rolled)
-        self.front = LogStart(self, segments, self._flush, self._reader, self._writer, directory.claims)
+        self._writer = LogWriter(self, self._reader, self._rolled)
+        self.front = LogStart(self, self._reader, self._writer, directory.claims)
         """The start of the log, its deleted files, and the cleaning in progress."""
-        self._truncator = LogTruncator(
-            self, segments, self.epochs, self._flush, self._reader, self.front, directory.claims
-        )
+        self._truncator = LogTruncator(self, self._reader, self.front, directory.claims)
         self.first_unfetched: Callable[[], Offset] | None = None
         """Of the leader: what a follower that is fetching has not fetched yet begins there. Compaction keeps tombstones
         and markers from there on. None: nobody fetches from this log."""
@@ -148,15 +146,11 @@ class Log(LogPositions):
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def active(self) -> LogSegment:
-        return self._segments.active
+        return self.segments.active
 
     def advance_high_watermark(self, offset: Offset) -> bool:
         """Mark everything below `offset` as committed; at most up to the log end. Returns True if that is new."""
@@ -256,7 +250,7 @@ class Log(LogPositions):
             raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
             raise self.directory.fail(f"appending to {self.path}", error) from error
-        if self._flush.target == self.log_end_offset:
+        if self.flush_state.target == self.log_end_offset:
             self.directory.request_flush(self)
         has_epoch = info.last_leader_epoch != NO_LEADER_EPOCH  # messages of v0 and v1 have none
         return info if has_epoch else info._replace(last_leader_epoch=self.last_epoch)
@@ -280,7 +274,7 @@ class Log(LogPositions):
 
     def _rolled(self, notes: Sequence[str]) -> None:
         self.notes += tuple(notes)
-        self._flush.require(self.log_end_offset)
+        self.flush_state.require(self.log_end_offset)
         self.directory.request_flush(self)
 
     # --- read -----------------------------------------------------------------------------------------------------
@@ -366,7 +360,7 @@ class Log(LogPositions):
     def _damaged(self, broken: BrokenChain, offset: Offset, *, unreadable: bool = False) -> CorruptLog:
         """Record a break in the chain of batches, and return its error. unreadable: `offset` itself cannot be read."""
         log_start, log_end = self.log_start_offset, self.log_end_offset
-        damage = self.lost.record_break(self._segments, broken, offset, log_start, log_end, unreadable=unreadable)
+        damage = self.lost.record_break(self.segments, broken, offset, log_start, log_end, unreadable=unreadable)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
 
     # --- producers and transactions -------------------------------------------------------------------------------
@@ -401,7 +395,7 @@ class Log(LogPositions):
     def begin_transactions_read(self, segment: LogSegment) -> TransactionsRead:
         """A ticket that reads the transaction data of a segment. If `is_current` holds after it has run, pass it to
         `finish_transactions_read`."""
-        segments = [each for each in self._segments if each.base_offset <= segment.base_offset]
+        segments = [each for each in self.segments if each.base_offset <= segment.base_offset]
         return TransactionsRead(self.files, self.path, segments, segment, self._reader.generation)
 
     def is_current(self, ticket: TransactionsRead) -> bool:
@@ -436,11 +430,11 @@ class Log(LogPositions):
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (ms) below `up_to`. Raises CorruptLog, KafkaStorageError."""
         start = self.log_start_offset
-        return self.guard("reading", lambda: find_timestamp(self._segments.all, timestamp, start, up_to))
+        return self.guard("reading", lambda: find_timestamp(self.segments.all, timestamp, start, up_to))
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`; None if there is none (KIP-734)."""
-        return self.guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
+        return self.guard("reading", lambda: find_largest_timestamp(self.segments.all, self.log_start_offset, up_to))
 
     def guard(self, doing: str, work: Callable[[], T]) -> T:
         """Run `work` and translate its errors. Raises CorruptLog, KafkaStorageError, DiskFull."""
@@ -472,26 +466,26 @@ class Log(LogPositions):
         """
         self._ensure_usable()
         assert self.truncation is None, "no flush during a truncation"
-        up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
-        segments, now = self._segments.from_offset(self.recovery_point), self.clock.wall_ms()
+        up_to = self.log_end_offset if self._fsync or everything else min(self.flush_state.target, self.log_end_offset)
+        segments, now = self.segments.from_offset(self.recovery_point), self.clock.wall_ms()
         try:
-            return self._flush.begin(segments, up_to, self.epochs, now)
+            return self.flush_state.begin(segments, up_to, self.epochs, now)
         except OSError as error:
             raise self.directory.fail(f"flushing {self.path}", error) from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """Mark what the ticket covers, up to any truncation since, as durable. The ticket has run."""
         self.last_flush_ms = self.clock.wall_ms()
-        moved = self._flush.finish(ticket, self.last_flush_ms)
+        moved = self.flush_state.finish(ticket, self.last_flush_ms)
         if self.truncation is None:
             self.end_at(self.log_end_offset)
         if not self.closed:
-            self._segments.keep_open(ticket.closed)
+            self.segments.keep_open(ticket.closed)
         if moved and self._fsync and not self.closed:
             self.directory.note_durable(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
-        self._flush.abandon(ticket)
+        self.flush_state.abandon(ticket)
 
     def flush(self) -> None:
         """Make everything durable. For closing, recovery, tools. Raises KafkaStorageError, DiskFull."""
@@ -509,7 +503,7 @@ class Log(LogPositions):
         """True if the log has unflushed records older than `flush.ms`. The next ticket then covers the whole log."""
         if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
             return False
-        self._flush.require(self.log_end_offset)
+        self.flush_state.require(self.log_end_offset)
         return True
 
     # --- truncation -----------------------------------------------------------------------------------------------
@@ -607,9 +601,9 @@ class Log(LogPositions):
         """Close the files as they are, for example after a failure."""
         self.closed = True
         self.front.stop_cleaning()
-        self._flush.epoch_file.retire()
+        self.flush_state.epoch_file.retire()
         self._reader.forget()
-        self._segments.close()
+        self.segments.close()
 
     def _ensure_usable(self) -> None:
         if self.directory.offline is not None:

@@ -13,7 +13,6 @@ from storage.log.truncation_ticket import TruncationTicket
 from storage.log.validation import append_rules
 from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage, LoadedLog
-from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
 from tidelog.epochs import epoch_before
 from tidelog.types import Durability, LeaderEpoch, Offset, TopicId, TopicPartition, WallClock
@@ -45,9 +44,10 @@ class LogPositions:
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
-        self._segments = segments
+        self.segments = segments
+        """By base offset, the active segment last."""
         self.epochs = loaded.epochs
-        self._flush = FlushState(files, path, loaded)
+        self.flush_state = FlushState(files, path, loaded)
         self._fsync = config.durability is Durability.FSYNC
         now = clock.wall_ms()
         self.producers = LogProducers(
@@ -66,28 +66,23 @@ class LogPositions:
     @property
     def durable_offset(self) -> Offset:
         """Every offset below it is as durable as the topic promises."""
-        return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
+        return self.flush_state.synced if self._fsync else min(self.flush_state.counted, self.log_end_offset)
 
     @property
     def recovery_point(self) -> Offset:
         """Everything below it is on the disk. Recovery after a crash reads from here."""
-        return self._flush.recovery_point
+        return self.flush_state.recovery_point
 
     @property
     def last_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last record; -1 if there is none."""
         return epoch_before(self.epochs.entries, self.log_end_offset)
 
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """By base offset, the active segment last."""
-        return tuple(self._segments)
-
     # --- moves of the positions -----------------------------------------------------------------------------------
 
     def end_at(self, offset: Offset) -> None:
         """The log end is `offset`, after an append or a truncation, or the recovery point has risen."""
-        self.log_end_offset, flush = offset, self._flush
+        self.log_end_offset, flush = offset, self.flush_state
         if offset - flush.recovery_point < self.config.flush_messages:
             flush.counted = offset
         else:  # the append that reaches `flush.messages`, and those after it, count once their flush has run

@@ -22,13 +22,12 @@ from functools import partial
 from storage.compaction.cleaning import Cleaning
 from storage.files.deleted_files import DeletedFiles, Leaving
 from storage.log.directory_claims import DirectoryClaims, in_order
-from storage.log.flush import FlushState
 from storage.log.log_positions import LogPositions
 from storage.log.log_reader import LogReader
 from storage.log.log_writer import LogWriter
 from storage.log.retention import count_deletable
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
-from storage.segment.segments import DELETED_SUFFIX, LogSegments
+from storage.segment.segments import DELETED_SUFFIX
 from tidelog.types import Millis, Offset
 
 
@@ -37,16 +36,8 @@ class LogStart:
 
     __slots__ = ("_claims", "_flush", "_log", "_reader", "_segments", "_writer", "cleaning", "deleted", "leaving")
 
-    def __init__(
-        self,
-        log: LogPositions,
-        segments: LogSegments,
-        flush: FlushState,
-        reader: LogReader,
-        writer: LogWriter,
-        claims: DirectoryClaims,
-    ) -> None:
-        self._log, self._segments, self._flush = log, segments, flush
+    def __init__(self, log: LogPositions, reader: LogReader, writer: LogWriter, claims: DirectoryClaims) -> None:
+        self._log, self._segments, self._flush = log, log.segments, log.flush_state
         self._reader, self._writer, self._claims = reader, writer, claims
         self.deleted = DeletedFiles()
         """Files of removed segments, until `file.delete.delay.ms` has passed."""

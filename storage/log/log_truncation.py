@@ -26,7 +26,6 @@ from collections.abc import Callable
 from typing import Final
 
 from storage.log.directory_claims import DirectoryClaims
-from storage.log.flush import FlushState
 from storage.log.log_positions import LogPositions
 from storage.log.log_producers import ProducersAfterTruncation
 from storage.log.log_reader import LogReader
@@ -34,9 +33,7 @@ from storage.log.log_start import LogStart
 from storage.log.truncation_ticket import Emptying, Shortening, TruncationTicket
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.batch_walk import BrokenChain, Hole
-from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
-from storage.segment.segments import LogSegments
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset
 
@@ -50,17 +47,8 @@ class LogTruncator:
 
     __slots__ = ("_claims", "_epochs", "_flush", "_front", "_log", "_reader", "_segments")
 
-    def __init__(
-        self,
-        log: LogPositions,
-        segments: LogSegments,
-        epochs: LeaderEpochCache,
-        flush: FlushState,
-        reader: LogReader,
-        front: LogStart,
-        claims: DirectoryClaims,
-    ) -> None:
-        self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
+    def __init__(self, log: LogPositions, reader: LogReader, front: LogStart, claims: DirectoryClaims) -> None:
+        self._log, self._segments, self._epochs, self._flush = log, log.segments, log.epochs, log.flush_state
         self._reader, self._front, self._claims = reader, front, claims
 
     def begin(self, offset: Offset) -> TruncationTicket | None:

@@ -18,14 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.append_info import LogAppendInfo
-from storage.log.flush import FlushState
 from storage.log.log_positions import LogPositions
 from storage.log.log_reader import LogReader
 from storage.log.validation import Prepared
 from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
-from storage.segment.segments import LogSegments
 from tidelog.epochs import epoch_before
 from tidelog.types import INT32_MAX, EpochStart, LeaderEpoch, Millis, Offset
 
@@ -38,19 +36,11 @@ class LogWriter:
 
     __slots__ = ("_epochs", "_flush", "_log", "_reader", "_rolled", "_segments")
 
-    def __init__(
-        self,
-        log: LogPositions,
-        segments: LogSegments,
-        epochs: LeaderEpochCache,
-        flush: FlushState,
-        reader: LogReader,
-        rolled: Callable[[Sequence[str]], None],
-    ) -> None:
+    def __init__(self, log: LogPositions, reader: LogReader, rolled: Callable[[Sequence[str]], None]) -> None:
         """reader: receives the position of each append, where all replicas and most consumers read next. rolled: called
         after a new segment was started, with notes about files in its way."""
         self._reader, self._rolled = reader, rolled
-        self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
+        self._log, self._segments, self._epochs, self._flush = log, log.segments, log.epochs, log.flush_state
 
     def write(
         self,

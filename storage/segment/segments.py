@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, overload
 
 from storage.files.file_system import Files, remove_files
 from storage.log_config import LogConfig
@@ -50,7 +50,7 @@ def set_aside(files: Files, path: str) -> str:
     return aside
 
 
-class LogSegments:
+class LogSegments(Sequence[LogSegment]):
     """An ordered collection of at least one segment; empty only while a log is being emptied."""
 
     __slots__ = ("_bases", "_directory", "_files", "_open_segments", "_rng", "_segments")
@@ -74,6 +74,13 @@ class LogSegments:
 
     def __len__(self) -> int:
         return len(self._segments)
+
+    @overload
+    def __getitem__(self, index: int) -> LogSegment: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LogSegment]: ...
+    def __getitem__(self, index: int | slice) -> LogSegment | Sequence[LogSegment]:
+        return self._segments[index]
 
     @property
     def first(self) -> LogSegment:

@@ -22,7 +22,7 @@ def delete_old_segments(log: Log, now: int) -> int:
 
     def delete() -> int:
         at = Millis(now)
-        expired, before = log.front.expired(at), log.segment_count
+        expired, before = log.front.expired(at), len(log.segments)
         if expired is not None:
             base, keep = expired
             keep()
@@ -31,7 +31,7 @@ def delete_old_segments(log: Log, now: int) -> int:
             if leaving is not None:
                 leaving.run()
                 log.front.left(leaving, at)
-        return before - log.segment_count
+        return before - len(log.segments)
 
     return log.guard("deleting old segments of", delete)
 

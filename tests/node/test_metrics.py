@@ -57,7 +57,7 @@ def hosted(partition: int, *, leads: bool, isr: int, log: dict[str, int]) -> Hos
     replica = SimpleNamespace(
         name=TopicPartition("orders", PartitionIndex(partition)),
         leader=object() if leads else None,
-        log=SimpleNamespace(log_start_offset=0, size=0, segment_count=1, **log),
+        log=SimpleNamespace(log_start_offset=0, size=0, segments=(None,), **log),
     )
     state = SimpleNamespace(isr=range(isr), replicas=range(3))
     return HostedPartition(cast("Replica", replica), cast("PartitionState", state))

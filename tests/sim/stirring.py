@@ -23,14 +23,14 @@ from storage.log.log import Log
 from tests.sim.process import CURRENT, Process
 
 WATCHED: Final[Mapping[type, frozenset[str]]] = {
-    Log: frozenset({"directory", "log_start_offset", "log_end_offset", "high_watermark", "_flush"}),
+    Log: frozenset({"directory", "log_start_offset", "log_end_offset", "high_watermark", "flush_state"}),
     FlushState: frozenset({"synced"}),
     LogDirectory: frozenset({"offline"}),
     Replica: frozenset({"log", "state", "leader_epoch", "offline"}),
     QuorumView: frozenset({"leader_epoch", "leader_id"}),
     MetadataLog: frozenset({"image", "log"}),
     MetadataNode: frozenset({"metadata", "view"}),
-    Node: frozenset({"_metadata", "_replicas"}),
+    Node: frozenset({"_metadata", "replicas"}),
 }
 
 

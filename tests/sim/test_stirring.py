@@ -66,7 +66,7 @@ def test_all_that_is_watched_is_there_to_be_written() -> None:
         assert isinstance(log, Log)
         assert node.replicas is not None
         parts = list(node.replicas.partitions())
-        found = [log, log._flush, log.directory, *parts, metadata, metadata.view, metadata.metadata, node]
+        found = [log, log.flush_state, log.directory, *parts, metadata, metadata.view, metadata.metadata, node]
         for one in found:
             for name in WATCHED[type(one)]:
                 assert hasattr(one, name), f"{type(one).__name__} has no {name}"

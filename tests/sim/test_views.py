@@ -20,7 +20,7 @@ def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
         node = sim.leader(TOPIC)
         name, log = sim.machines[node].name, sim.log(node, TOPIC)
         assert isinstance(log, Log)
-        assert log.segment_count > 2
+        assert len(log.segments) > 2
         whole = sim.undisturbed.read(name, log, 0, 30)
         part = sim.undisturbed.read(name, log, 7, 25)
         log.directory.fail("a test", OSError(errno.EIO, "an error"))

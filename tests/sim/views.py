@@ -55,7 +55,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
         log if log.directory.offline is None else None,
         log.log_start_offset,
         log.log_end_offset,
-        log._flush.synced,
+        log.flush_state.synced,
         log.high_watermark,
     )
     last = seen.get
@@ -73,7 +73,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
             log if log.directory.offline is None else None,
             log.log_start_offset,
             log.log_end_offset,
-            log._flush.synced,
+            log.flush_state.synced,
             log.high_watermark,
         )
         if last(part) != position:

@@ -528,7 +528,7 @@ class CrashMachine(Machine):
                 log_end=log.log_end_offset,
                 limit=limit,
             )
-        first = log.log_end_offset if count == log.segment_count else log.segments[count].base_offset
+        first = log.log_end_offset if count == len(log.segments) else log.segments[count].base_offset
         start = max(log.log_start_offset, first) if count else log.log_start_offset
         assert start in (log.log_start_offset, first) and (not count or first <= limit)
         with self.changing(new_start=start):

@@ -140,7 +140,7 @@ def test_records_that_are_not_durable_are_not_cleaned() -> None:
     for n in range(4):
         bench.put((A, b"%d" % n + b"." * 40))
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log._flush.recovery_point = Offset(4)
+    bench.log.flush_state.recovery_point = Offset(4)
     assert measure_log(bench.log, Millis(NOW)).end == 4
 
 

@@ -28,7 +28,7 @@ def filled() -> Bench:
     bench.commit()
     bench.restart_clean()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    assert bench.log.segment_count == 2
+    assert len(bench.log.segments) == 2
     return bench
 
 

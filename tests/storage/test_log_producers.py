@@ -311,7 +311,7 @@ def test_agreements_are_written_less_often_in_logs_with_more_segments() -> None:
     bench = Bench(NEVER_ROLLS)
     writes = bench.disk.fail("rename", AGREEMENT_FILE, times=1, skip=10**6)
     for _ in range(400):
-        Sender(bench).send(bench.log.segment_count)
+        Sender(bench).send(len(bench.log.segments))
         bench.log.roll(Millis(NOW))
     assert 10 < 10**6 - writes.skip < 60
 

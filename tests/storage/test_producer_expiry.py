@@ -40,7 +40,7 @@ def test_producers_of_old_records_are_known_after_a_restart(again: Callable[[Ben
     sent = [from_producer(1 + i % 3, i // 3, at=NOW - 2 * DAY + i, size=50) for i in range(40)]
     results = [append(bench, data) for data in sent]
     bench.commit()
-    assert bench.log.segment_count > 2
+    assert len(bench.log.segments) > 2
     bench.clock.now += 3_600_000
     again(bench)
     for data, first in zip(sent[-3:], results[-3:], strict=True):

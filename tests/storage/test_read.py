@@ -131,7 +131,7 @@ def test_no_flipped_bit_leaves_a_reader_waiting(config: LogConfig) -> None:
         for byte, bit in product(range(segment.size), range(8)):
             bench.disk.flip_bit(segment.path, byte, bit)
             for start in range(0, end, 2):
-                reader = LogReader(log._segments, log.epochs, 0, RecentAppends())
+                reader = LogReader(log.segments, log.epochs, 0, RecentAppends())
                 with suppress(BrokenChain):
                     read = reader.read(Offset(start), 1 << 20, end, min_one_batch=True, end=end)
                     assert read.next_offset > start, f"bit {bit} of byte {byte} of {segment.path}"
@@ -151,7 +151,7 @@ def test_no_flipped_bit_moves_records_to_another_offset(config: LogConfig, cold:
         for position, byte, bit in product(range(0, segment.size, size), range(8), range(8)):
             bench.disk.flip_bit(segment.path, position + byte, bit)
             for start in range(0, end, 2):
-                reader = LogReader(log._segments, log.epochs, 0, RecentAppends())
+                reader = LogReader(log.segments, log.epochs, 0, RecentAppends())
                 with suppress(BrokenChain):
                     ready = reader.begin(bench.disk, Offset(start), size * batches) if cold else None
                     if ready is not None:
