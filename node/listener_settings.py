@@ -148,9 +148,10 @@ def kafka_mistake(names: Sequence[str], protocols: Mapping[str, SecurityProtocol
             return f"no listener {name!r} in listeners; add it there, or name one of {', '.join(sorted(protocols))}"
         if name in of_nodes:
             return f"nodes use the listener {name!r} among themselves, by gRPC; add another one for Kafka's protocol"
-        if protocols[name] is not SecurityProtocol.PLAINTEXT:
+        if protocols[name].has_sasl:
             return (
-                f"listener {name!r} has the protocol {protocols[name].value}, which is not possible with Kafka's yet: "
-                f"set {name}:PLAINTEXT in {PROTOCOLS.name} and let only trusted programs reach it, or remove it here"
+                f"listener {name!r} has the protocol {protocols[name].value}, and SASL is not possible with Kafka's "
+                f'yet: set {name}:SSL in {PROTOCOLS.name}, with ssl.client.auth = "required" so that callers prove '
+                "who they are, or remove it here"
             )
     return ""

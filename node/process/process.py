@@ -37,6 +37,8 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.listeners.kafka.kafka_server import KafkaServer
+from node.listeners.kafka.kafka_tls import KafkaTls
+from node.listeners.listener_certificates import ListenerCertificates
 from node.observability import logs
 from node.observability.metrics import WorkTimes, metrics_text
 from node.observability.metrics_server import MetricsServer
@@ -133,7 +135,7 @@ class NodeProcess:
         self._process_metrics = CollectorRegistry()
         ProcessCollector(registry=self._process_metrics)
         self._servers: list[GrpcServer | KafkaServer] = []
-        self._tls: list[ServerTls] = []
+        self._tls: list[ListenerCertificates] = []
         self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
         self._announcement = ""
         """Printed once, when the node becomes ready for the first time."""
@@ -230,12 +232,16 @@ class NodeProcess:
         # One message must always fit.
         incomplete_bytes_max = max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max)
         if listener.is_kafka:
+            kafka_tls = None if listener.tls is None else KafkaTls(listener.name, listener.tls, self._clock)
+            if kafka_tls is not None:
+                self._tls.append(kafka_tls)
             return KafkaServer(
                 listener.name,
                 boundary=self._boundary,
                 frame_bytes_max=message_bytes_max,
                 memory_bytes_max=incomplete_bytes_max,
                 connections_max=connections_max,
+                tls=kafka_tls,
             )
         tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
         if tls is not None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -18,6 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.certificates import Authority, settings_of
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 
 pytestmark = pytest.mark.integration
 
@@ -262,3 +265,54 @@ async def _write_in_order_with_aiokafka(cluster: LocalCluster, topic: str, value
         sent = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
         await producer.flush()
         await asyncio.gather(*sent)
+
+
+@pytest.mark.deep  # a cluster of its own
+async def test_clients_prove_their_identity_by_certificates(tmp_path: Path) -> None:
+    """What one of them may do, the ACLs say: bob may read, and not write."""
+    authority = Authority(tmp_path / "certificates")
+    node = authority.node()
+    settings = {
+        "listener.security.protocol.map": ["kafka:SSL"],
+        "allow.everyone.if.no.acl.found": False,
+        "super.users": ["User:ANONYMOUS", "User:CN=alice"],
+        **settings_of(node),
+    }
+    with LocalCluster(tmp_path / "cluster", 1, kafka=True, settings=settings) as secured:
+        secured.wait_healthy(60)
+        await asyncio.to_thread(secured.create_topic, "orders", 1, 1)
+        async with tidelog.Admin(secured.bootstrap) as admin:
+            await admin.create_acls([ACL])
+        await asyncio.to_thread(_use_certificates, secured, authority)
+
+
+ACL = AclBinding(
+    ResourceType.TOPIC, "orders", PatternType.LITERAL, "User:CN=bob", "*", AclOperation.READ, AclPermission.ALLOW
+)
+
+
+def _use_certificates(secured: LocalCluster, authority: Authority) -> None:
+    def settings(name: str) -> dict[str, Any]:
+        files = authority.client(name)
+        return librdkafka(
+            secured,
+            **{
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(files.ca),
+                "ssl.certificate.location": str(files.certificate),
+                "ssl.key.location": str(files.key),
+            },
+        )
+
+    value, refused = b"x" * 1_000_000, list[int]()
+    for name in ("alice", "bob"):
+        producer = confluent_kafka.Producer({**settings(name), "message.max.bytes": 2_000_000})
+        producer.produce("orders", value, on_delivery=lambda error, _: refused.append(error.code()) if error else None)
+        assert producer.flush(WAIT_S) == 0
+    assert refused == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    consumer = confluent_kafka.Consumer({**settings("bob"), "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    message = consumer.poll(WAIT_S)
+    assert message is not None and message.error() is None
+    assert message.value() == value
+    consumer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
 from node.api.produce import ProduceAnswer, ProducedBatch
 from node.boundary.boundary import Boundary, EncodedAnswer
 from node.listeners.kafka.kafka_server import KafkaServer
+from node.listeners.kafka.kafka_tls import KafkaTls
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from tests.protocol.kafka_messages import ROOT, Message, generated
@@ -191,8 +193,8 @@ class Listener:
         server = self.server._server
         return server is not None and not server.is_serving()
 
-    async def connect(self) -> Connection:
-        client = Connection(*await asyncio.open_connection(self.address.host, self.address.port))
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Connection:
+        client = Connection(*await asyncio.open_connection(self.address.host, self.address.port, ssl=tls))
         self.clients.append(client)
         return client
 
@@ -210,7 +212,9 @@ async def _turn() -> None:
 
 
 @asynccontextmanager
-async def kafka_listener(boundary: Boundary | None = None, connections_max: int = 100) -> AsyncIterator[Listener]:
+async def kafka_listener(
+    boundary: Boundary | None = None, connections_max: int = 100, tls: KafkaTls | None = None
+) -> AsyncIterator[Listener]:
     """A listener that serves until the block ends."""
     service = Service()
     server = KafkaServer(
@@ -219,6 +223,7 @@ async def kafka_listener(boundary: Boundary | None = None, connections_max: int 
         frame_bytes_max=FRAME_BYTES_MAX,
         memory_bytes_max=MEMORY_BYTES_MAX,
         connections_max=connections_max,
+        tls=tls,
     )
     listener = Listener(server, service, server.bind(LOOPBACK))
     server.serve({name: Gate(name, service) for name in ("Data", "Admin")})

@@ -186,7 +186,7 @@ def test_variables_that_name_kafka_are_not_taken_for_settings() -> None:
         (
             "allow.insecure",
             'listener.security.protocol.map = ["kafka:SASL_PLAINTEXT"]\nallow.insecure',
-            "listener.kafka.names: listener 'kafka' has the protocol SASL_PLAINTEXT, which is not possible with Ka",
+            "listener.kafka.names: listener 'kafka' has the protocol SASL_PLAINTEXT, and SASL is not possible wi",
         ),
     ],
 )

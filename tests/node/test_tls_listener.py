@@ -24,7 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from node.boundary.boundary import Boundary
 from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
-from node.listeners.grpc.server_tls import CallerIdentity, ServerTls
+from node.listeners.grpc.server_tls import ServerTls
+from node.listeners.listener_certificates import CallerIdentity
 from node.requests.context import RequestContext
 from node.security.principals import parse_rules
 from tests.certificates import Authority

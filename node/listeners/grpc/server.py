@@ -31,8 +31,9 @@ from node.boundary.boundary import Boundary, EncodedAnswer, ProtocolCodec, Reque
 from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.connections import ConnectionShutdown, host_of
 from node.listeners.grpc.incomplete_messages import INCOMPLETE_BYTES_MAX, IncompleteMessages
-from node.listeners.grpc.server_tls import UNPROVED, ServerTls
+from node.listeners.grpc.server_tls import ServerTls
 from node.listeners.grpc.unread_answer import UnreadAnswer
+from node.listeners.listener_certificates import UNPROVED
 from node.quotas.open_calls import OpenCalls
 from node.requests.gate import Gate
 from node.runtime.limits import SLOW_READER_MS

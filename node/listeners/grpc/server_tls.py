@@ -1,29 +1,12 @@
-"""TLS of a gRPC listener: credentials that follow their files, and who is at the other end of a connection.
-
-Invariants: a certificate that was replaced on disk is used by the next connection, without a restart. Files that cannot
-be used are logged once and change nothing. An identity comes from the certificate that gRPC has verified, never from
-what a caller sends. It ends with the certificate: gRPC verifies only full handshakes, and a caller may resume the
-session of an earlier connection (RFC 8446, section 2.2).
-"""
+"""TLS of a gRPC listener: credentials that follow their files, and the certificates of callers."""
 
 from __future__ import annotations
 
-import logging
-import threading
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import grpc
 
-from node.api.caller import ANONYMOUS
-from node.listener_settings import ListenerTls
-from node.security.certificate_expiry import CertificateExpiry
-from node.security.principals import USER, CertificatePrincipals
-from tidelog.clock import Clock
-from tidelog.errors import ClientCertificateRejected, ClusterAuthorizationFailed, InvalidConfig
-from tidelog.security.tls_files import TlsFiles
-
-_log = logging.getLogger("node.tls")
+from node.listeners.listener_certificates import CallerIdentity, ListenerCertificates
 
 STREAM_GRACE_MS: Final = 10_000
 """How long the open calls and streams of a connection that reached its age may go on."""
@@ -32,31 +15,8 @@ _CERTIFICATE: Final = "x509_pem_cert"
 """Key of gRPC's auth context: the verified certificate of the caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallerIdentity:
-    """Who calls. is_node: the caller may be a node: it has the certificate of one, or none is required."""
-
-    principal: str = ANONYMOUS
-    is_node: bool = True
-
-
-UNPROVED: Final = CallerIdentity()
-"""The caller of a listener that requires no certificate."""
-
-
-class ServerTls:
+class ServerTls(ListenerCertificates):
     """TLS of one listener."""
-
-    def __init__(self, listener: str, config: ListenerTls, clock: Clock) -> None:
-        """Read the files. Raises InvalidConfig."""
-        self._listener, self._config, self._clock = listener, config, clock
-        self._files = _read(listener, config)
-        self._is_new = False
-        """Whether gRPC does not have the present files yet."""
-        self.expiry = CertificateExpiry(listener, config.certificate_file, clock)
-        self.expiry.read(self._pem())
-        self._principals = CertificatePrincipals(config.mapping_rules)
-        self._lock = threading.Lock()
 
     def credentials(self) -> grpc.ServerCredentials:
         """Credentials for the port. gRPC's default is TLS 1.2 and 1.3."""
@@ -74,45 +34,9 @@ class ServerTls:
         ]
 
     def identity(self, call: Any, *, has_sasl: bool = False) -> CallerIdentity:
-        """Who makes a call. has_sasl: SASL says who, and the certificate is only checked. A node may have a certificate
-        with an empty subject, as of authorities that name hosts as alternatives only: what it asks as a client, it asks
-        as anonymous. Raises ClusterAuthorizationFailed if the caller's certificate belongs to no principal,
-        ClientCertificateRejected if it has expired since the connection was made."""
-        if not self._config.requires_certificate:
-            return UNPROVED
-        certificates = call.auth_context().get(_CERTIFICATE, ())
-        try:
-            holder = self._principals.of(certificates[0])
-        except (IndexError, ValueError) as error:
-            raise ClusterAuthorizationFailed(
-                f"listener {self._listener!r}: the caller's certificate cannot be read ({error}). Replace it by one "
-                "with a subject in standard form (RFC 5280)"
-            ) from None
-        if self._clock.wall_ms() >= holder.expires_ms:
-            raise ClientCertificateRejected(
-                f"listener {self._listener!r}: the caller's certificate has expired since it connected. Replace it"
-            )
-        if has_sasl:
-            return UNPROVED
-        if holder.principal is None:
-            raise ClusterAuthorizationFailed(
-                f"listener {self._listener!r}: no rule of ssl.principal.mapping.rules matches the subject of the "
-                "caller's certificate. Add a rule, for example DEFAULT as the last one"
-            )
-        if holder.principal != USER:
-            return CallerIdentity(holder.principal, holder.is_node)
-        if not holder.is_node:
-            raise ClusterAuthorizationFailed(
-                f"listener {self._listener!r}: the caller's certificate names nobody: its subject, or what "
-                "ssl.principal.mapping.rules make of it, is empty. Replace it by one with a subject"
-            )
-        return UNPROVED
-
-    def look(self) -> None:
-        """Read the files if they have changed, and log if the certificate expires soon. Reads the disk; thread-safe."""
-        with self._lock:
-            self._refresh()
-            self.expiry.look()
+        """Who makes a call; as `identity_of`."""
+        certificates = call.auth_context().get(_CERTIFICATE, ()) if self.requires_certificate else ()
+        return self.identity_of(certificates[0] if certificates else b"", has_sasl=has_sasl)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
         """The new certificate, None if it is the same. gRPC calls this before each handshake, on threads of its own."""
@@ -123,34 +47,8 @@ class ServerTls:
             self._is_new = False
             return self._configuration()
 
-    def _refresh(self) -> None:
-        try:
-            if not self._files.refresh():
-                return
-        except InvalidConfig as error:
-            _log.error(
-                "listener %r keeps its certificate: the files have changed and cannot be used: %s",
-                self._listener,
-                error.message,
-            )
-            return
-        self._is_new = True
-        _log.info("listener %r uses the certificate that was replaced on disk", self._listener)
-        self.expiry.read(self._pem())
-
-    def _pem(self) -> bytes:
-        assert self._files.pem.certificate is not None, "the configuration names the file"
-        return self._files.pem.certificate
-
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        pem = self._files.pem
+        pem = self.pem
         assert pem.key is not None and pem.certificate is not None, "the configuration names both files"
         ca = pem.ca if self._config.requires_certificate else None
         return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], ca)
-
-
-def _read(listener: str, config: ListenerTls) -> TlsFiles:
-    try:
-        return TlsFiles(config.files)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"listener {listener!r}: {error.message}") from None

@@ -21,6 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final, cast
 
 from node.api.caller import Caller
@@ -54,6 +55,9 @@ CLIENT_ID_MAX: Final = 255
 FRAME_MS: Final = 10_000
 """How long a frame may take to arrive while others wait for memory."""
 
+GRACE_MS: Final = 10_000
+"""How long the requests of a connection that has reached its age may take."""
+
 IDLE_MS: Final = 600_000
 """A connection without requests for this long is closed, as Kafka does."""
 
@@ -68,8 +72,8 @@ class ListenerState:
     frame_bytes_max: int
     budget: FrameBudget
     connections_max: int
-    caller_of: Callable[[asyncio.Transport], Caller]
-    """Who is at the other end of a new connection."""
+    client_of: Callable[[asyncio.Transport], tuple[Caller, int | None]]
+    """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
     connections: set[KafkaConnection] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Of requests; whoever stops the listener waits for them."""
@@ -116,6 +120,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frame_since_s: float | None = None
         """Since when the frame is read that occupies memory and is not whole."""
         self._active_s = self._loop.time()
+        self._ends_s = inf
         self._unmuting: asyncio.TimerHandle | None = None
         self._needs_room = 0
         """The size of a frame that waits for memory."""
@@ -127,11 +132,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client has connected; with TLS, the handshake is done."""
         self._transport = cast("asyncio.Transport", transport)
-        self._caller = self._shared.caller_of(self._transport)
+        self._caller, lifetime_ms = self._shared.client_of(self._transport)
+        if lifetime_ms is not None:
+            self._ends_s = self._loop.time() + lifetime_ms / 1_000
         if len(self._shared.connections) >= self._shared.connections_max:
             self._abort()
             return
-        self._transport.set_write_buffer_limits(high=0)  # `pause_writing` means: the system did not take all at once
+        # `pause_writing` means: the system did not take all at once. With TLS and high=0, nothing would resume.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         self._shared.connections.add(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -346,7 +354,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return bool(self._opened or self._unsent)
 
     def check(self) -> None:
-        """End the connection if its client is idle, or holds memory that others wait for."""
+        """End the connection if its client is idle, too old, or holds memory that others wait for."""
         now, why = self._loop.time(), ""
         if self._blocked_s is not None and (silent_ms := (now - self._blocked_s) * 1_000) >= SLOW_READER_MS:
             if any(map(_delays_others, self._unsent)):
@@ -356,6 +364,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif self._frame_since_s is not None and self._shared.budget.is_short:
             if (now - self._frame_since_s) * 1_000 >= FRAME_MS:
                 why = "its request has not arrived completely, and other requests wait for memory"
+        elif now >= self._ends_s and (not self.is_busy or now >= self._ends_s + GRACE_MS / 1_000):
+            why = "it has reached its age, so that its client proves its identity again"
         elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:
             why = "it is idle"
         if why:

@@ -13,14 +13,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from node.api.caller import Caller
+from node.api.caller import ANONYMOUS, Caller
 from node.boundary.boundary import Boundary
 from node.listeners.kafka.api_versions import ApiVersions
 from node.listeners.kafka.frame_budget import FrameBudget
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
+from node.listeners.kafka.kafka_tls import HANDSHAKE_MS, KafkaTls
 from node.requests.gate import Gate
-from tidelog.errors import InvalidConfig
+from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import Endpoint
 
 BACKLOG: Final = 1_024
@@ -41,10 +42,12 @@ class KafkaServer:
         frame_bytes_max: int,
         memory_bytes_max: int,
         connections_max: int,
+        tls: KafkaTls | None = None,
     ) -> None:
         """frame_bytes_max: the largest request. memory_bytes_max: of all requests that are not answered, at least
-        one. connections_max: further connections are closed when they are made."""
+        one. connections_max: further connections are closed when they are made. tls: None for plain text."""
         self.listener = listener
+        self._tls = tls
         self._state = ListenerState(
             {each.key: each for each in KAFKA_APIS},
             ApiVersions(KAFKA_APIS),
@@ -52,7 +55,7 @@ class KafkaServer:
             frame_bytes_max,
             FrameBudget(max(memory_bytes_max, frame_bytes_max)),
             connections_max,
-            self._caller_of,
+            self._client_of,
         )
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
@@ -85,7 +88,11 @@ class KafkaServer:
         assert self._socket is not None, "a listener is bound before it is started"
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            partial(KafkaConnection, self._state), sock=self._socket, backlog=BACKLOG
+            partial(KafkaConnection, self._state),
+            sock=self._socket,
+            backlog=BACKLOG,
+            ssl=None if self._tls is None else self._tls.context,
+            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_MS / 1_000,
         )
         self._check()
 
@@ -116,13 +123,24 @@ class KafkaServer:
         for connection in list(self._state.connections):
             connection.check()
 
-    def _caller_of(self, transport: asyncio.Transport) -> Caller:
+    def _client_of(self, transport: asyncio.Transport) -> tuple[Caller, int | None]:
         host, port = transport.get_extra_info("peername")[:2]
-        return Caller(
+        principal, unauthenticated, lifetime_ms = ANONYMOUS, None, None
+        if self._tls is not None:
+            certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            try:
+                principal = self._tls.identity(certificate).principal
+                lifetime_ms = self._tls.lifetime_ms(certificate)
+            except TidelogError as error:
+                unauthenticated = error.with_traceback(None)  # it has this frame, which has the error
+        caller = Caller(
             self.listener,
             f"{host}:{port}",
+            principal,
             for_nodes=False,
             host=host,
             mutes=True,
+            unauthenticated=unauthenticated,
             appends=asyncio.Lock(),
         )
+        return caller, lifetime_ms

@@ -1,0 +1,65 @@
+"""TLS of a listener of Kafka's protocol: the context of its handshakes, which follows the files.
+
+Each handshake takes the present files: they are looked at when its first message arrives.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import Final
+
+from node.listener_settings import ListenerTls
+from node.listeners.listener_certificates import CallerIdentity, ListenerCertificates
+from tidelog.clock import Clock
+
+_log = logging.getLogger("node.tls")
+
+HANDSHAKE_MS: Final = 10_000
+"""Timeout of a handshake."""
+
+
+class KafkaTls(ListenerCertificates):
+    """TLS of one listener."""
+
+    def __init__(self, listener: str, config: ListenerTls, clock: Clock) -> None:
+        """Read the files. Raises InvalidConfig."""
+        super().__init__(listener, config, clock)
+        self._context = self._made()
+        self.context: Final = self._context
+        """Of the socket. A handshake continues with the present one."""
+
+    def identity(self, certificate: bytes | None) -> CallerIdentity:
+        """Who connects; as `identity_of`. certificate: as it was sent (DER); None: there is none."""
+        return self.identity_of(b"" if certificate is None else ssl.DER_cert_to_PEM_cert(certificate).encode())
+
+    def lifetime_ms(self, certificate: bytes | None) -> int:
+        """How long a connection may last: at most until the certificate of its client has expired."""
+        age_ms = self._config.age_ms_max
+        if certificate is None or not self.requires_certificate:
+            return age_ms
+        pem = ssl.DER_cert_to_PEM_cert(certificate).encode()
+        return min(age_ms, self._principals.of(pem).expires_ms - self._clock.wall_ms())
+
+    def _made(self) -> ssl.SSLContext:
+        """A context with the present files. Raises ssl.SSLError, OSError if they are being replaced."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self._config.certificate_file, self._config.key_file)
+        if self.requires_certificate:
+            assert self.pem.ca is not None, "the configuration names the file"
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=self.pem.ca.decode("ascii", "ignore"))
+        context.sni_callback = self._begin
+        return context
+
+    def _begin(self, handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """The first message of a handshake has arrived."""
+        with self._lock:
+            self._refresh()
+            if self._is_new:
+                try:
+                    self._context, self._is_new = self._made(), False
+                except (ssl.SSLError, OSError) as error:  # replaced once more: the next handshake looks again
+                    _log.warning("listener %r keeps its certificate for now: %s", self._listener, error)
+            handshake.context = self._context

@@ -1,0 +1,154 @@
+"""TLS of a listener of Kafka's protocol: who is at the other end, and certificates that are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node.boundary.boundary import Boundary
+from node.listener_settings import ListenerTls
+from node.listeners.kafka import kafka_connection
+from node.listeners.kafka.kafka_tls import KafkaTls
+from node.security.principals import parse_rules
+from tests.certificates import Authority
+from tests.node.kafka_frames import Connection, Listener, fetch, kafka_listener, metadata
+from tidelog.clock import MachineClock
+from tidelog.security.tls_files import Tls
+from tidelog.types import Millis
+
+
+def tls_of(config: ListenerTls) -> KafkaTls:
+    return KafkaTls("kafka", config, MachineClock())
+
+
+def client_of(files: Tls, *, has_certificate: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files.ca))
+    if has_certificate:
+        assert files.certificate is not None
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def principal_of(listener: Listener, client: Connection) -> str:
+    client.send(metadata("topic", correlation_id=5))
+    assert await client.correlation_id() == 5
+    return listener.service.contexts[-1].principal
+
+
+async def test_the_principal_is_the_subject_of_the_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    rules = parse_rules("RULE:^CN=(.*)$/$1/U")
+    async with kafka_listener(tls=tls_of(replace(authority.node(), mapping_rules=rules))) as listener:
+        client = await listener.connect(client_of(authority.client("alice")))
+        assert await principal_of(listener, client) == "User:ALICE"
+        listener.service.records = bytes(8 << 20)
+        client.send(fetch(correlation_id=6))
+        assert len(await client.receive()) > 8 << 20
+
+
+async def test_without_a_certificate_or_with_that_of_others_nobody_connects(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
+    trusting = replace(other.client("mallory"), ca=authority.ca)
+    async with kafka_listener(tls=tls_of(authority.node())) as listener:
+        for context in (client_of(trusting, has_certificate=False), client_of(trusting)):
+            with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):  # with TLS 1.3 the first read tells
+                client = await listener.connect(context)
+                client.send(metadata("topic"))
+                await client.reader.readexactly(4)
+        plain = await listener.connect()
+        plain.send(metadata("topic"))
+        assert await plain.is_closed()
+        assert listener.service.begun == []
+        assert await principal_of(listener, await listener.connect(client_of(authority.client()))) == "User:CN=alice"
+
+
+async def test_a_certificate_that_no_rule_names_is_refused_and_recorded(tmp_path: Path) -> None:
+    authority, refused = Authority(tmp_path), list[str]()
+
+    class Recording:
+        def authentication_failed(self, *, listener: str, address: str, mechanism: str, reason: str) -> None:
+            refused.append(f"{listener} {mechanism}: {reason}")
+
+    boundary = Boundary(audit=Recording())  # type: ignore[arg-type]
+    tls = tls_of(replace(authority.node(), mapping_rules=parse_rules("RULE:^CN=nobody$/x/")))
+    async with kafka_listener(boundary, tls=tls) as listener:
+        client = await listener.connect(client_of(authority.client()))
+        client.send(metadata("topic"))
+        assert await client.is_closed()
+        assert listener.service.begun == []
+    assert len(refused) == 1
+    assert refused[0].startswith("kafka SSL: listener 'kafka': no rule of ssl.principal.mapping.rules matches")
+
+
+async def test_a_listener_may_require_no_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node(requires=False))) as listener:
+        client = await listener.connect(client_of(authority.client(), has_certificate=False))
+        assert await principal_of(listener, client) == "User:ANONYMOUS"
+
+
+async def test_the_next_connection_sees_the_certificate_that_was_replaced(tmp_path: Path) -> None:
+    """Those that are open continue. Files that do not belong together change nothing."""
+    authority = Authority(tmp_path)
+    tls = tls_of(authority.node())
+
+    def serial(client: Connection) -> bytes:
+        found: bytes = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return found
+
+    async with kafka_listener(tls=tls) as listener:
+        context = client_of(authority.client())
+        first = await listener.connect(context)
+        authority.node()
+        second = await listener.connect(context)
+        assert serial(second) != serial(first)
+        key = tmp_path / "node.key"
+        key.write_bytes(b"no key")
+        third = await listener.connect(context)
+        assert serial(third) == serial(second)
+        for client in (first, second, third):
+            assert await principal_of(listener, client) == "User:CN=alice"
+
+
+async def test_a_connection_ends_at_its_age_when_its_request_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the latest when the certificate of its client expires: nothing else would tell that it has."""
+    authority = Authority(tmp_path)
+    tls = tls_of(authority.node())
+    assert tls.lifetime_ms(None) == 3_600_000
+    monkeypatch.setattr(KafkaTls, "lifetime_ms", lambda *_: 0)
+    async with kafka_listener(tls=tls) as listener:
+        held = listener.service.holds["held"] = asyncio.Event()
+        client = await listener.connect(client_of(authority.client()))
+        client.send(metadata("held", correlation_id=4))
+        await listener.service.until_begun(1)
+        (connection,) = listener.state.connections
+        connection.check()
+        held.set()
+        assert await client.correlation_id() == 4
+        await listener.until(lambda: not connection.is_busy)
+        connection.check()
+        assert await client.is_closed()
+
+        late = listener.service.holds["late"] = asyncio.Event()
+        client = await listener.connect(client_of(authority.client()))
+        client.send(metadata("late"))
+        await listener.service.until_begun(2)
+        monkeypatch.setattr(kafka_connection, "GRACE_MS", 0)
+        (connection,) = listener.state.connections
+        connection.check()
+        assert await client.is_closed()
+        late.set()
+
+
+def test_a_certificate_that_expires_before_the_age_ends_the_connection(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = KafkaTls("kafka", replace(authority.node(), age_ms_max=Millis(10**9)), MachineClock())
+    assert authority.client().certificate is not None
+    der = ssl.PEM_cert_to_DER_cert(Path(str(authority.client().certificate)).read_text(encoding="ascii"))
+    assert 23 * 3_600_000 < tls.lifetime_ms(der) <= 24 * 3_600_000
