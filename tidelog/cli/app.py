@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -26,19 +26,8 @@ from tidelog.cli import (
     transaction_commands,
     user_commands,
 )
-from tidelog.cli.cluster_command import cluster_command
-from tidelog.cli.cluster_options import (
-    BOOTSTRAP_HELP,
-    SaslMechanism,
-    SaslPasswordFile,
-    SaslTokenFile,
-    SaslUsername,
-    TlsCa,
-    TlsCert,
-    TlsKey,
-    sasl_of,
-    tls_of,
-)
+from tidelog.cli.cluster_command import cluster_command, options_of, parameter, with_options
+from tidelog.cli.cluster_options import BOOTSTRAP_HELP, CredentialOptions
 from tidelog.cli.command_line import HELP_OPTIONS, run_command
 from tidelog.cli.up import up
 
@@ -56,29 +45,26 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _options(
-    ctx: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-    ] = False,
-    bootstrap: Annotated[str | None, typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)] = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    sasl_username: SaslUsername = None,
-    sasl_password_file: SaslPasswordFile = None,
-    sasl_mechanism: SaslMechanism = "",
-    sasl_token_file: SaslTokenFile = None,
-) -> None:
+def _options(ctx: typer.Context, version: bool, bootstrap: str | None, **credentials: Any) -> None:
     """Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP."""
     del version, bootstrap  # handled by their callbacks
-    ctx.obj = (
-        tls_of(tls_ca, tls_cert, tls_key),
-        sasl_of(sasl_username, sasl_password_file, sasl_mechanism, sasl_token_file),
+    given = CredentialOptions(**credentials)
+    ctx.obj = given.tls(), given.sasl()
+
+
+_VERSION: Final = typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+_BOOTSTRAP: Final = typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)
+app.callback()(
+    with_options(
+        _options,
+        [
+            parameter("ctx", typer.Context),
+            parameter("version", Annotated[bool, _VERSION], default=False),
+            parameter("bootstrap", Annotated[str | None, _BOOTSTRAP], None),
+            *options_of(CredentialOptions),
+        ],
     )
-
-
+)
 app.command("up")(up)
 app.add_typer(topic_commands.app, name="topic")
 app.add_typer(partition_commands.app, name="partition")

@@ -34,14 +34,15 @@ PATIENCE_MS: Final = 2_000
 """How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
 
 
-def _keyword(name: str, kind: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:
+def parameter(name: str, kind: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:
+    """A parameter of a command, as Typer reads it."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 _OPTIONS: Final = (
-    _keyword("ctx", typer.Context),
-    _keyword("bootstrap", Bootstrap, DEFAULT_BOOTSTRAP),
-    _keyword("as_json", Json, default=False),
+    parameter("ctx", typer.Context),
+    parameter("bootstrap", Bootstrap, DEFAULT_BOOTSTRAP),
+    parameter("as_json", Json, default=False),
 )
 
 
@@ -105,7 +106,7 @@ def options_of(declared: type[Any]) -> list[inspect.Parameter]:
         default, factory = field.default, field.default_factory
         if default is dataclasses.MISSING:
             default = inspect.Parameter.empty if factory is dataclasses.MISSING else factory()
-        options.append(_keyword(field.name, hints[field.name], default))
+        options.append(parameter(field.name, hints[field.name], default))
     return options
 
 
@@ -125,7 +126,7 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Work
     def add(work: Work) -> Work:
         _call, *own = inspect.signature(work, eval_str=True).parameters.values()
         kinds: dict[str, Any] = {
-            parameter.name: parameter.annotation for parameter in own if dataclasses.is_dataclass(parameter.annotation)
+            each.name: each.annotation for each in own if dataclasses.is_dataclass(each.annotation)
         }
         groups = {name: options_of(kind) for name, kind in kinds.items()}
 
@@ -134,7 +135,7 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Work
                 values[group] = kinds[group](**{option.name: values.pop(option.name) for option in options})
             work(CommandCall(connection_of(ctx, bootstrap), as_json), **values)
 
-        options = [option for parameter in own for option in groups.get(parameter.name, [parameter])]
+        options = [option for each in own for option in groups.get(each.name, [each])]
         app.command(name or work.__name__, help=inspect.getdoc(work))(with_options(run, [*options, *_OPTIONS]))
         return work
 

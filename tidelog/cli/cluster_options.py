@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -32,29 +33,64 @@ def _option(variable: ClientVariable, text: str, **more: Any) -> Any:
     return typer.Option(name, envvar=variable, help=text, **more)
 
 
-TlsCa = Annotated[str | None, _option(ClientVariable.TLS_CA, "Connect with TLS; PEM file of the trusted authorities.")]
-TlsCert = Annotated[str | None, _option(ClientVariable.TLS_CERT, "Connect with TLS; PEM file of the own certificate.")]
-TlsKey = Annotated[str | None, _option(ClientVariable.TLS_KEY, "PEM file of the key of --tls-cert.")]
-SaslUsername = Annotated[str | None, _option(ClientVariable.SASL_USERNAME, "Authenticate as this user.")]
-SaslPasswordFile = Annotated[
-    str | None,
-    _option(ClientVariable.SASL_PASSWORD_FILE, "File with its password; without it, the password is prompted for."),
-]
-SaslMechanism = Annotated[
-    str,
-    _option(
-        ClientVariable.SASL_MECHANISM,
-        "SCRAM-SHA-512 or SCRAM-SHA-256, or OAUTHBEARER with a token.",
-        show_default=f"{Sasl.DEFAULT_MECHANISM}, or OAUTHBEARER with a token",
-    ),
-]
-SaslTokenFile = Annotated[
-    str | None,
-    _option(
-        ClientVariable.SASL_TOKEN_FILE,
-        "File with a token of an identity provider (OAUTHBEARER), instead of a user and a password.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class CredentialOptions:
+    """The options for the credentials of a connection."""
+
+    tls_ca: Annotated[
+        str | None, _option(ClientVariable.TLS_CA, "Connect with TLS; PEM file of the trusted authorities.")
+    ] = None
+    tls_cert: Annotated[
+        str | None, _option(ClientVariable.TLS_CERT, "Connect with TLS; PEM file of the own certificate.")
+    ] = None
+    tls_key: Annotated[str | None, _option(ClientVariable.TLS_KEY, "PEM file of the key of --tls-cert.")] = None
+    sasl_username: Annotated[str | None, _option(ClientVariable.SASL_USERNAME, "Authenticate as this user.")] = None
+    sasl_password_file: Annotated[
+        str | None,
+        _option(ClientVariable.SASL_PASSWORD_FILE, "File with its password; without it, the password is prompted for."),
+    ] = None
+    sasl_mechanism: Annotated[
+        str,
+        _option(
+            ClientVariable.SASL_MECHANISM,
+            "SCRAM-SHA-512 or SCRAM-SHA-256, or OAUTHBEARER with a token.",
+            show_default=f"{Sasl.DEFAULT_MECHANISM}, or OAUTHBEARER with a token",
+        ),
+    ] = ""
+    sasl_token_file: Annotated[
+        str | None,
+        _option(
+            ClientVariable.SASL_TOKEN_FILE,
+            "File with a token of an identity provider (OAUTHBEARER), instead of a user and a password.",
+        ),
+    ] = None
+
+    def tls(self) -> Tls | None:
+        """The files of the options; None for plain text. Raises InvalidConfig."""
+        given = self.tls_ca or self.tls_cert or self.tls_key
+        return Tls(self.tls_ca, self.tls_cert, self.tls_key) if given else None
+
+    def sasl(self) -> Sasl | None:
+        """The user or token that the options name; None without any. The password is prompted for if no file is named.
+        Raises InvalidConfig."""
+        username, password_file, mechanism = self.sasl_username, self.sasl_password_file, self.sasl_mechanism
+        if self.sasl_token_file is not None:
+            return Sasl(username or "", None, password_file, mechanism, self.sasl_token_file)
+        # Without a token this mechanism would ask for a password, which it cannot use.
+        if mechanism == TokenMechanism.OAUTHBEARER.mechanism_name:
+            raise InvalidConfig("--sasl-mechanism OAUTHBEARER needs a token: name its file with --sasl-token-file")
+        if username is None:
+            if password_file is not None:
+                raise InvalidConfig("--sasl-password-file without --sasl-username: name the user too")
+            return None
+        password = None
+        if password_file is None:
+            # A prompt in a script would wait for ever.
+            if not sys.stdin.isatty():
+                raise InvalidConfig("no terminal to ask for the password: give --sasl-password-file")
+            password = str(typer.prompt(f"password of {username}", hide_input=True, err=True))
+        return Sasl(username, password, password_file, mechanism)
+
 
 _NEXT_STEP: Final[Mapping[type[TidelogError], str]] = {
     TlsRequired: "Options before the subcommand: --tls-ca FILE (TIDELOG_TLS_CA).",
@@ -64,32 +100,6 @@ _NEXT_STEP: Final[Mapping[type[TidelogError], str]] = {
     "TIDELOG_TLS_KEY).",
     ClientCertificateRejected: "It is the file of --tls-cert (TIDELOG_TLS_CERT).",
 }
-
-
-def tls_of(ca: str | None, certificate: str | None, key: str | None) -> Tls | None:
-    """The files of the options; None for plain text. Raises InvalidConfig."""
-    return Tls(ca, certificate, key) if ca or certificate or key else None
-
-
-def sasl_of(username: str | None, password_file: str | None, mechanism: str, token_file: str | None) -> Sasl | None:
-    """The credentials that the options name; None without any. The password is prompted for if no file is named. Raises
-    InvalidConfig."""
-    if token_file is not None:
-        return Sasl(username or "", None, password_file, mechanism, token_file)
-    # Without a token this mechanism would ask for a password, which it cannot use.
-    if mechanism == TokenMechanism.OAUTHBEARER.mechanism_name:
-        raise InvalidConfig("--sasl-mechanism OAUTHBEARER needs a token: name its file with --sasl-token-file")
-    if username is None:
-        if password_file is not None:
-            raise InvalidConfig("--sasl-password-file without --sasl-username: name the user too")
-        return None
-    password = None
-    if password_file is None:
-        # A prompt in a script would wait for ever.
-        if not sys.stdin.isatty():
-            raise InvalidConfig("no terminal to ask for the password: give --sasl-password-file")
-        password = str(typer.prompt(f"password of {username}", hide_input=True, err=True))
-    return Sasl(username, password, password_file, mechanism)
 
 
 def bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:

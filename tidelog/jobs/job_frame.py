@@ -14,25 +14,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from inspect import Parameter
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar
 
 import typer
 
-from tidelog.cli.cluster_command import Bootstrap, options_of, with_options
-from tidelog.cli.cluster_options import (
-    SaslMechanism,
-    SaslPasswordFile,
-    SaslTokenFile,
-    SaslUsername,
-    TlsCa,
-    TlsCert,
-    TlsKey,
-    sasl_of,
-    tls_of,
-)
+from tidelog.cli.cluster_command import Bootstrap, options_of, parameter, with_options
+from tidelog.cli.cluster_options import CredentialOptions
 from tidelog.cli.command_line import HELP_OPTIONS, run_command
 from tidelog.cli.interrupts import INTERRUPTED
 from tidelog.cli.output import plain
@@ -113,33 +102,27 @@ class SparkJobArguments(JobArguments):
     ] = field(default_factory=list)
 
 
-_CONNECTION: Final[dict[str, tuple[Any, Any]]] = {
-    "bootstrap": (Bootstrap, DEFAULT_BOOTSTRAP),
-    "client_id": (Annotated[str, typer.Option("--client-id", help="In quotas and in logs of nodes.")], ""),
-    "tls_ca": (TlsCa, None),
-    "tls_cert": (TlsCert, None),
-    "tls_key": (TlsKey, None),
-    "sasl_username": (SaslUsername, None),
-    "sasl_password_file": (SaslPasswordFile, None),
-    "sasl_mechanism": (SaslMechanism, ""),
-    "sasl_token_file": (SaslTokenFile, None),
-}
-"""The options of the connection: their declaration, and the default."""
+_CLIENT_ID: Final = typer.Option("--client-id", help="In quotas and in logs of nodes.")
+_CREDENTIALS: Final = options_of(CredentialOptions)
+_CONNECTION: Final = (
+    parameter("bootstrap", Bootstrap, DEFAULT_BOOTSTRAP),
+    parameter("client_id", Annotated[str, _CLIENT_ID], ""),
+    *_CREDENTIALS,
+)
+"""The options of the connection."""
 
 
 def _connection_of(ctx: typer.Context, job: str) -> ClusterConnection:
     """The cluster that the command line names. Raises InvalidConfig."""
 
-    def own(option: str) -> Any:
+    def is_own(option: str) -> bool:
         # `tidelog job` has read the variables before: they must not win over its options (`tidelog --tls-ca F job`).
         source = ctx.get_parameter_source(option)
-        is_own = ctx.parent is None or (source is not None and source.name == "COMMANDLINE")
-        return ctx.params[option] if is_own else None
+        return ctx.parent is None or (source is not None and source.name == "COMMANDLINE")
 
+    own = CredentialOptions(**{each.name: ctx.params[each.name] for each in _CREDENTIALS if is_own(each.name)})
     tls, sasl = ctx.find_root().obj or (None, None)
-    tls = tls_of(own("tls_ca"), own("tls_cert"), own("tls_key")) or tls
-    user, file, mechanism = own("sasl_username"), own("sasl_password_file"), own("sasl_mechanism") or ""
-    sasl = sasl_of(user, file, mechanism, own("sasl_token_file")) or sasl
+    tls, sasl = own.tls() or tls, own.sasl() or sasl
     return ClusterConnection(ctx.params["bootstrap"], tls, sasl, ctx.params["client_id"] or f"tidelog-{job}")
 
 
@@ -241,15 +224,12 @@ class Job(Generic[Arguments]):
     def _declared(self) -> Callable[..., None]:
         """The command with the options of the arguments and of the connection, as Typer reads them."""
         options = options_of(self.arguments)
-        for name, (kind, default) in _CONNECTION.items():
-            options.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
         def run(ctx: typer.Context, **given: Any) -> None:
-            own = {name: value for name, value in given.items() if name not in _CONNECTION}
+            own = {each.name: given[each.name] for each in options}
             raise typer.Exit(self._ended(self.arguments(connection=_connection_of(ctx, self.name), **own)))
 
-        context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        return with_options(run, [context, *options])
+        return with_options(run, [parameter("ctx", typer.Context), *options, *_CONNECTION])
 
     def _ended(self, arguments: Arguments) -> int:
         """Do the work: what only a job raises becomes a sentence here, all else in `run_command`."""
