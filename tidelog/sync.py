@@ -31,7 +31,8 @@ from tidelog.types import TopicPartition
 AHEAD_MAX: Final = 1_000
 """Records that an iteration polls at once."""
 AHEAD_MS: Final = 100
-"""Time that the program is to take for them: a member of a group has asked for more then."""
+"""An iteration polls as many records as the program processes in this time, so that the member of a group polls often
+enough."""
 
 Client = TypeVar("Client", bound=Service)
 Result = TypeVar("Result")
@@ -142,10 +143,11 @@ def _after_iteration(
 class Consumer(_SyncClient[_consumer.Consumer]):
     """Synchronous `tidelog.Consumer` with the same options.
 
-    Iteration never ends: it waits for new records. It polls some of them ahead, as many as the program takes in 100 ms,
-    at most 1,000; `position` is behind them. Those that were not yielded are read again after a call of `poll`,
+    Iteration never ends: it waits for new records. It polls some records ahead: as many as the program processes in 100
+    ms, at most 1,000. `position` is after these. Records that were not yielded are read again after a call of `poll`,
     `poll_arrow`, `commit` or `close`. In a group, the records that were polled together count as processed when all of
-    them were yielded and the next one is asked for. Callbacks run in a thread of their own, and may call the consumer.
+    them were yielded and the program asks for the next one. Callbacks run in their own thread, and may call the
+    consumer.
     """
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
@@ -156,7 +158,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         self._polled_of: Mapping[TopicPartition, object] = {}
         """The cursors of the partitions when these records were polled."""
         self._given = 0
-        """How many records of `_polled` the iteration has yielded."""
+        """Number of records of `_polled` that the iteration has yielded."""
         self._iterates = False
         """Whether the last records were returned by the iteration."""
         super().__init__(_consumer.Consumer(bootstrap, **options))
@@ -169,7 +171,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         self.close()
 
     def close(self, *, leave_group: bool = False) -> None:
-        """Commit what was processed, leave the group, stop: `close` of `tidelog.Consumer`. Idempotent. Raises
+        """Commit processed records, leave the group, stop: `close` of `tidelog.Consumer`. Idempotent. Raises
         InvalidRequest in a callback of this consumer."""
         if getattr(_of_thread, "consumer", None) is self:
             raise InvalidRequest(CLOSED_IN_CALLBACK)
@@ -221,13 +223,13 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         return polled
 
     def _is_assigned(self, partition: TopicPartition) -> bool:
-        """Whether the partition has been assigned since its records were polled, without a break."""
+        """Whether the partition has stayed assigned since its records were polled."""
         cursor = self._client.assigned_cursor(partition)
         return cursor is not None and cursor is self._polled_of.get(partition)
 
     def _put_back(self, *, with_last: bool = False) -> None:
         """Let the records that were polled for an iteration and not yielded be read again: they are not processed.
-        with_last: nor is the last one that was yielded."""
+        with_last: also the last one that was yielded."""
         left, self._polled = self._polled[max(0, self._given - with_last) :], []
         if left and self._thread.is_running:
             with suppress(InvalidRequest):
@@ -238,16 +240,16 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         for record in records:
             first.setdefault(record.topic_partition, record.offset)
         for partition, offset in first.items():
-            if self._is_assigned(partition):  # else its place is another one by now
+            if self._is_assigned(partition):  # else its position is that of another assignment
                 await self._client.seek(partition, offset)
 
 
 _of_thread: Final = threading.local()
-"""consumer: the one whose callback this thread runs."""
+"""Its field `consumer`: the consumer whose callback this thread runs."""
 
 
 def _in_a_thread(callback: Callable[[list[TopicPartition]], object], consumer: Consumer) -> PartitionsCallback:
-    """Return the callback in a thread: it may call the consumer, whose loop goes on meanwhile."""
+    """Return a coroutine function that runs the callback in a thread, so that it may call the consumer."""
 
     def run(partitions: list[TopicPartition]) -> None:
         _of_thread.consumer = consumer

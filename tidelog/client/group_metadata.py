@@ -13,21 +13,23 @@ NO_MEMBER_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who commits offsets: for `OffsetCommit`, and for the offsets of a transaction (KIP-447). member_id: empty for a
-    committer that is no member."""
+    """The identity of a committer of offsets, by itself or in a transaction (KIP-447)."""
 
     group_id: str
     member_id: str = ""
+    """Empty for a committer that is no member."""
     member_epoch: int = NO_MEMBER_EPOCH
     instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset. offset: the next record to read. leader_epoch: of the record before it, NO_LEADER_EPOCH if
-    unknown; with it the log is checked for truncation when reading continues (KIP-320). metadata: text of the
-    committer."""
+    """A committed offset."""
 
     offset: Offset
+    """The offset of the next record to read."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Leader epoch of the record before it, if known. It shows whether the log was truncated when reading continues
+    (KIP-320)."""
     metadata: str = ""
+    """A text that the committer has chosen."""

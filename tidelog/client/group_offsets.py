@@ -1,9 +1,9 @@
 """Committed offsets of a group: commit and fetch.
 
-Invariants: a commit that returns is stored by the coordinator; one that raises says whether it may be. What a fenced
-member has read is not committed: the member is asked before each attempt who it is, and the coordinator compares its
-epoch.
-Not here: what is committed, and in which order (group_member.py).
+Invariants: a commit that returns is stored by the coordinator; the error of one that raises says whether it may be
+stored. Nothing is committed for a fenced member: each attempt carries the member's present epoch, which the coordinator
+compares.
+Not here: the choice and the order of commits (group_member.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GroupOffsets:
         """The highest offset of each partition that was fetched or sent, by group."""
 
     def note_sent(self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitted]) -> None:
-        """These offsets may be committed from now on, also if a request or a transaction has no answer."""
+        """Note that these offsets may be committed from now on, even if the request or the transaction fails."""
         for key, each in offsets.items():
             self._know(group_id, key, each)
 
@@ -68,7 +68,7 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, OffsetCommitted],
         committer: Callable[[], GroupMetadata],
     ) -> None:
-        """Commit the offsets. committer: who commits, asked before each attempt; it raises what ends the commit.
+        """Commit the offsets. committer: returns the identity for an attempt, or raises the error of the commit.
 
         Raises CommitFailed if the committer was fenced, and nothing was committed; OffsetMetadataTooLarge,
         UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for the first partition that is
@@ -105,7 +105,7 @@ class GroupOffsets:
                     error_of=_commit_error,
                     timeout_ms=retries.left_ms,
                 )
-            except (*_FENCED, StaleMemberEpoch) as refusal:  # of the whole request
+            except (*_FENCED, StaleMemberEpoch) as refusal:  # the whole request was refused
                 error: TidelogError | None = refusal
             else:
                 _ensure_complete(offsets, [read_message(TopicPartition, each) for each in answer.partitions])
@@ -126,8 +126,8 @@ class GroupOffsets:
         *,
         require_stable: bool,
     ) -> dict[TopicPartition, OffsetCommitted | None]:
-        """Return the committed offset of each partition; None where there is none. partitions: None: all that have an
-        offset. require_stable: wait until no open transaction may change an offset.
+        """Return the committed offset of each partition; None where there is none. partitions: None for all that have
+        one. require_stable: wait until no open transaction may change an offset.
 
         Raises CommitFailed if the member was fenced, GroupAuthorizationFailed, TopicAuthorizationFailed; the last error
         after the timeout.
@@ -171,8 +171,8 @@ class GroupOffsets:
 
 
 def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True) -> CommitFailed:
-    """Return the error of a commit whose committer is not the owner any more, or, without membership, never was. An
-    IllegalGeneration refuses what is older than the committed offset: it says so itself."""
+    """Return the error of a commit by a member that no longer owns the partitions, or by a program that is no member
+    while the group has members."""
     why = cause.message.rstrip(".")
     failed = CommitFailed(
         f"no offset was committed for group {group_id!r}: this consumer is not the member that it was ({why}). Other "
@@ -185,8 +185,8 @@ def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True
 
 
 def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
-    """Return why partitions were not committed, None if all were: that the committer was fenced comes first, then what
-    no repetition changes."""
+    """Return why partitions were not committed, None if all were. If there are several reasons: that the committer was
+    fenced, else an error that a repetition does not change."""
     refused = [(each, error) for each in answer.partitions if (error := error_of(each))]
     fenced = next((error for _, error in refused if isinstance(error, _FENCED)), None)
     if fenced is not None or not refused:
@@ -200,7 +200,7 @@ def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogE
 
 
 def _ensure_complete(asked: Iterable[TopicPartition], answered: Iterable[TopicPartition]) -> None:
-    """An answer without a partition would look like a partition without an offset. Raises UnknownServerError."""
+    """Raise UnknownServerError if the answer lacks a partition, which would look like one without an offset."""
     missing = set(asked) - set(answered)
     if missing:
         raise UnknownServerError(
@@ -231,7 +231,7 @@ def _committed_of(message: groups_pb2.FetchedOffset) -> OffsetCommitted | None:
 
 
 def _commit_error(answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
-    """The error for which the whole request is sent again, possibly to another node."""
+    """The error of a partition for which the whole request is sent again, possibly to another node; None: none."""
     errors = map(error_of, answer.partitions)
     return next((error for error in errors if error and (is_not_handled(error) or may_be_applied(error))), None)
 

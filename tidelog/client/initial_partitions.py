@@ -1,4 +1,4 @@
-"""The partitions that existed when a member of a group began: what appears later is new to it."""
+"""The partitions that existed when a member of a group started. The member reads later ones from their beginning."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.types import PartitionIndex, TopicId
 
 
 class InitialPartitions:
-    """Asks once, when the member begins."""
+    """Queries the partitions once, when the member starts."""
 
     def __init__(self, cluster: Cluster, topics: tuple[str, ...], rng: Random) -> None:
-        """topics: its subscription; none: all topics, for a pattern."""
+        """topics: the subscription; empty for a pattern: all topics are queried."""
         self._cluster, self._rng = cluster, rng
         self._request = admin_pb2.GetMetadataRequest(topics=topics, all_topics=not topics)
         self._counts: dict[TopicId, int] = {}
@@ -27,7 +27,7 @@ class InitialPartitions:
         self._ended = asyncio.Event()
 
     async def find(self) -> None:
-        """Ask until a node answers, or until this client has been refused for `REFUSED_CLIENT_MS`."""
+        """Query until a node answers, or until this client has been refused for `REFUSED_CLIENT_MS`."""
         failures, refused_since = 0, None
         while not self._ended.is_set():
             try:
@@ -50,7 +50,7 @@ class InitialPartitions:
             self._ended.set()
 
     def give_up(self, error: TidelogError) -> None:
-        """Nothing is found any more: `contain` raises the error, unless the partitions are known."""
+        """End the search: `contain` raises the error, unless the partitions are known already."""
         if not self._ended.is_set():
             self._error = error
             self._ended.set()

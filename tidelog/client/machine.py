@@ -57,7 +57,7 @@ class LoopThread:
         self._submitting = threading.Lock()
         self._stopping = False
         self._is_foreign = False
-        """Whether this is a forked child, which has the object and not the thread."""
+        """True in a forked child process: it has a copy of this object, but not the thread."""
         forks.watch(self)
         self._thread.start()
 
@@ -82,8 +82,8 @@ class LoopThread:
             raise
 
     def note_fork(self) -> None:
-        """See `tidelog.forks`: nothing runs here, and closing is nothing to do."""
-        self._submitting = threading.Lock()  # another thread of the parent may have held it
+        """Called in a forked child (tidelog/forks.py), which has no thread: calls raise, and `stop` does nothing."""
+        self._submitting = threading.Lock()  # another thread of the parent may have locked the old one
         self._is_foreign = self._stopping = True
 
     @property
@@ -111,7 +111,7 @@ class LoopThread:
                 task.cancel()
             if pending:
                 await asyncio.wait(pending, timeout=END_SECONDS_MAX)
-        await asyncio.sleep(0)  # results of tasks that have just ended still have to reach their callers
+        await asyncio.sleep(0)  # the results of tasks that have just ended must still reach their callers
         self._loop.stop()
 
     def _closed(self) -> TidelogError:

@@ -29,8 +29,8 @@ from tidelog.types import NO_TIMESTAMP
 def columns_of_table(table: Any, partition: object) -> RecordColumns:
     """Return the rows of a pyarrow table or record batch, or of an object with Arrow's C interface.
 
-    partition: of all rows; None for the column of that name. Raises InvalidRequest without pyarrow, without a column
-    value or for an unknown column; TypeError for another object; InvalidRecord, InvalidTimestamp or
+    partition: that of all rows; None to use the column `partition`. Raises InvalidRequest without pyarrow, without a
+    column value or for an unknown column; TypeError for another object; InvalidRecord, InvalidTimestamp or
     UnknownTopicOrPartition for a row.
     """
     table_schema()  # raises without pyarrow
@@ -60,7 +60,7 @@ def columns_of_table(table: Any, partition: object) -> RecordColumns:
 
 
 def _timestamps(columns: list[Any]) -> list[Any] | None:
-    """The time of each row: of the first column that is not null there; None for now. Raises InvalidTimestamp."""
+    """The time of each row, from the first of these columns that is not null; None for now. Raises InvalidTimestamp."""
     filled = [column for column in columns if column.null_count < len(column)]
     if not filled:
         return None

@@ -3,8 +3,8 @@
 Invariants: all arguments are checked before the first record is queued. Records are queued in turns; a turn queues
 consecutive records of the call, all of them or none, so that the queued records are always the first ones. Records of
 one partition keep the order of the call. Memory is accounted for once per slice of a batch.
-Not here: who waits for memory or metadata (producer.py), when a batch is sent (producer_core.py), the passes over keys
-and sizes (routing.py).
+Not here: waiting for memory or metadata (producer.py), sending (producer_core.py), the loops over keys and sizes
+(routing.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tidelog.client.routing import Numbers
 
 TURN_BYTES: Final = 4 * 1024 * 1024
-"""Most that one turn of the loop queues: some milliseconds, while which nothing is sent. Enough for the batches of some
-hundred partitions to get more than a few records each."""
+"""Limit of what one turn of the loop queues. A turn takes some milliseconds, during which nothing is sent. It is large
+enough for the batches of some hundred partitions to get more than a few records each."""
 RESUME_SHARE: Final = 8
 """A call that waits for memory continues once this part of `buffer_bytes` is free: single freed batches would give each
 of many partitions only a few records per turn."""
@@ -64,8 +64,8 @@ class RecordColumns:
         partitions: Numbers | None = None,
         timestamps: Millis | list[Millis | None] | None = None,
     ) -> None:
-        """partition: of all records. partitions: of each, NO_PARTITION to choose one. timestamps: of all or of each,
-        None for the time at which a record is queued."""
+        """partition: that of all records. partitions: one for each record, NO_PARTITION to choose one. timestamps: one
+        for all records or one for each, None for the time at which a record is queued."""
         self.values, self.keys, self.headers = values, keys, headers
         self.partition, self.partitions, self.timestamps = partition, partitions, timestamps
         self.sizes = routing.measure(values, keys, RECORD_BYTES)
@@ -127,7 +127,7 @@ def _bytes_column(what: str, column: object) -> list[bytes | None]:
 
 
 class ManyRecords:
-    """The records of one call on their way into batches. `delivery` has those that are queued: the first ones."""
+    """The records of one call on their way into batches. `delivery` contains the queued ones, always the first ones."""
 
     def __init__(self, topic: str, columns: RecordColumns) -> None:
         self.topic, self.columns = topic, columns
@@ -148,8 +148,8 @@ class ManyRecords:
         return self.queued == len(self.columns)
 
     def too_large(self, route: Route) -> list[int]:
-        """Return the indexes of the records whose size may exceed the topic's limit; none if this was asked for the
-        same route before."""
+        """Return the indexes of the records whose size may exceed the topic's limit; empty in further calls with the
+        same route."""
         if self._measured_for is route:
             return []
         self._measured_for = route
@@ -159,7 +159,7 @@ class ManyRecords:
         return [index for index, size in enumerate(sizes) if size > route.record_bytes_max]
 
     def wants_more(self, memory: int, buffer_bytes: int) -> bool:
-        """Whether so much memory is free that the next records should be queued."""
+        """Whether enough memory is free to queue the next records (see RESUME_SHARE)."""
         sizes, at = self.columns.sizes, self.queued
         if at == len(sizes) or memory < sizes[at] + OBJECT_BYTES:
             return at == len(sizes)
@@ -222,7 +222,7 @@ class ManyRecords:
                 turn.add(route.queues[partition], indexes)
 
     def _put_anywhere(self, route: Route, turn: _Turn, begin: int, end: int) -> None:
-        """Queue records without keys: each slice is at most what the present partition's open batch has room for."""
+        """Queue records without keys, in slices that fit into the open batch of the present partition."""
         sizes = self.columns.sizes
         while begin < end:
             queue = route.queues[route.partitioner.sticky]
@@ -236,8 +236,8 @@ class ManyRecords:
             begin = behind
 
     def _targets_on(self, route: Route) -> Numbers | None:
-        """Return the partition of each record; NO_PARTITION where neither a key nor the caller says which. Raises
-        UnknownTopicOrPartition."""
+        """Return the partition of each record; NO_PARTITION for a record without key whose partition the caller has not
+        chosen. Raises UnknownTopicOrPartition."""
         if self._targets_for is not None and len(self._targets_for.queues) == len(route.queues):
             return self._targets
         columns, partitions = self.columns, len(route.queues)
@@ -267,7 +267,7 @@ class ManyRecords:
 
 
 class _Turn:
-    """One turn of a call: what all its slices share."""
+    """The values that all slices of one turn of a call share."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class _Turn:
         self._batch_bytes, self._timestamps, self._at = batch_bytes, timestamps, at
 
     def room(self, queue: PartitionQueue) -> int:
-        """Return the bytes that the open batch of the queue has room for; of a new one if there is none."""
+        """Return the free bytes of the queue's open batch, or of a new one if there is none."""
         batch = queue.batches[-1] if queue.batches else None
         return self._batch_bytes - (0 if batch is None or batch.sealed else batch.size)
 

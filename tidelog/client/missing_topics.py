@@ -1,6 +1,6 @@
-"""Topics of a subscription that do not exist: found, and logged once each. Pure, except for the log.
+"""Finds the topics of a subscription that do not exist, and logs each once. Pure, except for the log.
 
-Not here: the metadata (cluster.py), what the coordinator assigns (group_core.py).
+Not here: the metadata (cluster.py), assignments (group_core.py).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class MissingTopics:
         self._warned: set[str] = set()
 
     def due(self, at: Millis) -> list[str]:
-        """Return the topics to ask for again: they are missing for longer than a lagging node explains."""
+        """Return the topics to query again: they have been missing for longer than a node usually lags behind."""
         if self._since is None or at - self._since < NEW_TOPIC_MS:
             return []
         return [topic for topic in self._unseen if topic not in self._warned]
 
     def note(self, view: ClusterView, at: Millis) -> None:
-        """Compare with an answer of a node, and log what is new."""
+        """Compare the topics with the answer of a node, and log newly missing ones."""
         for topic in [topic for topic in self._unseen if topic in view.topics]:
             self._unseen.remove(topic)
             if topic in self._warned:

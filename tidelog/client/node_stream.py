@@ -1,8 +1,7 @@
-"""A client's stream to one node: sends what is given, receives answers, reports a broken connection.
+"""A client's stream to one node: sends queued items, receives answers, reports a broken connection.
 
-Invariants: every given item is either passed to the subclass as sent, or failed with the cause of the break. After the
-break nothing is accepted. The stream ends with its connection, and its task with the stream. Nothing is sent while the
-node throttles this client (KIP-219), up to `PAUSE_MS_MAX`.
+Invariants: every queued item is either sent, or reported as failed with the cause of the break. After the break no item
+is accepted. The stream ends with its connection, and its task with the stream.
 Not here: messages, answers and their receivers (produce_stream.py, fetch_stream.py).
 """
 
@@ -24,7 +23,8 @@ from tidelog.types import Endpoint, Millis
 _log = logging.getLogger("tidelog.client")
 
 PAUSE_MS_MAX: Final = 10_000
-"""Limit of one pause: the quota may be raised meanwhile. What is sent afterwards waits until the node reads it."""
+"""Limit of one pause while the node throttles this client (KIP-219): the quota may be raised meanwhile. A message that
+is sent too early waits until the node reads it."""
 REPORT_MS: Final = 60_000
 """Interval of the log lines about quotas."""
 
@@ -79,7 +79,7 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
         """Called when no answer will arrive any more, neither for `unsent` nor for items in flight."""
 
     def _throttled(self, throttle_time_ms: int) -> None:
-        """The node reads nothing of this client for this time: a quota is exceeded."""
+        """Pause sending: the node reads nothing from this client for this time, because a quota is exceeded."""
         now = self._clock.monotonic_ms()
         self._paused_until = Millis(now + min(throttle_time_ms, PAUSE_MS_MAX))
         if now >= self._report_at:

@@ -1,16 +1,16 @@
-"""The bound of what a producer has under way to one node, and the partitions that wait for it.
+"""Limits the batches that a producer has under way to one node, and keeps the partitions that wait for their turn.
 
 Invariants:
-  1. While `partial_max` or more batches that are not full are under way, and half of those that were sent together
-     last, no further one is sent. The batches that wait stay open for records, so they fill while the node is busy;
-     once there is a place, all of them go together. The other half keeps the node busy meanwhile.
+  1. While at least `partial_max` batches that are not full are under way, and at least half of those that were sent
+     together last, no further one is sent. The waiting batches stay open for records and fill while the node is busy;
+     then all of them are sent together. The half that is still under way keeps the node busy until they arrive.
   2. While `bytes_max` or more bytes are under way, nothing is sent.
   3. Partitions get their turns in the order in which they became due.
-  4. A batch without an answer for OVERDUE_MS (producer_core.py) has no place: a partition that cannot commit does not
+  4. A batch without an answer for OVERDUE_MS (producer_core.py) is not counted: a partition that cannot commit must not
      delay the other partitions of its node.
 Not here: which batch of a partition is next, and whether it is due (producer_core.py).
-Source: `max.in.flight.requests.per.connection` and the drain per node of Kafka's Sender. What a message costs is the
-number of its batches, so batches are counted here where Kafka counts requests.
+Source: `max.in.flight.requests.per.connection` and the drain per node of Kafka's Sender. The cost of a message depends
+on the number of its batches, so batches are counted here where Kafka counts requests.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PARTIAL_MAX: Final = 8
 """Default of `partial_max`: one batch per partition of a small topic, few enough that the batches of many partitions
 fill. A full batch gains nothing by waiting and is not counted."""
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""Default of `bytes_max`: a few messages, so that none of the stages of their way is idle."""
+"""Default of `bytes_max`: a few messages, so that client, network and node all have one to work on."""
 
 
 class NodeWindow:
-    """What is under way to one node, and the queues whose next batch is due."""
+    """The batches under way to one node, and the queues whose next batch is due."""
 
     __slots__ = ("bytes_max", "full", "last_round", "partial", "partial_max", "partial_under_way", "under_way")
 
@@ -38,11 +38,11 @@ class NodeWindow:
         self.full: dict[PartitionQueue, None] = {}
         """Queues whose next batch is full, in order."""
         self.under_way = 0
-        """Bytes."""
+        """Bytes under way."""
         self.partial_under_way = 0
-        """Batches."""
+        """Number of batches under way that are not full."""
         self.last_round = 0
-        """How many batches that are not full were sent together last."""
+        """Number of such batches that were sent together last."""
 
     @property
     def has_room(self) -> bool:
@@ -55,8 +55,8 @@ class NodeWindow:
         return self.partial_under_way < max(self.partial_max, self.last_round // 2) and self.has_room
 
     def offer(self, queue: PartitionQueue, *, full: bool) -> None:
-        """The next batch of the queue is due. A queue that waits already keeps its turn unless its batch is full by
-        now."""
+        """Let a queue wait for its turn: its next batch is due. A queue that waits already keeps its turn, unless its
+        batch has become full."""
         if full:
             self.partial.pop(queue, None)
             self.full[queue] = None
@@ -76,11 +76,11 @@ class NodeWindow:
         return queue
 
     def enter(self, attempt: Attempt) -> None:
-        """The attempt is under way."""
+        """Count an attempt that is now under way."""
         self.under_way += attempt.batch.size
         self.partial_under_way += not attempt.batch.full
 
     def leave(self, attempt: Attempt) -> None:
-        """The attempt has its answer, will get none, or is overdue."""
+        """Stop counting an attempt: it was answered, will not be answered, or is overdue."""
         self.under_way -= attempt.batch.size
         self.partial_under_way -= not attempt.batch.full

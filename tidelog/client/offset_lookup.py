@@ -42,13 +42,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def since_1970_ms(moment: datetime) -> int:
-    """Return a time as whole milliseconds. moment: with a time zone. `datetime.timestamp` is a binary fraction, whose
-    whole milliseconds are one too few for some times."""
+    """Return a time as whole milliseconds. moment: with a time zone."""
+    # Not `datetime.timestamp`: it is a binary fraction, which is one millisecond too small for some times.
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def time_at(milliseconds: int) -> datetime:
-    """Return the time that `since_1970_ms` takes to this number, in UTC."""
+    """The inverse of `since_1970_ms`, in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
@@ -74,9 +74,10 @@ async def list_positions(
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
 
-    isolation: defines the end of the log. A timestamp after the last record yields the end. known: the
-    newest leader epoch of what was read or committed of a partition; a leader of an older epoch is not asked. Looks up
-    leaders again and retries for `timeout_ms`, then raises the last error.
+    isolation: defines the end of the log. A timestamp after the last record yields the end.
+    known: returns the newest leader epoch in which records of a partition were read or committed; a leader of an older
+    epoch is not queried.
+    Looks up leaders again and retries for `timeout_ms`, then raises the last error.
     """
     found: dict[TopicPartition, EpochEnd] = {}
     later: set[TopicPartition] = set()
@@ -134,7 +135,7 @@ async def ask_leaders(
                 raise error
             if error.retry is Retry.NEVER:
                 raise error
-        # The node that answered last lags behind what was read: another one may know the leader.
+        # The metadata of the node that answered last are older than the records read: another node may know the leader.
         if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
             cluster.distrust_last()
         if failures:

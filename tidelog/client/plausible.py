@@ -1,6 +1,6 @@
-"""What may be true of the batches in an answer before their checksums are verified, or where no checksum covers it.
+"""Checks of batches in an answer before their checksums are verified, and of fields that no checksum covers.
 
-Not here: what a reader does with implausible batches (fetch_core.py).
+Not here: the handling of implausible batches (fetch_core.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: Leade
 
 def possible_batches(batches: tuple[RecordBatch, ...], ahead: Offset, high_watermark: Offset) -> Sequence[RecordBatch]:
     """Return the batches before the first one whose offsets are impossible in an answer to a fetch of `ahead`: at or
-    above the high watermark, or not above those of the batch before it. A batch's offsets move `Cursor.ahead` before
-    its checksum is verified, and the checksum does not cover the base offset."""
+    above the high watermark, or not above those of the batch before it."""
+    # A batch's offsets move `Cursor.ahead` before its checksum is verified, and it does not cover the base offset.
     at: Offset | None = None
     for index, batch in enumerate(batches):
         next_offset = batch.next_offset

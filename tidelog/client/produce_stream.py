@@ -1,7 +1,7 @@
-"""The produce streams of a producer, one to each node: they send the core's batches in order and pass the answers on.
+"""The produce streams of a producer, one to each node: they send the core's batches in order and report the answers.
 
-Invariants: a batch is sent only if the core still wants it (`take`). Every given batch is acknowledged, rejected or
-reported as lost.
+Invariants: a batch is sent only if the core has not withdrawn it (`take`). Every queued batch is acknowledged, refused
+or reported as lost.
 Not here: the stream's lifecycle (node_stream.py), decisions (producer_core.py).
 """
 
@@ -45,10 +45,9 @@ TRANSACTION_VERSION: Final = 2
 
 
 Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
-"""Returns the batch to be sent now and how many ms the node may wait for the acks; None if it must not be sent."""
+"""Returns the encoded batch and how many ms the node may wait for the acks; None if the batch must not be sent."""
 Report: TypeAlias = Callable[[Sequence[Acknowledged | Refused | Lost]], None]
-"""Called with the outcome of each attempt, for all attempts of a message at once: acknowledged, refused, or lost if no
-answer will arrive on this stream."""
+"""Called with the outcomes of all attempts of a message at once. Lost: no answer will arrive on this stream."""
 Throttled: TypeAlias = Callable[[int, Millis], None]
 """Called with the time (milliseconds) for which the node reads nothing, because a quota is exceeded, and the present
 time."""
@@ -70,8 +69,8 @@ class ProduceStream(NodeStream[Attempt, ProduceRequest, data_pb2.ProduceResponse
         transactional_id: str = "",
         receipts: bool = False,
     ) -> None:
-        """transactional_id: of a producer whose batches all belong to transactions; empty: none does. receipts: ask the
-        node for a receipt of each batch."""
+        """transactional_id: that of a transactional producer; empty for others. receipts: request a receipt of each
+        batch."""
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM, clock)
         self._acks, self._take, self._report, self._on_throttled = acks, take, report, throttled
         self._transactional_id = transactional_id
@@ -149,7 +148,8 @@ class ProduceStreams:
         *,
         receipts: bool,
     ) -> None:
-        """throttled: as for a stream, with the node. The other options are those of a stream. Raises InvalidConfig."""
+        """throttled: called with a node and the time for which it throttles this client. The other options are those of
+        a stream. Raises InvalidConfig."""
         self._clock, self._acks, self._take, self._report, self._throttled = clock, acks, take, report, throttled
         self._transactional_id, self._receipts = transactional_id or "", checked_receipts(acks, receipts)
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}

@@ -1,7 +1,7 @@
 """Calls of a producer that wait until their records can be queued, and the arguments of a single record.
 
-Invariants: a call is done once: its records are queued or rejected, or it gave up and nothing more is queued for it.
-Not here: the order of the calls, and how their records are queued (producer.py, many_records.py).
+Invariant: a call ends once: its records are queued or rejected, or it gave up and no more of them are queued.
+Not here: the order of the calls, and the way of their records into batches (producer.py, many_records.py).
 """
 
 from __future__ import annotations
@@ -55,15 +55,17 @@ class Call:
     topic: str
     put: Callable[[], Placed | Pause]
     placed: asyncio.Future[Placed | None]
-    """Done once the records are queued or rejected, or the call gave up: None after its time, or cancelled."""
+    """Done once the records are queued or rejected, or the call gave up: with None after its time limit, or
+    cancelled."""
     many: ManyRecords | None = None
     partition: int = 0
     """The highest partition that the caller has chosen."""
     timer: asyncio.TimerHandle | None = None
 
     def time_out(self, max_block_ms: int, queued: int = 0) -> None:
-        """Give up unless the records are queued already. From now on nothing is queued. A call of many records has its
-        time again for every record behind the first `queued` ones."""
+        """Give up, unless the records are queued already: from now on none is queued. queued: how many records were
+        queued when the timer was set; if there are more now, the call of many records waits for another
+        `max_block_ms`."""
         if self.placed.done():
             return
         if self.many is not None and self.many.queued > queued:
@@ -83,11 +85,11 @@ class CallsForTopics:
         return chain.from_iterable(self._calls.values())
 
     def add(self, call: Call) -> None:
-        """The call waits."""
+        """Let the call wait."""
         self._calls.setdefault(call.topic, []).append(call)
 
     def remove(self, call: Call) -> bool:
-        """The call does not wait any more. Returns whether it did."""
+        """Let the call no longer wait. Returns whether it did."""
         calls = self._calls.get(call.topic, [])
         if call not in calls:
             return False
@@ -97,5 +99,5 @@ class CallsForTopics:
         return True
 
     def pop(self, topic: str) -> list[Call]:
-        """Return the calls for a topic; they do not wait any more."""
+        """Remove and return the calls that wait for a topic."""
         return self._calls.pop(topic, [])

@@ -13,8 +13,7 @@ With idempotence (a queue with a `series`, see sequences.py):
   6. Each partition has up to five batches in flight. The same bytes are resent until an attempt is acknowledged. A
      batch is renumbered, in another epoch, only if no attempt was written.
   7. Nothing is sent in a new epoch before each batch of the old one has its outcome or is to be renumbered.
-Not here: connections (produce_stream.py), metadata (cluster.py), clock (times are in the events), callers
-(delivery.py).
+Not here: connections (produce_stream.py), metadata (cluster.py), the clock (events carry times), callers (delivery.py).
 Source: KIP-98, KIP-360, Kafka's Sender and TransactionManager, which reuse sequences and renumber batches under weaker
 conditions.
 """
@@ -100,10 +99,10 @@ class ProducerCore:
         sets an alarm of its own."""
         self._windows: dict[NodeId, NodeWindow] = {}
         self._touched: dict[NodeWindow, None] = {}
-        """Windows that got a due queue or a place during this event."""
+        """Windows in which a queue became due, or a batch left, during this event."""
         self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
         self._throttled: dict[NodeId, Millis] = {}
-        """Until when each node reads nothing; a time that has passed means nothing."""
+        """Until when each node reads nothing from this client; the time may have passed."""
         self._numbers = 0
         self._producer_id, self._first_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._id_requested = False
@@ -111,8 +110,8 @@ class ProducerCore:
         self._id_retry_ms = Millis(0)
 
     def queue(self, topic: str, partition: int, *, idempotent: bool = False) -> PartitionQueue:
-        """Return the queue of a partition. idempotent: how to send, from the next batch on that starts with no other in
-        flight."""
+        """Return the queue of a partition. idempotent: whether to send with idempotence, from the next batch on that is
+        sent while no other is in flight."""
         key = TopicPartition(topic, PartitionIndex(partition))
         queue = self._queues.get(key)
         if queue is None:
@@ -121,7 +120,7 @@ class ProducerCore:
         return queue
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
-        """Open a batch; one that is open is full. The caller sends TimePassed next."""
+        """Open a batch; must be followed by TimePassed. A batch that is open already is full."""
         if queue.batches:
             self.seal(queue)
         batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
@@ -130,7 +129,7 @@ class ProducerCore:
         return batch
 
     def seal(self, queue: PartitionQueue) -> None:
-        """The open batch of the queue is full and does not linger. The caller sends TimePassed next."""
+        """Mark the open batch of the queue as full: it does not linger. Must be followed by TimePassed."""
         batch = queue.batches[-1]
         batch.full = batch.full or not batch.sealed
         batch.sealed = True
@@ -138,7 +137,7 @@ class ProducerCore:
         self._changed[queue] = None
 
     def window(self, node: NodeId) -> NodeWindow:
-        """Return the bound of what is under way to a node."""
+        """Return the window of a node."""
         window = self._windows.get(node)
         if window is None:
             window = self._windows[node] = NodeWindow(self.policy.node_partial_max, self.policy.node_bytes_max)
@@ -161,7 +160,7 @@ class ProducerCore:
         )
 
     def next_alarm(self) -> Millis | None:
-        """Return the latest time of the next TimePassed, or None if no time is set."""
+        """Return the time at which TimePassed must be sent at the latest, or None."""
         while self._alarms and self._alarms[0][2].alarm_ms != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         times = [self._alarms[0][0]] if self._alarms else []
@@ -173,7 +172,7 @@ class ProducerCore:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way: only an overdue answer, or a batch that is not sent yet, can free memory."""
+        """Whether nothing is under way: only an overdue answer, or sending a batch that waits, can free memory."""
         return not any(window.under_way for window in self._windows.values())
 
     def is_wanted(self, attempt: Attempt) -> bool:
@@ -181,7 +180,7 @@ class ProducerCore:
         return attempt.batch.attempt is attempt and not attempt.sent
 
     def take(self, attempt: Attempt, at: Millis) -> bool:
-        """Called when the attempt's stream is about to send the batch. Returns False if the batch was taken back."""
+        """Called when the attempt's stream is about to send the batch. Returns False if the batch was withdrawn."""
         if not self.is_wanted(attempt):
             return False
         batch = attempt.batch
@@ -192,8 +191,8 @@ class ProducerCore:
         return True
 
     def note_throttle(self, node: NodeId, throttle_time_ms: int, at: Millis) -> None:
-        """The node reads nothing of this client for this time, because a quota is exceeded (KIP-219): its answers to
-        batches that it has not read are not late."""
+        """Note that the node reads nothing from this client for this time, because a quota is exceeded (KIP-219).
+        Answers to batches that it has not read are not overdue."""
         self._throttled[node] = Millis(at + throttle_time_ms)
         for attempt in self._attempts.values():
             if attempt.node == node and attempt.sent:
@@ -209,7 +208,7 @@ class ProducerCore:
                 error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
             else:
                 error = unsent_error(batch, why)
-            batch.attempt = None  # its stream may have its last turn of the loop still ahead
+            batch.attempt = None  # the stream may run once more: it must not send the batch any more
             effects.append(Finished(self._free(batch), error))
         for queue in self._queues.values():
             queue.begun.clear()
@@ -220,12 +219,12 @@ class ProducerCore:
         return effects
 
     def handle(self, *events: Event) -> list[Effect]:
-        """Apply events that came together, and return the effects. All that is due by then goes to the streams in one
-        pass, so that it shares messages."""
+        """Apply events that came together, and return the effects. All batches that are due then are given to the
+        streams in one pass, so that they share messages."""
         effects: list[Effect] = []
         for event in events:
             self._apply(event, effects)
-        while self._touched and events:  # without an event the next one fills what `take` has touched
+        while self._touched and events:  # without an event, the next event fills the windows that `take` has touched
             self._fill(self._touched.popitem()[0], events[-1].at, effects)
         return effects
 
@@ -332,7 +331,7 @@ class ProducerCore:
         """Handle a failed attempt. refused: the node answered with an error; otherwise its stream broke."""
         attempt = self._end_attempt(attempt_id)
         if attempt is None or attempt.batch.attempt is not attempt:
-            return  # a later attempt decides
+            return  # a later attempt decides the outcome
         queue = attempt.batch.queue
         if refused:
             self._refuse(attempt, error, at, effects)
@@ -435,8 +434,8 @@ class ProducerCore:
             self._advance(queue, at, effects)
 
     def _advance(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
-        """Do all that is possible for this queue now: its next batch waits for a place in the node's window, or for its
-        alarm, or for an event."""
+        """Do all that is possible for this queue now. Afterwards its next batch waits for room in the node's window,
+        for an alarm or for an event."""
         if not queue.begun and queue.idempotent is (queue.series is None):
             queue.switch()
         for batch in tuple(queue.begun):
@@ -537,7 +536,7 @@ class ProducerCore:
         effects.append(SubmitAttempt(attempt))
 
     def _await_answer(self, attempt: Attempt, at: Millis) -> None:
-        """The attempt was given to a stream, or sent: from now on it may be overdue."""
+        """Watch an attempt that was given to a stream, or sent: from now on its answer may become overdue."""
         attempt.lookup_ms = Millis(at + OVERDUE_MS)
         self._young[attempt.attempt_id] = attempt
         self._young.move_to_end(attempt.attempt_id)
@@ -545,19 +544,19 @@ class ProducerCore:
             self._alarm(attempt.batch.queue, attempt.give_up_ms)
 
     def _release(self, attempt: Attempt) -> None:
-        """The attempt is answered or overdue: it has no place any more, and no alarm in common with others."""
+        """Stop counting and watching an attempt that is answered or overdue."""
         self._young.pop(attempt.attempt_id, None)
         self._leave_window(attempt)
 
     def _end_attempt(self, attempt_id: int) -> Attempt | None:
-        """The attempt will not be answered any more. Returns None if that is known already."""
+        """Remove an attempt that was answered, or will not be answered. Returns None if it was removed before."""
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is not None:
             self._release(attempt)
         return attempt
 
     def _leave_window(self, attempt: Attempt) -> None:
-        """Free the place of the attempt."""
+        """Stop counting the attempt in the window of its node."""
         if attempt.has_place:
             attempt.has_place = False
             window = self.window(attempt.node)
@@ -599,7 +598,8 @@ class ProducerCore:
         series.renew()
 
     def _give_up(self, attempt: Attempt, at: Millis) -> Millis:
-        """Until when to wait for the answer to a batch that is sent now, or that the node has not read yet."""
+        """The time until which to wait for the answer to a batch that is sent now, or that the node has not read
+        yet."""
         since = max(at, self._throttled.get(attempt.node, at))
         return Millis(min(since + self.policy.request_timeout_ms, attempt.batch.expires_ms))
 
@@ -644,7 +644,7 @@ class ProducerCore:
         batch.attempt = None
         pause_ms = self._backoff(max(1, batch.attempts - batch.attempts_elsewhere))
         queue.retry_ms = Millis(at + pause_ms)
-        # With acks=0 no answer is needed: what was sent counts as acknowledged.
+        # With acks=0 no answer is needed: a sent batch counts as acknowledged.
         queue.failure = Failure(cause, at, 0 if self.policy.acks is Acks.NONE else pause_ms)
 
     def _take_back(self, batch: PendingBatch) -> None:

@@ -1,4 +1,4 @@
-"""Events and effects of the producer core, as values. Times are monotonic."""
+"""Events and effects of the producer core. Times are monotonic."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from tidelog.types import NO_TIMESTAMP, Acks, Millis, Offset, ProducerId
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits, in milliseconds, bytes and counts.
-
-    resend_unknown: without idempotence, resend batches that may already be written. node_partial_max, node_bytes_max:
-    how many batches that are not full, and how many bytes, may be under way to a node when others are sent
-    (node_window.py).
-    """
+    """Options and limits, in milliseconds, bytes and counts."""
 
     acks: Acks
     linger_ms: int
@@ -31,8 +26,11 @@ class Policy:
     retry_backoff_ms: int
     retry_backoff_ms_max: int
     resend_unknown: bool = False
+    """Without idempotence, resend batches that may already be written."""
     node_partial_max: int = PARTIAL_MAX
     node_bytes_max: int = BYTES_MAX
+    """How many batches that are not full, and how many bytes, may be under way to a node when another batch is sent
+    (node_window.py)."""
 
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Durability receipts: what the leader of a partition stated about a record when it acknowledged it.
+"""Durability receipts: statements of a partition's leader about a record that it has acknowledged.
 
 A receipt outlives the producer as one line of JSON (`to_json`), which `tidelog job audit --receipts` checks against the
-log. It names bytes, not an outcome: the record of an aborted transaction has a receipt too.
+log. It is about stored bytes, not about an outcome: the record of an aborted transaction has a receipt too.
 """
 
 from __future__ import annotations
@@ -27,35 +27,34 @@ from tidelog.types import (
 )
 
 VERSION: Final = 1
-"""Of the JSON form; the field `receipt`."""
+"""Version of the JSON form, in its field `receipt`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Receipt of one record.
-
-    topic_id: of the incarnation of the topic. leader_epoch: in which the batch was appended. base_offset, last_offset,
-    checksum: of the batch that contains the record, as stored; the checksum is the CRC-32C of its header, which covers
-    neither offset nor leader epoch. replicas: in-sync replicas that had the batch when it was acknowledged, as far as
-    the leader knew. durable_replicas: those that had reported it as durable, as `durability` of the topic defines it;
-    with acks="all" at least `min.insync.replicas` of them.
-    """
+    """Receipt of one record."""
 
     topic: str
     topic_id: TopicId
     partition: PartitionIndex
     offset: Offset
     leader_epoch: LeaderEpoch
+    """The leader epoch in which the batch was appended."""
     base_offset: Offset
+    """First offset of the batch that contains the record, as stored."""
     last_offset: Offset
     checksum: int
+    """The CRC-32C in the header of that batch. It covers neither the offsets nor the leader epoch."""
     replicas: tuple[NodeId, ...]
+    """In-sync replicas that had the batch when it was acknowledged, according to the leader."""
     durable_replicas: tuple[NodeId, ...]
+    """Those that had reported it as durable; with acks="all" at least `min.insync.replicas` of them."""
     durability: Durability
+    """The topic's setting, which defines what durable means."""
 
     def to_json(self) -> str:
         """Return the receipt as one line of JSON, without a line break."""
-        own = {name: getattr(self, name) for name in self.__slots__}  # `asdict` copies each value: five times as long
+        own = {name: getattr(self, name) for name in self.__slots__}  # `asdict` takes five times as long: it copies
         texts = {
             "topic_id": str(self.topic_id),
             "checksum": f"{self.checksum:08x}",
@@ -91,11 +90,12 @@ class Receipt:
 
 
 class StoredBatch(NamedTuple):
-    """What a receipt says about the batch. base_offset: of its first record. leader_epoch: that appended it."""
+    """The part of receipts that all records of a batch share."""
 
     stated: BatchReceipt
     base_offset: Offset
     leader_epoch: LeaderEpoch
+    """The leader epoch in which the batch was appended."""
 
     def receipt(self, topic_partition: TopicPartition, offset: Offset) -> Receipt:
         """The receipt of the record at `offset`."""

@@ -1,8 +1,8 @@
 """Reads the replicas of a partition one by one: each node answers from its own log, up to its own high watermark.
 
-A follower serves consumers that name the partition's leader epoch (KIP-392). A caller that reads every replica in turn
-sees what each of them has, which no ordinary consumer does.
-Not here: what the records are compared with (tidelog/jobs/).
+A follower serves consumers that name the partition's leader epoch (KIP-392). A caller that reads all replicas in turn
+can compare them, which an ordinary consumer cannot do.
+Not here: the comparison (tidelog/jobs/).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Buffer, NodeId, Offset, TopicPartition
 
 FETCH_BYTES: Final = 1024 * 1024
-"""Target size of one answer: the memory for one replica, together with what is decoded of it."""
+"""Target size of one answer, and so of the memory for one replica, beside the decoded records."""
 CALL_TIMEOUT_MS: Final = 10_000
 WAIT_MS: Final = 250
-"""How long a replica may wait for records that it does not have below its high watermark yet."""
+"""How long a replica may wait until the requested records are below its high watermark."""
 
 _PASSING: Final = (
     FencedLeaderEpoch,
@@ -42,26 +42,28 @@ _PASSING: Final = (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-"""The node or this client has older metadata, or a new leader does not know yet what is committed."""
+"""Errors that pass: the node or this client has older metadata, or a new leader does not know its high watermark
+yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRead:
-    """The answer of one replica. records: whole batches, from the one that contains the offset on; empty: nothing below
-    the high watermark. is_below_start: the offset was below the log start; there are no records then."""
+    """The answer of one replica."""
 
     log_start: Offset
     high_watermark: Offset
     records: Buffer = field(repr=False)
+    """Whole batches from the one that contains the offset on; empty if there are none below the high watermark."""
     is_below_start: bool = False
+    """The offset was below the log start; there are no records then."""
 
 
 class ReplicaReader(Service):
-    """A client that asks chosen nodes for the records of a partition. Use it inside `async with`."""
+    """A client that reads the records of a partition from chosen nodes. Use it inside `async with`."""
 
     @property
     def view(self) -> ClusterView:
-        """The metadata as last read."""
+        """The metadata, as they were last read."""
         return self._cluster.view
 
     async def topic(self, name: str, *, timeout_ms: int) -> TopicView:

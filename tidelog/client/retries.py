@@ -1,4 +1,4 @@
-"""How the client repeats requests: one backoff, and one deadline for the attempts of a call."""
+"""Repetition of requests: the backoff between attempts, and the deadline of all attempts of a call."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class Retries:
         left_ms = self._end - self._clock.monotonic_ms()
         if left_ms <= BACKOFF_MS:
             raise error
-        # A last attempt is worth more than a full pause: the failover may have ended meanwhile.
+        # The pause is shortened to leave time for a last attempt: a failover may have ended meanwhile.
         await self._clock.sleep_ms(min(backoff_ms(self._failures, self._rng), left_ms // 2))

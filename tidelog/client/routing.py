@@ -11,7 +11,7 @@
 
 Invariants: both implementations give the same results; tests compare them. Columns are lists; sizes are arrays of
 64-bit numbers ("q"), partitions and indexes of 32-bit numbers ("i").
-Not here: which partition a record without a key goes to, and its way into a batch (many_records.py).
+Not here: the partition of a record without a key, and the way of records into batches (many_records.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ producer keeps these invariants:
      transaction of version 2, which a leader lets begin only with sequence 0.
 Each partition has its own epoch, except in transactions. As in Kafka the producer increments epochs by itself, since no
 other producer has its id, and requests another id when the epochs are exhausted.
-Not here: what is sent when, and what an answer means for a batch (producer_core.py).
+Not here: when batches are sent, and the handling of answers (producer_core.py).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Series:
             self.exhausted_id, self.producer_id = self.producer_id, NO_PRODUCER_ID
 
     def fence(self) -> None:
-        """Another producer uses the id: it must not be used any more."""
+        """Stop using the producer id: another producer uses it."""
         self.broken, self.exhausted_id = True, self.producer_id
 
     def may_follow(self, oldest_place: int, at: Millis) -> bool:
@@ -99,6 +99,6 @@ class Series:
         return stamp, place
 
     def acknowledged(self, stamp: Stamp, at: Millis) -> None:
-        """A batch was acknowledged."""
+        """Note that a batch was acknowledged: the leader knows the producer."""
         if (stamp.producer_id, stamp.epoch) == (self.producer_id, self.epoch):
             self.proven_ms = at

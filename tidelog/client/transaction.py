@@ -1,6 +1,6 @@
 """The transaction of a producer as applications use it: `async with producer.transaction() as txn`.
 
-Not here: what happens when it begins and ends (transactions.py).
+Not here: the beginning and the end of a transaction (transactions.py).
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class OffsetSource(Protocol):
 
 @runtime_checkable
 class MemberSource(OffsetSource, Protocol):
-    """A consumer that is asked again before each attempt."""
+    """A consumer whose identity may change between two attempts."""
 
     def transaction_member(self) -> GroupMetadata:
-        """Return who the consumer is now, for one more attempt. Raises CommitFailed if it has given up what it read."""
+        """Return the consumer's present identity, for one more attempt. Raises CommitFailed if it has given up
+        partitions that it has read."""
         ...
 
 
 class TakenOffsets:
-    """What a consumer had read at one moment."""
+    """The positions of a consumer at one moment."""
 
     def __init__(self, source: OffsetSource) -> None:
         self._refusal: CommitFailed | None = None
@@ -57,24 +58,25 @@ class TakenOffsets:
             self._refusal = error
 
     def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
-        """Return the same as at that moment, or raise the same."""
+        """Return, or raise, what the consumer returned or raised at that moment."""
         if self._refusal is not None:
             raise self._refusal
         return self._group, self._offsets
 
     def transaction_committed(self) -> None:
-        """The caller notifies the consumer."""
+        """Do nothing: the caller notifies the consumer."""
 
 
 class Transaction(RecordSender):
     """Records and offsets that become visible together, or never. Leaving the block commits; an exception aborts.
 
-    The methods send as those of the producer, which belong to the open transaction as well. In a loop, use `enqueue`
-    instead of `send`: the end of the block waits for all records. Consumers with read_committed see the records after
-    the commit, all others at once. Leaving the block raises TransactionAborted if anything of the transaction failed,
-    also if that error left the block: the failure is its cause. Other exceptions leave the block unchanged.
-    ProducerFenced: another producer has taken over; close this one.
-    TransactionOutcomeUnknown: close this producer; its message says how to continue.
+    The methods send in the same way as those of the producer; records that the producer itself sends belong to the open
+    transaction as well. In a loop, use `enqueue` instead of `send`: the end of the block waits for all records.
+    Consumers with read_committed see the records after the commit, all others at once.
+
+    Leaving the block raises TransactionAborted if a part of the transaction failed; that failure is its cause, also if
+    it left the block itself. Other exceptions leave the block unchanged. ProducerFenced: another producer has taken
+    over; close this one. TransactionOutcomeUnknown: close this producer; the message says how to continue.
     """
 
     def __init__(self, producer: RecordSender, transactions: ProducerTransactions) -> None:
@@ -113,23 +115,23 @@ class Transaction(RecordSender):
 
     @property
     def identity(self) -> tuple[ProducerId, int]:
-        """The producer's id and epoch, as the coordinator has given them last: of this transaction while it is open,
-        of the next one afterwards."""
+        """The producer's id and epoch: those of this transaction while it is open, those of the next one afterwards."""
         return self._transactions.identity
 
     async def abort(self) -> None:
-        """Abort the transaction; the rest of its block must send nothing. Nothing of it becomes visible, even if no
-        coordinator can be reached at the moment."""
+        """Abort the transaction; the rest of its block must send nothing. None of its records becomes visible to
+        read_committed consumers, even if no coordinator can be reached at the moment."""
         self._ensure_open()
         self._is_open = False
         await self._transactions.abort()
 
     async def prepare(self) -> PreparedTransaction:
-        """Send what is queued, and leave the transaction open for another process, which commits or aborts it with
-        `Admin.end_prepared_transaction`; the rest of the block must send nothing, and the producer is closed after it.
+        """Send all queued records, and leave the transaction open for another process, which commits or aborts it with
+        `Admin.end_prepared_transaction`. The rest of the block must send nothing, and the producer must be closed after
+        it.
 
-        All records and offsets are written when this returns. The transaction timeout still holds: the transaction must
-        be ended before. Raises TransactionAborted, ProducerFenced; InvalidTxnState if nothing was sent.
+        All records and offsets are written when this returns. The transaction timeout still applies: the transaction
+        must be ended before. Raises TransactionAborted, ProducerFenced; InvalidTxnState if nothing was sent.
         Source: KIP-939, for transactions with a timeout.
         """
         self._ensure_open()
@@ -140,8 +142,8 @@ class Transaction(RecordSender):
     async def committed_offsets(
         self, group: str, *, require_stable: bool = True
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of a group without members. What earlier transactions of this transactional id
-        committed is among them: the coordinator has ended these before the block began.
+        """Return the committed offsets of a group without members. They include the offsets of earlier transactions of
+        this transactional id: the coordinator has ended these before the block began.
 
         require_stable: wait until no open transaction may change an offset (KIP-447). Raises GroupAuthorizationFailed,
         TopicAuthorizationFailed; the last error after `max_block_ms`.
@@ -168,7 +170,7 @@ class Transaction(RecordSender):
         return await self._producer.enqueue_columns(topic, columns)
 
     async def flush(self) -> None:
-        """Send what is queued, as `Producer.flush`. Leaving the block does it as well."""
+        """Send all queued records, as `Producer.flush`. Leaving the block does it as well."""
         self._ensure_open()
         await self._producer.flush()
 
@@ -177,13 +179,13 @@ class Transaction(RecordSender):
         source: OffsetSource | Mapping[TopicPartition | tuple[str, int], int | CommittedOffset],
         group: GroupMetadata | str | None = None,
     ) -> None:
-        """Commit offsets of a consumer group with the transaction (KIP-447): its input counts as read exactly if its
-        output is visible. Returns when the group's coordinator has them.
+        """Commit offsets of a consumer group with the transaction (KIP-447): its input counts as read if and only if
+        its output is visible. Returns when the group's coordinator has stored them.
 
-        source: a consumer with a group and auto_commit=False, whose positions are committed in the name of its
-        membership: all that it has returned counts as read, and a member that lost its partitions is refused. Or the
-        offset of the next record for each partition, and `group`: the metadata of a member, or the id of a group
-        without members. Raises TransactionAborted with the refusal as its cause, ProducerFenced.
+        source: a consumer with a group and auto_commit=False. Its positions are committed: all records that it has
+        returned count as read. A member that has lost its partitions is refused. Or the offset of the next record for
+        each partition, with `group`: the metadata of a member, or the id of a group without members. Raises
+        TransactionAborted with the refusal as its cause, ProducerFenced.
         """
         self._ensure_open()
         member: Callable[[], GroupMetadata] | None = None

@@ -1,4 +1,4 @@
-"""What an Admin client does with transactions: list and describe them, find those that hang, end them (KIP-664).
+"""Admin calls about transactions: list, describe, find hanging ones, end them (KIP-664).
 
 A transaction hangs if it is open in a partition although its coordinator does not know that: no timeout ends it, and
 read_committed consumers wait at its first offset. With transaction version 2 the protocol excludes that; producers of
@@ -46,24 +46,24 @@ from tidelog.types import (
 )
 
 MAX_TIMEOUT_MS: Final = 900_000
-"""Default of the nodes' `transaction.max.timeout.ms`, for nodes that do not tell theirs."""
+"""Default of the nodes' `transaction.max.timeout.ms`, for nodes that do not report theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id. start_ms: when its open transaction began (since 1970); -1 if none is open."""
+    """One transactional id in a listing."""
 
     transactional_id: str
     coordinator: NodeId
     producer_id: ProducerId
     state: str
     start_ms: Millis
+    """When the open transaction began (since 1970); -1 if none is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id. producer_epoch: the present one. start_ms: when its open transaction began (since 1970);
-    -1 if none is open. partitions: of the open transaction; those of `__consumer_offsets` are the offsets of groups."""
+    """A transactional id and its present transaction."""
 
     transactional_id: str
     coordinator: NodeId
@@ -73,7 +73,9 @@ class TransactionDescription:
     producer_epoch: int
     transaction_timeout_ms: int
     start_ms: Millis
+    """When the open transaction began (since 1970); -1 if none is open."""
     partitions: tuple[TopicPartition, ...]
+    """The partitions of the open transaction. A partition of `__consumer_offsets` stands for offsets of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,18 @@ class PartitionProducers:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition. description: what its coordinator knows of the transactional id; None
-    if no coordinator has one with this producer id. is_hanging: its coordinator does not know that it is open here.
-    last_write_ms: timestamp of its last record."""
+    """A transaction that is open in a partition."""
 
     partition: TopicPartition
     start_offset: Offset
     producer_id: ProducerId
     producer_epoch: int
     last_write_ms: Millis
+    """Timestamp of its last record."""
     description: TransactionDescription | None
+    """The transactional id, from its coordinator; None if no coordinator has one with this producer id."""
     is_hanging: bool
+    """The coordinator does not know that the transaction is open in this partition."""
 
 
 class TransactionAdmin(AdminCalls):
@@ -112,12 +115,14 @@ class TransactionAdmin(AdminCalls):
         pattern: str = "",
         on_missing: OnMissing | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators, sorted; each that existed before the call is among them.
+        """Return the transactional ids of all coordinators, sorted. All that existed before the call are included.
 
-        states: only in one of these, as "Ongoing". producer_ids: only of one of these producers. duration_ms_min: only
-        transactions that are open for at least this time. pattern: only ids that match it as a whole (RE2); empty: all.
-        on_missing: gets an error for each partition of `__transaction_state` whose ids are missing, and the others are
-        returned; None: the call fails.
+        states: only those in one of these states, for example "Ongoing".
+        producer_ids: only those of one of these producers.
+        duration_ms_min: only those whose transaction has been open for at least this time.
+        pattern: only ids that match this regular expression (RE2) as a whole; empty: all.
+        on_missing: called with an error for each partition of `__transaction_state` whose ids are missing; the others
+        are returned. None: the call fails.
         Raises UnreadableCoordinatorRecord if the ids of a coordinator cannot be read, InvalidRegularExpression; after
         `patience_ms`, at most `request_timeout_ms`, the error of a node that did not answer, or
         CoordinatorNotAvailable.
@@ -137,8 +142,8 @@ class TransactionAdmin(AdminCalls):
         return [listed[transactional_id] for transactional_id in sorted(listed)]
 
     async def transaction_max_timeout_ms(self) -> int:
-        """Return the largest `transaction.max.timeout.ms` of the nodes: no transaction that a coordinator knows is open
-        for longer. Raises as `list_transactions`."""
+        """Return the largest `transaction.max.timeout.ms` of the nodes: transactions that are open for longer hang.
+        Raises as `list_transactions`."""
         nothing = transactions_pb2.ListTransactionsRequest(duration_ms_min=INT64_MAX)
         answers = await self._listings(nothing, on_missing=lambda _error: None)
         return max((each.max_timeout_ms for each in answers.values()), default=0) or MAX_TIMEOUT_MS
@@ -154,8 +159,8 @@ class TransactionAdmin(AdminCalls):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription | TidelogError]:
-        """Return what the coordinators know of these transactional ids, or why it is not known:
-        TransactionalIdNotFound, TransactionalIdAuthorizationFailed, the last error after `request_timeout_ms`."""
+        """Return the description of each transactional id, or why there is none: TransactionalIdNotFound,
+        TransactionalIdAuthorizationFailed, the last error after `request_timeout_ms`."""
         names = [text("a transactional id", name) for name in transactional_ids]
         nodes = {endpoint: node for node, endpoint in (await self._refreshed_nodes()).items()}
 
@@ -188,8 +193,8 @@ class TransactionAdmin(AdminCalls):
         return {key: found[key] for key in wanted}
 
     async def open_transactions(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[OpenTransaction]:
-        """Return the transactions that are open in these partitions, with what their coordinators know of them, by
-        partition and first offset: the first one of a partition is its last stable offset."""
+        """Return the transactions that are open in these partitions, with the descriptions of their transactional ids,
+        sorted by partition and first offset. The first one of a partition begins at its last stable offset."""
         described = await self.describe_producers(partitions)
         active = [
             (key, producer)
@@ -221,7 +226,8 @@ class TransactionAdmin(AdminCalls):
         return await self._still_open(found)
 
     async def _still_open(self, found: list[OpenTransaction]) -> list[OpenTransaction]:
-        """Leave out transactions that seem to hang because they ended while their coordinator was asked."""
+        """Leave out transactions that ended while their coordinators were queried: they would look like hanging
+        ones."""
         hanging = list(dict.fromkeys(each.partition for each in found if each.is_hanging))
         if not hanging:
             return found
@@ -240,7 +246,7 @@ class TransactionAdmin(AdminCalls):
         self, topics: Iterable[str] | None = None, *, max_timeout_ms: int | None = None
     ) -> list[OpenTransaction]:
         """Return the transactions that are open in a partition, had no write for `max_timeout_ms`, and are unknown to
-        their coordinator. topics: None: all. max_timeout_ms: None: the nodes' `transaction.max.timeout.ms`."""
+        their coordinator. topics: None for all. max_timeout_ms: None for the nodes' `transaction.max.timeout.ms`."""
         if max_timeout_ms is not None:
             max_timeout_ms = whole_number("max_timeout_ms", max_timeout_ms, least=0)
         wanted = None if topics is None else [topic_name(topic) for topic in topics]
@@ -268,7 +274,7 @@ class TransactionAdmin(AdminCalls):
         hang: if a coordinator knows it, it may be committed in other partitions at the same time.
 
         Raises InvalidRequest if no transaction begins there; RequestTimedOut or ConnectionLost if the outcome is
-        unknown: `describe_producers` tells.
+        unknown (`describe_producers` shows it).
         """
         key = topic_partition(partition)
         start_offset = whole_number("start_offset", start_offset, least=0, most=INT64_MAX)
@@ -292,8 +298,8 @@ class TransactionAdmin(AdminCalls):
         return chosen
 
     async def abort_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Abort the open transaction of a transactional id and fence its producer; return what was known before. The
-        producer gets ProducerFenced, and an application that restarts it continues.
+        """Abort the open transaction of a transactional id and fence its producer; return the description from before.
+        The producer gets ProducerFenced; the application can continue with a new one.
 
         Raises TransactionalIdNotFound, TransactionalIdAuthorizationFailed; the last error after `request_timeout_ms`.
         """
@@ -306,8 +312,8 @@ class TransactionAdmin(AdminCalls):
         return before
 
     async def end_prepared_transaction(self, prepared: PreparedTransaction, *, committed: bool) -> None:
-        """Commit or abort a transaction that its producer has left open (`Transaction.prepare`). The same call twice
-        has the outcome of the first.
+        """Commit or abort a transaction that its producer has left open (`Transaction.prepare`). A second, equal call
+        has the same outcome as the first one.
 
         Raises ProducerFenced or InvalidProducerIdMapping if a newer producer has the transactional id: the transaction
         is aborted, unless an earlier call ended it. TransactionAbortable: it was aborted, by its timeout or by a call.
@@ -318,7 +324,7 @@ class TransactionAdmin(AdminCalls):
         await self._end(prepared.transactional_id, methods.TRANSACTIONS_END_TXN, request)
 
     async def _end(self, transactional_id: str, method: Method[Request, Any], request: Request) -> None:
-        """Ask the coordinator to end a transaction, again while it is still completing an earlier end."""
+        """Ask the coordinator to end a transaction; ask again while it is still completing an earlier one."""
 
         retries = self._cluster.retries(self._limit_ms)
         while True:
@@ -331,7 +337,7 @@ class TransactionAdmin(AdminCalls):
                 await retries.pause(error)
 
     async def _leader_of(self, key: TopicPartition, timeout_ms: int) -> tuple[Endpoint, bytes]:
-        """Return the leader's address and the topic's id, as a node knows them now."""
+        """Query a node for the leader's address and the topic's id."""
         await self._cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
         endpoint, _ = self._cluster.view.leader(key)
         return endpoint, self._cluster.view.topic(key.topic).topic_id.bytes

@@ -2,15 +2,15 @@
 out. The states are drawn in docs/client.md.
 
 Invariants:
-  1. A transaction is reported as committed only after the coordinator has said so, and as aborted only if it is certain
-     that it is not committed. Otherwise its outcome is TransactionOutcomeUnknown.
-  2. Once a commit was asked for and may have been applied, only the answer to the same question decides: repeating
-     EndTxn is idempotent, because each transaction has its own epoch (KIP-890). An abort is never asked for then.
-  3. After a failure in a transaction nothing but its end is asked for.
+  1. A transaction is reported as committed only after the coordinator has confirmed it, and as aborted only if it is
+     certain that it is not committed. Otherwise its outcome is TransactionOutcomeUnknown.
+  2. Once a request to commit may have been applied, only the answer to the same request decides: repeating EndTxn is
+     idempotent, because each transaction has its own epoch (KIP-890). An abort is never requested then.
+  3. After a failure in a transaction, only its end is requested.
   4. One call is under way at a time.
-  5. Whether the producer is fenced is decided by the coordinator: a producer whose epoch is refused asks for its next
-     one with its present one, which only the newest producer gets (KIP-360, KIP-588).
-Not here: records (transactional_core.py), who calls whom (transactions.py).
+  5. The coordinator decides whether the producer is fenced: a producer whose epoch is refused requests its next epoch
+     with the present one, and only the newest producer gets it (KIP-360, KIP-588).
+Not here: records (transactional_core.py), the calls themselves (transactions.py).
 Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; Kafka's TransactionManager, which ends in a fatal error more often.
 """
 
@@ -54,26 +54,27 @@ UNKNOWN_TOPIC_MS: Final = 3_000
 """How long the offset of an unknown partition is sent again: nodes learn late of a new topic."""
 
 _SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
-"""Answers of the coordinator about the transaction of this epoch: nothing was written in it, or it was aborted."""
+"""Answers to a commit by which the transaction of this epoch has no writes, or was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionPolicy:
-    """transactional_id: of the producer. Limits in milliseconds; max_block_ms: of a call of the application, except for
-    a commit, whose limit is transaction_timeout_ms."""
+    """Options of a transactional producer; limits in milliseconds."""
 
     transactional_id: str
     transaction_timeout_ms: int
+    """Also the limit of a commit."""
     max_block_ms: int
+    """Limit of all other calls of the application."""
     retry_backoff_ms: int
     retry_backoff_ms_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """An open transaction whose producer has left it: all its records and offsets are written, and nothing more is
-    added. `Admin.end_prepared_transaction` ends it, from any process; otherwise its timeout does, or the next producer
-    of the transactional id, and both abort it."""
+    """An open transaction whose producer has left it: all its records and offsets are written, and no more are added.
+    `Admin.end_prepared_transaction` commits or aborts it, from any process. Its timeout, and the next producer of the
+    transactional id, abort it."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -85,7 +86,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AskProducerId:
-    """InitProducerId. producer_id, epoch: those that the producer has; -1 for a new producer."""
+    """InitProducerId. producer_id, epoch: the present ones; -1 for a new producer."""
 
     producer_id: ProducerId
     epoch: int
@@ -102,14 +103,15 @@ class AskEnd:
 
 @dataclass(frozen=True, slots=True)
 class AskOffsets:
-    """TxnOffsetCommit: commit offsets of a group with the transaction. group: of a member, as of the first attempt.
-    has_member: each attempt asks the member for its present epoch; it fails if the member has lost what it read."""
+    """TxnOffsetCommit: commit offsets of a group with the transaction."""
 
     producer_id: ProducerId
     epoch: int
     group: GroupMetadata
+    """The identity of the committer at the first attempt."""
     offsets: Mapping[TopicPartition, OffsetCommitted]
     has_member: bool = False
+    """The committer is a member: each attempt carries its present epoch, and fails if it has lost these partitions."""
 
 
 Call: TypeAlias = AskProducerId | AskEnd | AskOffsets
@@ -144,7 +146,7 @@ class RecordsRefused:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The application's call has ended. error: what it raises."""
+    """The application's call has ended. error: the one that it raises, or None."""
 
     error: TidelogError | None = None
 
@@ -158,7 +160,7 @@ TransactionEffect: TypeAlias = Ask | Opened | RecordsRefused | Done
 class TransactionalState(Enum):
     """State of a transactional producer."""
 
-    NEW = "without a producer id, or with one that has to be asked for again"
+    NEW = "without a producer id, or with one that must be requested again"
     STARTING = "waiting for its producer id"
     READY = "without an open transaction"
     OPEN = "open"
@@ -170,7 +172,7 @@ class TransactionalState(Enum):
 
 
 class TransactionalCause(Enum):
-    """Why the state changes."""
+    """Cause of a transition."""
 
     BEGIN = "the application opens a transaction"
     BEGIN_AFTER_PAUSE = "the same, so late that the coordinator may have forgotten the transactional id"
@@ -312,7 +314,8 @@ class TransactionCore:
         return [Opened(self._producer_id, self._epoch), Done()]
 
     def _end(self, cause: TransactionalCause, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
-        """Ask for the end of the transaction. The coordinator does not know one without records and offsets."""
+        """Request the end of the transaction. The coordinator does not know a transaction without records and
+        offsets."""
         committed = cause is TransactionalCause.COMMIT
         effects: list[TransactionEffect] = [] if committed else [RecordsRefused(self._aborted())]
         if not has_written and not self._has_offsets:
@@ -332,7 +335,7 @@ class TransactionCore:
             raise self.refusal()
 
     def reason(self) -> TidelogError | None:
-        """Return what a call raises because the open transaction or the producer has failed; None: neither has."""
+        """Return the error of calls after the open transaction or the producer has failed; None if neither has."""
         if self.state is TransactionalState.FAILED:
             assert self.failure is not None, "a producer fails for a reason"
             again = type(self.failure)(self.failure.message)
@@ -341,7 +344,7 @@ class TransactionCore:
         return self._aborted() if self.state is TransactionalState.ABORT_ONLY else None
 
     def refusal(self) -> TidelogError:
-        """Return what a call raises that the state does not allow."""
+        """Return the error of a call that the state does not allow."""
         reason = self.reason()
         if reason is not None:
             return reason
@@ -360,8 +363,8 @@ class TransactionCore:
     # --- what happened ------------------------------------------------------------------------------------------
 
     def records_failed(self, error: TidelogError) -> list[TransactionEffect]:
-        """Records are not acknowledged, or were never queued: the open transaction can only be aborted; if the producer
-        is fenced, not even that."""
+        """Note that records were not acknowledged, or never queued. The open transaction can only be aborted; if the
+        producer is fenced, the producer has failed."""
         if self.state is not TransactionalState.OPEN:
             return []
         if isinstance(error, ProducerFenced):
@@ -371,7 +374,7 @@ class TransactionCore:
         return [RecordsRefused(self._aborted())]
 
     def identified(self, producer_id: ProducerId, epoch: int, at: Millis) -> list[TransactionEffect]:
-        """The answer to AskProducerId and AskEnd: producer id and epoch of the next transaction."""
+        """Handle the answer to AskProducerId or AskEnd: producer id and epoch of the next transaction."""
         self._question, self._identified_at = None, at
         self._producer_id, self._epoch = producer_id, epoch
         if self.state is TransactionalState.STARTING:
@@ -380,12 +383,13 @@ class TransactionCore:
         return [Done()]
 
     def offsets_added(self) -> list[TransactionEffect]:
-        """The answer to AskOffsets."""
+        """Handle the answer to AskOffsets."""
         self._question = None
         return [Done(self.reason())]
 
     def call_failed(self, error: TidelogError, is_applied: bool | None, at: Millis) -> list[TransactionEffect]:
-        """The call was refused or not answered. is_applied: None if it may have been applied, otherwise False."""
+        """Handle a refusal, or a missing answer. is_applied: None if the call may have been applied, otherwise
+        False."""
         question = self._question
         assert question is not None, "one call is under way"
         question.failures += 1
@@ -445,21 +449,22 @@ class TransactionCore:
         return [RecordsRefused(aborted), Done(aborted)]
 
     def _not_aborted(self, error: TidelogError) -> list[TransactionEffect]:
-        """The coordinator has not confirmed the abort. It is certain nevertheless: nothing ever asked for a commit, and
-        the coordinator aborts when the producer asks for its next epoch, or at the transaction's timeout."""
+        """End an abort that the coordinator has not confirmed."""
+        # The abort is certain nevertheless: no commit was requested, and the coordinator aborts when the producer
+        # requests its next epoch, or at the transaction's timeout.
         if isinstance(error, ProducerFenced):
             return [*self._fail(TransactionalCause.FENCED, self._fenced(error)), Done()]
         self._move(TransactionalCause.NOT_CONFIRMED)
         return [Done()]
 
-    # --- means --------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _ask(self, call: Call, at: Millis, limit_ms: int) -> list[TransactionEffect]:
         self._question = _RepeatedCall(call, at, Millis(at + limit_ms))
         return [Ask(call, 0, self._question.until)]
 
     def _fail(self, cause: TransactionalCause, error: TidelogError) -> list[TransactionEffect]:
-        """The producer cannot be used any more."""
+        """Fail for good: the producer cannot be used any more."""
         self._move(cause)
         self.failure = error
         return [RecordsRefused(error)]

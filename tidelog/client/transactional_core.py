@@ -34,7 +34,7 @@ from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
 CONCURRENT_MS: Final = 5
 """First pause after ConcurrentTransactions: markers are written in some milliseconds."""
 CONCURRENT_MS_MAX: Final = 20
-"""Longest one: a longer pause would cost more than the requests."""
+"""Longest pause after it: a longer one would delay the transaction by more than the saved requests are worth."""
 
 NO_TRANSACTION: Final = (
     "no transaction is open: a producer with a transactional_id sends records inside "

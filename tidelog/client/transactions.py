@@ -1,9 +1,9 @@
-"""The driver of a producer's transactions: passes what the application calls to the core, and makes the core's calls to
+"""The driver of a producer's transactions: passes calls of the application to the core, and makes the core's calls to
 the coordinators.
 
-Invariants: a call of the core runs to its end although the caller of the application is cancelled. When a transaction
-ends, each of its records has its outcome and none is waiting.
-Not here: decisions (transaction_core.py), records (transactional_core.py), what applications call (transaction.py).
+Invariants: a call to a coordinator is finished even if the application's caller is cancelled. When a transaction ends,
+each of its records has its outcome and none is waiting.
+Not here: decisions (transaction_core.py), records (transactional_core.py), the application's side (transaction.py).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ProducerTransactions:
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         has_waiting_calls: Callable[[], bool],
     ) -> None:
-        """execute: applies effects of the core of the records. spawn: starts a task of the producer. has_waiting_calls:
+        """execute: carries out effects of the producer core. spawn: starts a task of the producer. has_waiting_calls:
         whether a call waits until its records can be queued."""
         self.records = TransactionalCore(of_records, rng)
         """The core of the producer's records."""
@@ -73,21 +73,21 @@ class ProducerTransactions:
         self._cluster: Cluster | None = None
         self._coordinators: Coordinators | None = None
         self._caller: asyncio.Future[None] | None = None
-        """Of the application's call that is under way; it stays until the call has ended."""
+        """Done when the application's call that is under way has ended; None without a call."""
         self._turn = asyncio.Lock()
-        """Held by the application's call that is under way."""
+        """Locked by the application's call that is under way."""
         self._member: Callable[[], GroupMetadata] | None = None
-        """Of the offsets that are being added."""
+        """Returns the identity of the committer of the offsets that are being added."""
         self._stopped: TidelogError | None = None
-        """Why the producer has ended; None: it has not."""
+        """Why the producer has ended; None while it runs."""
 
     def start(self, cluster: Cluster) -> None:
-        """The producer has started."""
+        """Called when the producer has started."""
         self._cluster, self._coordinators = cluster, Coordinators(cluster, self._rng)
 
     def stop(self, reason: TidelogError) -> None:
-        """The producer has ended: a call that is under way gets no answer any more. No commit was asked for if the
-        transaction is open or being aborted, so it is aborted, at the latest by its timeout."""
+        """Called when the producer has ended: fail the call that is under way. A transaction without a request to
+        commit is aborted, at the latest by its timeout."""
         self._stopped = reason
         self._core.records_failed(reason)  # the records have their outcomes
         if self._caller is not None and not self._caller.done():
@@ -102,9 +102,9 @@ class ProducerTransactions:
                 error.__cause__ = reason
                 reason = error
             self._caller.set_exception(reason)
-            self._caller.exception()  # it is read: a cancelled caller does not wait
+            self._caller.exception()  # mark it as read: a cancelled caller does not wait for it
 
-    # --- what the application calls -----------------------------------------------------------------------------
+    # --- calls of the application -------------------------------------------------------------------------------
 
     @property
     def has_open(self) -> bool:
@@ -122,8 +122,9 @@ class ProducerTransactions:
         return self._core.identity
 
     async def begin(self) -> None:
-        """Open a transaction: the first one asks for a producer id, which ends what an earlier producer of the same
-        transactional id has left open. Raises the reason after `max_block_ms`; ProducerFenced, InvalidTxnState."""
+        """Open a transaction. The first one requests a producer id, which ends a transaction that an earlier producer
+        of the transactional id has left open. Raises the reason after `max_block_ms`; ProducerFenced,
+        InvalidTxnState."""
         if self._turn.locked():
             raise self._core.refusal()
         async with self._turn:
@@ -140,8 +141,8 @@ class ProducerTransactions:
         offsets: Mapping[TopicPartition, OffsetCommitted],
         member: Callable[[], GroupMetadata] | None = None,
     ) -> None:
-        """Commit offsets of a group with the open transaction. member: returns its present epoch, for each attempt, or
-        raises CommitFailed. Raises TransactionAborted, ProducerFenced."""
+        """Commit offsets of a group with the open transaction. member: returns the committer's identity for an attempt,
+        or raises CommitFailed. Raises TransactionAborted, ProducerFenced."""
         async with self._turn:
             await self._settled()
             self._member = member
@@ -158,18 +159,19 @@ class ProducerTransactions:
         return {key: each.committed for key, each in found.items() if each is not None}
 
     async def commit(self) -> None:
-        """Send what is queued, then commit. Raises TransactionAborted, TransactionOutcomeUnknown, ProducerFenced."""
+        """Send all queued records, then commit. Raises TransactionAborted, TransactionOutcomeUnknown,
+        ProducerFenced."""
         await self._finish(lambda: self._core.commit(self._clock.monotonic_ms(), has_written=self.records.has_written))
 
     async def prepare(self) -> PreparedTransaction:
-        """Send what is queued, then leave the transaction to another process, which ends it. Raises TransactionAborted,
-        ProducerFenced."""
+        """Send all queued records, then leave the transaction to another process, which ends it. Raises
+        TransactionAborted, ProducerFenced."""
         await self._finish(lambda: self._core.prepare(has_written=self.records.has_written))
         return self._core.prepared()
 
     async def _finish(self, decide: Callable[[], list[TransactionEffect]]) -> None:
-        """Send what is queued, then ask the core. Aborts, and raises the reason, if a part of the transaction has
-        failed."""
+        """Send all queued records, then end the transaction as `decide` does. Aborts it, and raises the reason, if a
+        part of it has failed."""
         try:
             self.records.refuse_records(InvalidTxnState(_COMMITTING))
             if self._has_waiting_calls():
@@ -194,8 +196,8 @@ class ProducerTransactions:
         raise reason
 
     async def abort(self) -> TidelogError | None:
-        """Abort the open transaction. Returns the reason if it had failed before, or the producer has. Never raises
-        because of the coordinator: that nothing commits the transaction is certain before it answers."""
+        """Abort the open transaction. Returns the reason if the transaction had failed before, or if the producer has.
+        Does not raise errors of the coordinator: the abort is certain before it answers."""
         async with self._turn:
             await self._settled()
             reason = self._core.reason()
@@ -206,20 +208,20 @@ class ProducerTransactions:
                 except asyncio.CancelledError:
                     self._when_settled(self._abandon)
                     raise
-                if self._core.has_failed:  # the coordinator has said who is fenced
+                if self._core.has_failed:  # the coordinator has answered that this producer is fenced
                     reason = self._core.reason()
         return reason
 
     def fail(self, error: TidelogError) -> None:
-        """Something of the open transaction failed: it can only be aborted."""
+        """Note that a part of the open transaction failed: the transaction can only be aborted."""
         self._apply(self._core.records_failed(error))
 
     def refusal(self) -> TidelogError:
-        """Return what a call raises that is not possible now."""
+        """Return the error of a call that is not possible now."""
         return self._core.refusal()
 
     async def _flush(self) -> None:
-        """Return when each record of the transaction has its outcome."""
+        """Wait until each record of the transaction has its outcome."""
         outcomes = [batch.outcome for batch in self.records.unfinished()]
         self._execute(self.records.handle(Flushed(self._clock.monotonic_ms())))
         for outcome in outcomes:
@@ -235,7 +237,7 @@ class ProducerTransactions:
         return self._core.abort(self._clock.monotonic_ms(), has_written=self.records.has_written)
 
     async def _perform(self, decide: Callable[[], list[TransactionEffect]]) -> None:
-        """Make a call of the application, and wait for its end. decide: asks the core."""
+        """Carry out a call of the application, and wait for its end. decide: passes it to the core."""
         caller = self._caller = asyncio.get_running_loop().create_future()
         try:
             if self._stopped is not None:
@@ -254,7 +256,7 @@ class ProducerTransactions:
             self._caller.add_done_callback(lambda _: then())
 
     def _abandon(self) -> None:
-        """The caller that opened the transaction was cancelled: abort it, without a caller that waits."""
+        """Abort the transaction in the background: the caller that opened it was cancelled."""
         if (
             self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
             and not self._core.is_busy
@@ -263,7 +265,7 @@ class ProducerTransactions:
             self._caller = asyncio.get_running_loop().create_future()
             self._apply(self._decide_abort())
 
-    # --- the core and the world ---------------------------------------------------------------------------------
+    # --- the core and I/O ---------------------------------------------------------------------------------------
 
     def _apply(self, effects: Iterable[TransactionEffect]) -> None:
         for effect in effects:
@@ -278,7 +280,7 @@ class ProducerTransactions:
                     self._done(error)
 
     def _done(self, error: TidelogError | None) -> None:
-        """The application's call has ended."""
+        """End the application's call."""
         if self._core.state in (TransactionalState.NEW, TransactionalState.READY):
             self.records.refuse_records(InvalidTxnState(NO_TRANSACTION))
         caller, self._caller = self._caller, None
@@ -289,7 +291,7 @@ class ProducerTransactions:
             caller.set_result(None)
         else:
             caller.set_exception(error)
-            caller.exception()  # a cancelled caller does not read it
+            caller.exception()  # mark it as read: a cancelled caller does not read it
 
     async def _ask(self, ask: Ask) -> None:
         assert self._coordinators is not None, "a transaction begins after the start"

@@ -1,4 +1,4 @@
-"""Requests for the SCRAM credentials of users: passwords become keys here, and never leave the client."""
+"""Requests for the SCRAM credentials of users. Passwords are converted to keys here: they never leave the client."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def upsertions(
     TypeError, UnacceptableCredential."""
     user = checked_name(text("name", name))
     if not isinstance(password, str):
-        raise TypeError(f"password must be a str, not {type(password).__name__}")  # without the value
+        raise TypeError(f"password must be a str, not {type(password).__name__}")  # never the value: it may be logged
     rounds = whole_number("iterations", iterations)
     made = [credential_of(each, password, rng.randbytes(SALT_BYTES), rounds) for each in mechanisms]
     return sasl_pb2.AlterUserScramCredentialsRequest(
