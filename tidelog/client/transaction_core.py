@@ -47,11 +47,11 @@ CONCURRENT_MS: Final = 20
 """First pause after ConcurrentTransactions: the coordinator completes the last transaction in some milliseconds."""
 
 IDLE_MS: Final = 10_000
-"""After such a pause the producer id is asked for again before the next transaction: the coordinator may have removed
-the transactional id (`transactional.id.expiration.ms`). One request; nothing is open that it could end."""
+"""After such a pause the producer id is requested again before the next transaction: the coordinator may have removed
+the transactional id (`transactional.id.expiration.ms`). No transaction is open that this could end."""
 
 UNKNOWN_TOPIC_MS: Final = 3_000
-"""How long the offset of an unknown partition is sent again: nodes learn late of a new topic."""
+"""How long the offset of an unknown partition is sent again: a node may not have applied a new topic yet."""
 
 _SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
 """Answers to a commit by which the transaction of this epoch has no writes, or was aborted."""
