@@ -1,7 +1,7 @@
-"""The boundary of a node: the one path of every request, of all protocols, in the order in which it happens.
+"""The boundary of a node: the path of every request, whatever its protocol, as a sequence of steps.
 
-  1. authenticated?  a caller that did not prove who it is is refused, and the failure is recorded
-  2. audience        an API of nodes is refused to others, before anything of the request is read
+  1. authenticated?  a caller that has not proved its identity is refused, and the failure is recorded
+  2. audience        a node-only API is refused to others, before the request is decoded
   3. limits          open calls, the size of the request, and the wait that a quota asks for
   4. decode          the codec of the protocol makes a value of the bytes
   5. authorize       by the ACLs; topics that are answered one by one are decided by the handler

@@ -36,9 +36,11 @@ class CoordinatorMeter:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFigures:
-    """Present state of the coordinators of one kind. waiting: decisions that wait for their commit."""
+    """Present state of the coordinators of one kind."""
 
     kind: str
     partitions: Mapping[CoordinatorState, int]
+    """The number of coordinators in each state."""
     waiting: int
+    """Decisions that wait for their commit."""
     meter: CoordinatorMeter

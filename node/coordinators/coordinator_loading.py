@@ -6,8 +6,8 @@ of replay other tasks run.
 Invariants:
   1. The machine becomes active in the turn of the loop in which its replay has reached the log end, so that it has
      applied all of the log, transaction markers that were appended meanwhile included.
-  2. Checksums are verified. A log that is damaged is reported as when a reader finds it: another replica leads then.
-Not here: which partitions are loaded, and when (runtime.py).
+  2. Checksums are verified. Damage is reported like damage that a reader finds, so that another replica is elected.
+Not here: when a partition is loaded (runtime.py).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ CHUNK_BYTES: Final = 1 << 20
 """Bytes of one read."""
 
 TURN_MS: Final = 4
-"""Time of replay after which other tasks run."""
+"""After this time of replay other tasks run."""
 
 RECORDS_PER_CHECK: Final = 32
 BYTES_PER_CHECK: Final = 4_096
-"""Records, or bytes of their values, between two looks at the clock: some 100 us."""
+"""The clock is read after this many bytes of values, with some added for each record: every 100 us or so."""
 
 PROGRESS_MS: Final = 5_000
 """Interval of the log lines about the progress of one load."""
@@ -70,11 +70,11 @@ class Loading:
         damaged: Callable[[Log, TidelogError], None],
         meter: CoordinatorMeter,
     ) -> None:
-        """image: the newest image. damaged: called with a log that turned out to be damaged."""
+        """image: returns the newest image. damaged: called with a log in which damage was found."""
         self._clock, self._image, self._damaged, self._meter = clock, image, damaged, meter
 
     async def load(self, coordinator: PartitionCoordinator) -> None:
-        """Load it, unless its leadership ends meanwhile. If that fails, the coordinator has the reason."""
+        """Load a coordinator, unless its leadership ends meanwhile. A failure is reported to the coordinator."""
         replay = _Replay(coordinator, self._clock)
         try:
             if await replay.run():
@@ -105,7 +105,7 @@ class _Replay:
         self._began = self._turn_began = self._reported = clock.monotonic_ms()
         self._next = self._log.log_start_offset
         self._unchecked = 0
-        """Bytes since the last look at the clock; each record counts for some."""
+        """Bytes since the clock was last read (see BYTES_PER_CHECK)."""
         self._turn_is_new = True
         """True if nothing was replayed in this turn of the loop."""
 
@@ -121,7 +121,7 @@ class _Replay:
             if self._next >= self._log.log_end_offset:
                 if self._turn_is_new:
                     return True
-                await self._next_turn()  # what the machine decides first has a turn of its own
+                await self._next_turn()  # the first decisions of the machine may take a whole turn
                 continue
             read = await self._read()
             ensure_sound(self._log, self._next, read)

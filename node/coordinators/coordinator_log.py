@@ -1,4 +1,5 @@
-"""Log lines of coordinators: what they decided by themselves, and which are suspended. Neither floods the log."""
+"""Log lines about decisions that coordinators make by themselves, and about suspended coordinators. Their number is
+limited."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ _log = logging.getLogger("node.coordinators")
 
 LINES_MAX: Final = 20
 WINDOW_MS: Final = 10_000
-"""At most so many notices in this time: a network that fails removes thousands of members at once."""
+"""Period for which the number of notices is limited: a network failure removes thousands of members at once."""
 
 GATHER_MS: Final = 100
-"""From the first suspension to its line: those that follow at once share it."""
+"""Delay of the line about a suspension: coordinators that are suspended meanwhile share the line."""
 
 PAUSE_MS: Final = 10_000
-"""Between two lines."""
+"""Minimum time between two such lines."""
 
 SHOWN_MAX: Final = 10
 """Partitions that a line names."""
 
 
 class NoticeLog:
-    """The lines about what the coordinators of one kind decided: removed members, aborted transactions. The next line
-    says how many were left out."""
+    """The lines about decisions of one kind of coordinator: removed members, aborted transactions. If lines were left
+    out, the next line gives their number."""
 
     def __init__(self) -> None:
         self._window_ends = Millis(0)
@@ -46,16 +47,16 @@ class NoticeLog:
 
 
 class SuspensionLog:
-    """The lines about suspended coordinators of one kind: one for many partitions, since what suspends one usually
-    suspends all. A coordinator is reported when a request was refused because of its suspension. One that is suspended
-    while nobody uses it, as at the stop of a cluster, is not."""
+    """The lines about suspended coordinators of one kind. One line is about many partitions, since the cause usually
+    suspends all of them. A suspended coordinator is reported when it has refused a request: one that nobody uses, as
+    during the stop of a cluster, is not reported."""
 
     def __init__(self, kind: str, topic: str) -> None:
         self._kind, self._topic = kind, topic
         self._noted: dict[PartitionIndex, str] = {}
         self._earliest = Millis(0)
         self.due: Millis | None = None
-        """When the next line is to be written; None: nothing is to be reported."""
+        """When the next line is written; None if there is nothing to report."""
 
     def note(self, partition: PartitionIndex, why: str, now: Millis) -> Millis:
         """Report a coordinator. Returns when `write` is due."""

@@ -16,11 +16,11 @@ class CoordinatorSpec:
     """A kind of coordinator."""
 
     name: str
-    """For log lines and metrics."""
+    """The kind's name in log lines and metrics."""
     topic: str
     """The internal topic."""
     new_machine: Callable[[PartitionIndex], CoordinatorMachine[Any, Any]]
-    """The empty machine of a partition."""
+    """Makes the empty machine of a partition."""
     encode: Callable[[CoordinatorRecord[Any, Any]], tuple[bytes, bytes | None]]
     """Key and value of a record."""
     decode: Callable[[bytes | None, bytes | None], CoordinatorRecord[Any, Any]]
@@ -28,4 +28,4 @@ class CoordinatorSpec:
     carry_out: Callable[[PartitionIndex, object], None]
     """Called on the loop with each effect of a committed decision; it must not wait."""
     unloaded: Callable[[PartitionIndex], None]
-    """Called when the machine of a partition is dropped: its effects in progress are void."""
+    """Called when the machine of a partition is dropped: its effects that are in progress must have no result."""

@@ -1,14 +1,14 @@
-"""The lag of the groups that a node coordinates: how many offsets between those that they committed and the committed
-ends of the partitions they have still to read, and how many were deleted before they read them.
+"""The lag of the groups that a node coordinates: the number of offsets from the committed offset to the high watermark
+of each partition, and the number of offsets that were deleted before the group read them.
 
-Invariant: a lag that is not known is not a number. It is unknown where a member has a partition and the group has
-committed nothing, or an offset beyond the end: the options of the member decide where it begins.
+Invariant: an unknown lag is reported as unknown, not as a number. It is unknown if a member has a partition and the
+group has committed no offset, or one beyond the end: the options of the member decide where it begins.
 
-Collected when it is asked for, in particular when the metrics are read, at most once in `FRESH_MS`; otherwise it costs
+The lag is collected on request, in particular when metrics are read, at most once in `FRESH_MS`; otherwise it costs
 nothing. Starts and ends of partitions that have a replica on this node are those of the replica; for others the leaders
-are asked.
+are queried.
 
-Limits: `GROUPS_MAX` groups and `OFFSETS_MAX` offsets, in the order of their names; what is beyond, and partitions whose
+Limits: `GROUPS_MAX` groups and `OFFSETS_MAX` offsets, in the order of their names. Those beyond, and partitions whose
 leader does not answer, are counted as unknown.
 Not here: the text of the metrics (node/observability/metrics.py).
 """
@@ -52,7 +52,7 @@ GROUPS_MAX: Final = 1_000
 OFFSETS_MAX: Final = 10_000
 FRESH_MS: Final = 5_000
 ASK_MS: Final = 1_000
-"""How long a leader may take; short, since a reader of the metrics waits."""
+"""Timeout of a query to a leader; short, because the reader of the metrics waits for it."""
 GROUPS_PER_TURN: Final = 50
 _LATEST: Final = Millis(-1)
 _EARLIEST: Final = Millis(-2)
@@ -60,26 +60,26 @@ _EARLIEST: Final = Millis(-2)
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """A group. `lag` and `deleted` are summed over the partitions where they are known; None if they are known of
-    none."""
+    """The lag of one group."""
 
     group: ListedGroup
     offsets: tuple[FetchedOffset, ...]
-    """Committed."""
+    """The committed offsets."""
     lag: int | None
-    """Offsets still to read."""
+    """Offsets that the group has still to read, in all partitions where that is known; None if there is none."""
     deleted: int | None
-    """Offsets that were deleted before the group read them."""
+    """Offsets that were deleted before the group read them; None as for `lag`."""
     unknown: int
-    """The number of the other partitions."""
+    """The number of partitions whose lag is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsCollected:
-    """unknown: groups and offsets that are left out, and the unknown partitions of the others."""
+    """The lag of all groups of this node."""
 
     groups: tuple[GroupFigures, ...]
     unknown: int
+    """The number of groups and offsets that are left out, and of the partitions of the others whose lag is unknown."""
 
 
 NO_GROUPS: Final = GroupsCollected((), 0)
@@ -99,7 +99,7 @@ class GroupLag:
         clock: Clock,
         peers: Peers,
     ) -> None:
-        """image: the newest image. listener: of the addresses for requests between nodes."""
+        """image: returns the newest image. listener: the name of the listener for requests between nodes."""
         self._runtime, self._replicas, self._image, self._listener = runtime, replicas, image, listener
         self._clock, self._peers = clock, peers
         self._collecting = asyncio.Lock()
@@ -167,7 +167,7 @@ class GroupLag:
         }
 
     async def _logs(self, image: ClusterImage, keys: Iterable[PartitionKey]) -> dict[PartitionKey, _LogRange]:
-        """The logs that are known here, or that leaders answer."""
+        """The start and end of each log, from a replica on this node or from its leader."""
         starts: dict[PartitionKey, Offset] = {}
         ends: dict[PartitionKey, Offset] = {}
         followers: set[PartitionKey] = set()
@@ -214,14 +214,15 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class _LogRange:
-    """is_follower: the end may be behind that of the leader."""
+    """The extent of a partition's log."""
 
     start: Offset
     end: Offset
     is_follower: bool
+    """The end is that of a follower: the leader's may be larger."""
 
     def has(self, offset: Offset) -> bool:
-        """Whether a committed offset can be one of this log. One that was committed is not beyond the leader's end."""
+        """Whether a committed offset can lie in the leader's log."""
         return offset <= self.end or self.is_follower
 
 
@@ -232,7 +233,7 @@ def _figures(
     assigned: set[PartitionKey],
     logs: Mapping[PartitionKey, _LogRange],
 ) -> GroupFigures:
-    """assigned: the partitions that members have."""
+    """The lag of a group. assigned: the partitions that members have."""
     committed = {key: each.offset for each in offsets if (key := _key(image, each)) is not None}
     known = [(offset, logs[key]) for key, offset in committed.items() if key in logs and logs[key].has(offset)]
     unknown = len(committed | dict.fromkeys(assigned)) - len(known)

@@ -1,11 +1,11 @@
-"""The internal topics of the coordinators: created on first use, by the node that is asked.
+"""The internal topics of the coordinators. A topic is created on first use, by the node that gets the request.
 
 Invariants:
-  1. A topic is created once, however many nodes are asked at the same time: the controller refuses the second creation,
-     and every node then waits until it has applied the first one.
+  1. A topic is created once, however many nodes get requests at the same time: the controller refuses the second
+     creation, and every node then waits until it has applied the first one.
   2. None is created, and no coordinator is found, below the feature level of coordinators: a node of an older version
      might lead a partition of the topic, or a partition that a transaction needs.
-Not here: who may write to the topics (storage/log/log_writer.py, node/requests/admin_handlers.py).
+Not here: the refusal of others' writes to the topics (storage/log/log_writer.py, node/requests/admin_handlers.py).
 Source: Kafka's AutoTopicCreationManager, GroupCoordinatorService and TransactionCoordinator (`offsetsTopicConfigs`).
 """
 
@@ -36,17 +36,18 @@ members is larger than the default of 1 MiB. Only coordinators write to these to
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """How an internal topic is created. replication_factor: -1: three, or as many as there are nodes. configs: topic
-    settings."""
+    """The settings with which an internal topic is created."""
 
     name: str
     partitions: int = 50
     replication_factor: int = -1
+    """-1: three, or the number of nodes if that is less."""
     segment_bytes: int = 100 << 20
     configs: Mapping[str, str] = field(default_factory=dict)
+    """Further topic settings."""
 
     def request(self, nodes: int) -> CreateTopic:
-        """The request to the controller. nodes: registered in the cluster."""
+        """The request to the controller. nodes: the number of registered nodes."""
         factor = min(REPLICATION_FACTOR, nodes) if self.replication_factor < 0 else self.replication_factor
         configs = {
             "cleanup.policy": "compact",
@@ -75,7 +76,7 @@ class InternalTopics:
     """Finds the internal topics, and creates those that are missing."""
 
     def __init__(self, metadata: Metadata, create: Callable[[CreateTopic], Awaitable[object]]) -> None:
-        """create: asks the controller; may raise TopicExists."""
+        """create: sends the request to the controller; may raise TopicExists."""
         self._metadata, self._create = metadata, create
         self._creating = asyncio.Lock()
 

@@ -1,7 +1,7 @@
-"""The open heartbeat streams of group members, so that a coordinator can tell them of a new assignment at once.
+"""The open heartbeat streams of group members, by which a coordinator sends them new assignments at once.
 
 Invariants: a member has at most one stream; a newer one ends the older. When the coordinator of a group is dropped, the
-streams of its members end, and the members look it up again.
+streams of its members end, and the members look the coordinator up again.
 Not here: the messages of a stream (node/requests/group_handlers.py).
 """
 
@@ -19,13 +19,13 @@ class MemberStream:
     def __init__(self, partition: PartitionIndex, group_id: str, member_id: str) -> None:
         self.partition, self.group_id, self.member_id = partition, group_id, member_id
         self.turn = asyncio.Lock()
-        """Held from a request to the coordinator until its answer is sent, so that answers keep their order."""
+        """Locked from a request to the coordinator until its answer is sent, so that answers keep their order."""
         self._ended: TidelogError | None = None
         self._nudged = False
         self._wake = asyncio.Event()
 
     def nudge(self) -> None:
-        """The assignment of the member may have changed."""
+        """Let the stream send a heartbeat answer: the member's assignment may have changed."""
         self._nudged = True
         self._wake.set()
 
@@ -66,7 +66,7 @@ class MemberStreams:
         return stream
 
     def close(self, stream: MemberStream) -> None:
-        """The stream has ended."""
+        """Forget a stream that has ended."""
         streams = self._by_partition.get(stream.partition, {})
         if streams.get((stream.group_id, stream.member_id)) is stream:
             del streams[stream.group_id, stream.member_id]
@@ -74,7 +74,7 @@ class MemberStreams:
                 del self._by_partition[stream.partition]
 
     def nudge(self, partition: PartitionIndex, group_id: str, member_ids: tuple[str, ...]) -> None:
-        """The assignments of these members may have changed."""
+        """Nudge the streams of these members: their assignments may have changed."""
         streams = self._by_partition.get(partition)
         if not streams:
             return
@@ -84,7 +84,7 @@ class MemberStreams:
                 stream.nudge()
 
     def unloaded(self, partition: PartitionIndex) -> None:
-        """The coordinator of this partition was dropped."""
+        """End the streams of all members whose coordinator was dropped, by its partition."""
         for stream in self._by_partition.pop(partition, {}).values():
             stream.end(
                 NotCoordinator(

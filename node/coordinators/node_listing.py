@@ -1,7 +1,7 @@
-"""A listing of all that the coordinators of this node have: each of them is asked, and named in the answer.
+"""A listing of the groups or transactional ids of all coordinators of this node. The answer names the coordinators.
 
-A client that asks all nodes can tell from the names whether a coordinator is missing, because it moves or loads while
-the nodes are asked, or because its partition cannot be read.
+From these names a client that queries all nodes sees whether a coordinator is missing: because it moves or loads during
+the queries, or because its partition cannot be read.
 Not here: the client's part (tidelog/client/coordinator_listing.py).
 """
 
@@ -33,7 +33,7 @@ COORDINATOR_ERRORS: Final = (
     RequestTimedOut,
     UnreadableCoordinatorRecord,
 )
-"""Errors that concern one coordinator, not what was asked: the others decide as if it had not been asked."""
+"""Errors of one coordinator that say nothing about the request: the answers of the others are still used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class CoordinatorListing:
     """The answers of the coordinators of a node."""
 
     answers: list[Any]
-    """Of the coordinators that answered."""
+    """The answers of the coordinators that have answered."""
     coordinators: tuple[ListedCoordinator, ...]
-    """All whose partition this node leads, by partition."""
+    """All coordinators whose partition this node leads, by partition."""
     partition_count: int
-    """Of the internal topic; 0 if it does not exist, as far as this node knows."""
+    """Number of partitions of the internal topic; 0 if it does not exist according to this node's metadata."""
 
 
 async def all_of(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
@@ -60,8 +60,8 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
 
 async def list_coordinators(runtime: CoordinatorRuntime, request: Any) -> CoordinatorListing:
     """Send the request to the coordinators of all partitions that this node leads according to its newest image. Those
-    that have not begun to lead, that load or that cannot read their partition are named with their error. Raises every
-    other error of a coordinator, as of a wrong request."""
+    that have not begun to lead, that load or that cannot read their partition are named with their error. Any other
+    error of a coordinator, for example about a wrong request, is raised."""
 
     async def ask(partition: PartitionIndex) -> Any:
         try:

@@ -1,20 +1,21 @@
 """The coordinator of one partition of an internal topic, in one leader epoch of this node.
 
-Requests wait in an inbox until what was applied before is committed. Then `work` decides on them in order, applies each
-decision to the machine at once, appends the records of all of them together, and keeps answers and effects until the
-high watermark has passed these records. Nothing waits for the disk here.
+Requests wait in an inbox until all applied records are committed. Then `work` decides on the requests in order, applies
+each decision to the machine at once, appends the records of all decisions together, and keeps answers and effects until
+the high watermark has passed these records. Nothing here waits for the disk.
 
 Invariants:
   1. The machine has applied exactly the records of the log, in its order, plus those of decisions that `work` is about
      to append. If that cannot be kept (an append failed), the machine is dropped, and loaded again from the log.
      Records of a transaction are appended first: the log may refuse their producer.
-  2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
-     applied by then was committed; otherwise the request fails: with RequestTimedOut if its records were appended,
-     because the next leader may have them, else with an error that says that nothing was done.
+  2. An answer or effect is released in the leader epoch of its decision, after all records that the machine had applied
+     by then were committed. Otherwise the request fails: with RequestTimedOut if its records were appended, because the
+     next leader may have them, else with an error by which nothing was done.
   3. A request that changes nothing is answered from the state only while the node has a lease of the controller:
-     otherwise a newer state may be at another node (node/controller/controller_lease.py).
-  4. No decision is asked for while too few replicas are in sync. Requests are refused then, and the machine is dropped,
-     so that sessions and timeouts start again afterwards; what no request asks for (an image, a timer) waits.
+     otherwise another node may have a newer state (node/controller/controller_lease.py).
+  4. Nothing is decided while too few replicas are in sync. Requests are refused then, and the machine is dropped, so
+     that sessions and timeouts start again afterwards. Decisions without a request (after a new image, or a timer)
+     wait.
 Not here: reading the partition (coordinator_loading.py), when to work (runtime.py), the decisions
 (replication/coordination/).
 """
@@ -66,7 +67,7 @@ DEFECT_RETRY_MS: Final = 10_000
 """Pause before a coordinator is loaded again after a defect."""
 
 REQUESTS_PER_TURN: Final = 100
-"""Requests that are decided in one turn of the loop, at most."""
+"""Limit of the requests that are decided in one turn of the loop."""
 
 TURN_MS: Final = 5
 """After this time the further requests wait for the next turn of the loop."""
@@ -87,9 +88,9 @@ class _Request:
     """Monotonic time at which it is refused."""
     answer: asyncio.Future[Any]
     check: TransactionCheck
-    """For the append of its decision."""
+    """The check of the append of its decision."""
     needs_lease: bool
-    """An answer that changes nothing is given only with a lease."""
+    """If the request changes nothing, it is answered only with a lease (invariant 3)."""
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ class _Outcome:
 
     decision: Decision[Any]
     to: asyncio.Future[Any] | None
-    """Who asked; None: nobody."""
+    """The future of the caller; None for a decision without a request."""
     end: Offset = Offset(-1)
 
 
@@ -119,9 +120,12 @@ class PartitionCoordinator:
         notices: NoticeLog,
         meter: CoordinatorMeter,
     ) -> None:
-        """leader: the role of the replica. why_no_lease: as of CoordinatorRuntime. commit_ms_max: how long a request
-        waits for its commit. wake: requests a call of `work`. refused: called once for each suspension, with its
-        reason, when it concerns a request. notices: where the notices of decisions go."""
+        """leader: the role of the replica.
+        why_no_lease: see CoordinatorRuntime.
+        commit_ms_max: how long a request waits for its commit.
+        wake: requests a call of `work`.
+        refused: called with the reason of a suspension when the first request is refused because of it.
+        notices: the log of notices of decisions."""
         self.kind = kind
         self.name = replica.name
         self.log = replica.log
@@ -133,25 +137,25 @@ class PartitionCoordinator:
         self._why_no_lease = why_no_lease
         self._wake, self._refused, self._notices, self._meter = wake, refused, notices, meter
         self._unreported: str | None = None
-        """Why the coordinator is suspended, as long as no request was refused because of it."""
+        """Why the coordinator is suspended, until the first request is refused because of it."""
         self._postponed_to: Millis | None = None
-        """While too few replicas are in sync: when to see again whether what no request asks for can be decided."""
+        """While too few replicas are in sync: when to check again whether decisions without a request are possible."""
         self._refusal: TidelogError | None = None
-        """Why no requests are served; of an unreadable partition and a suspended coordinator."""
+        """Why no requests are served, while the partition is unreadable or the coordinator suspended."""
         self._machine: CoordinatorMachine[Any, Any] | None = None
         self._image: ClusterImage | None = None
         """An image that the machine has not seen yet."""
         self._requests: deque[_Request] = deque()
         self._decided: list[EncodedDecision] = []
-        """Decisions of this turn that were applied, and are not yet appended."""
+        """Decisions of this turn that were applied and are not yet appended."""
         self._undelivered: list[_Outcome] = []
-        """Their outcomes, in order, and those of decisions without records."""
+        """The outcomes of this turn, in order, also those of decisions without records."""
         self._outcomes: deque[_Outcome] = deque()
         """Outcomes whose position is not yet committed, in order."""
         self._applied_to = Offset(0)
         """End of the records that the machine has applied."""
         self._has_appended = False
-        """Something was appended since the last outcomes left `_undelivered`: it may be what they changed."""
+        """A batch was appended since the last outcomes left `_undelivered`: it may contain their records."""
         leader.observer = self
 
     def __str__(self) -> str:
@@ -169,7 +173,7 @@ class PartitionCoordinator:
 
     @property
     def deadline(self) -> Millis | None:
-        """When `tick` has work; None: at no time."""
+        """When `tick` must be called; None if it need not be."""
         if self.retry_at is not None:
             return self.retry_at
         due = self._postponed_to
@@ -190,7 +194,7 @@ class PartitionCoordinator:
     def submit(
         self, asked: Any, check: TransactionCheck = UNVERIFIED, *, needs_lease: bool = True
     ) -> asyncio.Future[Any]:
-        """A future of the answer. needs_lease: False for an event of the node itself, whose answer nobody else gets.
+        """A future of the answer. needs_lease: False for an event of the node itself, whose answer stays on the node.
 
         Raises CoordinatorLoadInProgress, CoordinatorNotAvailable, UnreadableCoordinatorRecord, NotCoordinator; the
         future raises these and the errors of decisions, and RequestTimedOut if the change was appended and may be
@@ -212,7 +216,7 @@ class PartitionCoordinator:
         return NotCoordinator(f"this node no longer runs the {self}: look the coordinator up again")
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Let the machine see the image in a turn of its own."""
+        """Pass the image to the machine in a later turn of the loop, which only that takes."""
         if self.state is _S.ACTIVE:
             self._image = image
             self._wake(self)
@@ -228,7 +232,7 @@ class PartitionCoordinator:
         self._decide(lambda now: machine.loaded(image, self.leader_epoch, now))
 
     def unreadable(self, error: TidelogError) -> None:
-        """Serve nothing until another leader epoch."""
+        """Refuse all requests until another leader epoch."""
         self._refusal = error
         self._move(_C.RECORD_UNREADABLE)
 
@@ -250,19 +254,20 @@ class PartitionCoordinator:
             self._refused(self.partition, why)
 
     def defect_found(self, defect: Exception) -> None:
-        """The state of the machine is unknown after an exception: it is loaded again after a pause."""
+        """Suspend the coordinator after an exception of the machine, whose state is then unknown; it is loaded again
+        after a pause."""
         _log.error("%s: a defect", self, exc_info=defect)
         if self.state in (_S.ACTIVE, _S.LOADING):
             self.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
 
     def end(self) -> None:
-        """The leadership has ended, or ends."""
+        """End the coordinator with the leadership."""
         self._move(_C.LEADERSHIP_ENDED)
         self._leader.observer, self.retry_at, self._refusal, self._unreported = None, None, None, None
         self._drop(self._why_inactive())
 
     def _drop(self, refusal: TidelogError) -> bool:
-        """Forget the machine and everything that depends on it. Returns True if a request was refused."""
+        """Drop the machine and everything that depends on it. Returns True if a request was refused."""
         self._machine, self._image, self._postponed_to = None, None, None
         self._decided.clear()
         waiting = [(request.answer, False) for request in self._requests]
@@ -293,7 +298,7 @@ class PartitionCoordinator:
     # --- work ---
 
     def work(self) -> bool:
-        """Decide on what waits, within limits, and append. Returns True if something is left for the next turn."""
+        """Decide on waiting requests, within limits, and append. Returns True if some are left for the next turn."""
         if self.state is not _S.ACTIVE:
             return False
         if self._image is not None and not self._postpones():
@@ -307,12 +312,12 @@ class PartitionCoordinator:
 
     @property
     def _has_work(self) -> bool:
-        """True if requests wait and everything that was applied is committed. Until then no answer could be given, and
-        the requests that come meanwhile share the next batch: a busy partition has one batch per commit."""
+        """True if requests wait and all applied records are committed. Until then no answer could be released, and the
+        requests that arrive meanwhile share the next batch: a busy partition has one batch for each commit."""
         return bool(self._requests) and self._applied_to <= self.log.high_watermark
 
     def tick(self) -> bool:
-        """Do what is due. Returns True if the partition is to be loaded again."""
+        """Handle deadlines that have passed. Returns True if the partition must be loaded again."""
         now = self._clock.monotonic_ms()
         if self.retry_at is not None:
             return now >= self.retry_at and self._resumes(now)
@@ -351,7 +356,7 @@ class PartitionCoordinator:
         return self._machine
 
     def _why_not_enough(self) -> str | None:
-        """None if enough replicas are in sync to append."""
+        """Why appends are impossible; None if enough replicas are in sync."""
         try:
             self._leader.core.ensure_enough(Acks.ALL)
         except NotEnoughReplicas as error:
@@ -366,13 +371,13 @@ class PartitionCoordinator:
         return why is None
 
     def _postpones(self) -> bool:
-        """True if too few replicas are in sync: what no request asks for waits, and the machine stays."""
+        """True if too few replicas are in sync: decisions without a request wait, and the machine stays."""
         is_enough = self._why_not_enough() is None
         self._postponed_to = None if is_enough else Millis(self._clock.monotonic_ms() + RETRY_MS)
         return not is_enough
 
     def _decide(self, decisions: Callable[[Instant], Sequence[Decision[Any]]]) -> None:
-        """Apply and append decisions that no request asked for."""
+        """Apply and append decisions without a request."""
         for decision in decisions(self._instant()):
             try:
                 self._take(decision, None, UNVERIFIED, needs_lease=False)
@@ -387,7 +392,7 @@ class PartitionCoordinator:
         for _ in range(min(REQUESTS_PER_TURN, len(self._requests))):
             request = self._requests.popleft()
             if request.answer.done():
-                continue  # its caller is gone
+                continue  # the caller does not wait any more
             self._meter.requests += 1
             try:
                 self._take(
@@ -416,8 +421,8 @@ class PartitionCoordinator:
         self._undelivered.append(_Outcome(decision, to))
 
     def _unless_replaced(self, answer: Any) -> Any:
-        """The answer; without a lease, the error of a coordinator that may have been replaced. What a request has
-        changed needs no lease: the in-sync replicas would not confirm it. A session that it renewed stays renewed."""
+        """The answer or, without a lease, the error of a coordinator that may have been replaced. A change needs no
+        lease: the in-sync replicas would not confirm it. A session that the request has renewed stays renewed."""
         why = self._why_no_lease()
         if not why:
             return answer
@@ -454,7 +459,7 @@ class PartitionCoordinator:
     # --- append and commit ---
 
     def _append(self) -> None:
-        """Append what was decided, and give away what is committed."""
+        """Append the decisions of this turn, and release committed outcomes."""
         if not self._append_decided():
             return  # every request was answered
         for outcome in self._undelivered:
@@ -465,8 +470,8 @@ class PartitionCoordinator:
         self.committed(self.log.high_watermark)
 
     def _append_decided(self) -> bool:
-        """Append what was decided. If that fails, the machine is dropped: it has applied what the log lacks. Returns
-        False if the coordinator is not active any more."""
+        """Append the decisions of this turn. If that fails, the machine is dropped: it has applied records that the log
+        lacks. Returns False if the coordinator is no longer active."""
         decided, self._decided = self._decided, []
         return self._append_batches(decided, UNVERIFIED, ())
 
@@ -500,7 +505,7 @@ class PartitionCoordinator:
         self._meter.batches += 1
 
     def _acknowledged(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
-        """The outcome of an append; its commit was reported to `committed` already."""
+        """Handle the outcome of an append. A commit was reported to `committed` before."""
         if error is None or self.state is not _S.ACTIVE:
             return
         if info is None or not isinstance(error, RequestTimedOut):
@@ -531,7 +536,7 @@ class PartitionCoordinator:
         self._wake(self)
 
     def committed(self, high_watermark: Offset) -> None:
-        """As `LeaderObserver.committed`: give away what may be seen."""
+        """As `LeaderObserver.committed`: release committed outcomes."""
         outcomes = self._outcomes
         while outcomes and outcomes[0].end <= high_watermark:
             outcome = outcomes.popleft()

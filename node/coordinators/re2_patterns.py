@@ -12,7 +12,7 @@ import re2
 from tidelog.errors import InvalidRegularExpression
 
 _MEMORY_BYTES_MAX: Final = 1 << 20
-"""Of one compiled pattern. Larger ones are refused."""
+"""Memory limit of one compiled pattern. Larger patterns are refused."""
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:

@@ -15,17 +15,19 @@ from tidelog.records import HEADER_BYTES, RecordBatchBuilder
 from tidelog.types import Millis
 
 RECORD_BYTES_MAX: Final = 32
-"""Upper limit of what a record without headers occupies besides key and value: five varints."""
+"""Upper bound of the bytes of a record without headers beside key and value: five varints."""
 
 KeyAndValue: TypeAlias = tuple[bytes, bytes | None]
 
 
 class EncodedDecision(NamedTuple):
-    """The records of a decision. producer: in whose transaction they are. size: upper limit of their bytes."""
+    """The records of a decision."""
 
     records: Sequence[KeyAndValue]
     producer: TransactionalProducer | None
+    """The producer in whose transaction the records are; None outside a transaction."""
     size: int
+    """Upper bound of their bytes."""
 
 
 def encoded(records: Sequence[KeyAndValue], producer: TransactionalProducer | None) -> EncodedDecision:

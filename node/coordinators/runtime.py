@@ -1,8 +1,8 @@
 """The coordinators of one kind on a node: one for each partition of the internal topic that the node leads.
 
 The runtime follows the leaderships of the topic, loads a coordinator when one begins and ends it with the leadership.
-Requests are decided at the end of the turn of the loop in which they came, all of a partition together. Timers of all
-machines share the ticker of the replicas; an idle coordinator costs nothing.
+Requests are decided at the end of the turn of the loop in which they arrived, all those of a partition together. The
+timers of all machines share the ticker of the replicas; an idle coordinator costs nothing.
 
 Invariants: `run` owns every task. A defect of one coordinator does not end the others.
 Not here: one coordinator (partition_coordinator.py), reading its partition (coordinator_loading.py), the topic
@@ -51,8 +51,8 @@ class CoordinatorRuntime:
         why_no_lease: Callable[[], str],
         commit_ms_max: int = COMMIT_MS_MAX,
     ) -> None:
-        """call_soon: of the event loop. why_no_lease: why another node may lead the partitions of this one, as text;
-        empty: none does. commit_ms_max: how long a request waits until its change is committed."""
+        """call_soon: that of the event loop. why_no_lease: returns why another node may lead this node's partitions, or
+        an empty text if none does. commit_ms_max: how long a request waits until its change is committed."""
         self.kind = kind
         self.meter = CoordinatorMeter()
         self._replicas, self._clock, self._call_soon = replicas, clock, call_soon
@@ -85,8 +85,9 @@ class CoordinatorRuntime:
                 self._note_deadline(coordinator)
 
     def _damaged(self, log: Log, error: TidelogError) -> None:
-        """A log turned out to be damaged. If its node goes on to lead, since no other replica can, the next start finds
-        the damage again and does not: then an operator can accept the loss, or has restored the file."""
+        """Report damage that a load has found in a log."""
+        # The node may continue as leader, if no other replica can lead. Its next start finds the damage again, and does
+        # not lead: an operator then accepts the loss or restores the file.
         replica = self._replicas.registry.of_log(log)
         self._replicas.damage.known(log, error)
         if replica is not None:
@@ -132,7 +133,7 @@ class CoordinatorRuntime:
     # --- requests ---
 
     async def submit(self, partition: PartitionIndex, request: Any, check: TransactionCheck = UNVERIFIED) -> Any:
-        """The answer of the coordinator, once it is committed. check: for the append of transactional records.
+        """The answer of the coordinator, once it is committed. check: that of the append of transactional records.
 
         Raises the error that the coordinator answered, NotCoordinator, CoordinatorLoadInProgress,
         CoordinatorNotAvailable, UnreadableCoordinatorRecord, and InvalidProducerEpoch, InvalidTxnState for
@@ -175,7 +176,7 @@ class CoordinatorRuntime:
 
     @property
     def partition_count(self) -> int:
-        """Of the internal topic; 0 if it does not exist."""
+        """Number of partitions of the internal topic; 0 if it does not exist."""
         topic = self._image.topic(self.kind.topic)
         return 0 if topic is None else len(topic.partitions)
 
@@ -187,7 +188,7 @@ class CoordinatorRuntime:
         return coordinator_node(self._image, topic, partition, listener)
 
     def with_leader(self, error: TidelogError, partition: PartitionIndex, listener: str) -> TidelogError:
-        """The error; with the address of the coordinator if it tells the client to look it up, and it is known."""
+        """The error. If it makes the client look the coordinator up, the coordinator's address is added, if known."""
         if not isinstance(error, NotCoordinator):
             return error
         try:
@@ -204,7 +205,7 @@ class CoordinatorRuntime:
             self._call_soon(self._work)
 
     def _work(self) -> None:
-        """Let the coordinators that have work do it, for some milliseconds; the others in the next turn."""
+        """Let coordinators with requests work, for some milliseconds; those that are left work in the next turn."""
         self._scheduled = False
         due, self._to_work = self._to_work, {}
         began = self._clock.monotonic_ms()

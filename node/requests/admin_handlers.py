@@ -119,7 +119,7 @@ from tidelog.security.acls import (
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 Altered = TypeVar("Altered", AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
-"""An answer that says how far the metadata log must be applied for the change to be visible."""
+"""An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 
 TopicChange = TypeVar("TopicChange", CreateTopic, DeleteTopic, CreatePartitions, AlterConfigs)
 
@@ -156,7 +156,7 @@ class AdminHandlers:
         self._controller, self._settings = controller, settings
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
-        """Of topics that were asked about, in the image `_partitions_at`."""
+        """The partitions of requested topics, as in the image `_partitions_at`."""
         self._partitions_at: ClusterImage | None = None
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class AdminHandlers:
         )
 
     def _partitions_of(self, image: ClusterImage, topic: TopicState) -> SharedPartitions:
-        """The partitions of a topic. All members of a group ask for the same ones when it begins."""
+        """The partitions of a topic, made once for each image: all members of a group request the same ones."""
         if self._partitions_at is not image:
             self._partitions_at, self._partitions = image, {}
         found = self._partitions.get(topic.topic_id)
@@ -462,7 +462,7 @@ class AdminHandlers:
         return DescribeAclsAnswer(tuple(sorted(filter(request.filter.selects, self._metadata.image.acls))))
 
     async def explain_acl(self, request: AclQuestion, _context: RequestContext) -> AclDecision:
-        """Which rule decides, by the image and the settings of this node."""
+        """The decision about a question and its rule, by the image and the settings of this node."""
         checked_principal(request.principal)
         self._decisions.follow(self._metadata.image.acls)
         decision = self._decisions.decide(
@@ -522,7 +522,7 @@ class AdminHandlers:
         return DescribeLogDirsAnswer(self._log_dirs.own())
 
     async def explain_restart(self, request: ExplainRestartRequest, _context: RequestContext) -> ExplainRestartAnswer:
-        """What would stop working while a node is stopped, by the image of this node."""
+        """The partitions and services that would stop working with a node, by the image of this node."""
         unavailable = self._controller.why_unavailable()
         reasons = (*filter(None, [unavailable]), *why_not_restart(self._metadata.image, request.node_id))
         return ExplainRestartAnswer(not reasons, reasons)

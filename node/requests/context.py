@@ -13,7 +13,7 @@ from tidelog.errors import ClusterAuthorizationFailed
 
 @dataclass(frozen=True, slots=True)
 class RequestContext(Caller):
-    """One for each call, and one for each stream. The defaults allow every request."""
+    """The context of one call or one stream. The defaults allow every request."""
 
     meter: RequestMeter = field(default_factory=RequestMeter, compare=False, repr=False)
     """The counters of the request's API."""
@@ -29,7 +29,7 @@ class RequestContext(Caller):
         return MeteredRequest(self.meter, self.connection, self.client_id, entries, wait_ms, worked)
 
     def ensure_for_nodes(self, what: object) -> None:
-        """Raise ClusterAuthorizationFailed if the caller may not ask what is for nodes. what: names the request."""
+        """Raise ClusterAuthorizationFailed if the caller may not call node-only APIs. what: names the request."""
         if not self.for_nodes:
             self.audit.not_a_node(self, str(what))
             raise ClusterAuthorizationFailed(

@@ -41,8 +41,9 @@ class ControllerClient:
         peers: Peers,
         audit: AuditTrail | None = None,
     ) -> None:
-        """local: the gate of this process's controller. voters: returns their addresses, None: this process. audit:
-        records the changes that this node asks of its own controller; the controllers of others record theirs."""
+        """local: the gate of this process's controller. voters: returns the addresses of the voters, None for this
+        process. audit: records the changes that this node requests from its own controller; other controllers record
+        theirs themselves."""
         self._view, self._local, self._voters = view, local, voters
         self._clock, self._peers = clock, peers
         me = f"node {view.node_id}"
@@ -72,7 +73,8 @@ class ControllerClient:
     async def forward(
         self, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int, principal: str = ""
     ) -> Answered:
-        """Ask the active controller for a change, as `call`. principal: who asked this node; empty for none."""
+        """Request a change from the active controller, as `call`. principal: that of the caller of this node, or
+        empty."""
         answer = await self.call(CONTROLLER_ENVELOPE, Envelope(api, asked, principal), timeout_ms=timeout_ms)
         if answer.api is not api:
             raise UnknownServerError(f"the active controller answered {api} with the answer to {answer.api}: a defect")

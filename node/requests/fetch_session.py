@@ -418,12 +418,12 @@ class FetchSession:
         return min(due_times, default=None)
 
     def replace(self, outdated: InvalidRequest) -> None:
-        """A later stream of the same follower takes the place of this one, which ends with the error."""
+        """End this session with an error: a later stream of the same follower has taken over."""
         self._replaced = outdated
         self.close()
 
     def ensure_latest(self) -> None:
-        """Raises InvalidRequest where another stream has taken the place of this one."""
+        """Raises InvalidRequest if a later stream has taken over from this one."""
         if self._replaced is not None:
             raise self._replaced
 
@@ -447,7 +447,7 @@ class FetchSessions:
         config: ReplicaConfig,
         on_follower_lost: Callable[[NodeId], None] = lambda _node: None,
     ) -> None:
-        """on_follower_lost: called when the stream of a follower has ended: perhaps its process has."""
+        """on_follower_lost: called when the stream of a follower has ended, perhaps because its process has."""
         self._manager = manager
         self._clock = clock
         self._config = config

@@ -1,7 +1,7 @@
-"""Checks of the fields of requests to coordinators: a name or number that no correct client sends is refused here,
-once, and costs no coordinator memory. Coordinators rely on it.
+"""Checks of the fields of requests to coordinators. A name or number that no correct client sends is refused here,
+before it costs a coordinator memory; coordinators rely on that.
 
-Not here: what a coordinator refuses because of its state or its settings (replication/coordination/), permissions
+Not here: refusals that depend on a coordinator's state or settings (replication/coordination/), permissions
 (node/security/).
 """
 
@@ -38,7 +38,7 @@ REGEX_BYTES_MAX: Final = 4_096
 
 
 def ensure_regex(pattern: str, what: str) -> None:
-    """what: the names that it is to match, in the plural. Raises InvalidRegularExpression if it is too long."""
+    """Raise InvalidRegularExpression if a pattern is too long. what: the names that it matches, in the plural."""
     if len(pattern.encode()) > REGEX_BYTES_MAX:
         raise InvalidRegularExpression(f"the pattern for {what} is longer than {REGEX_BYTES_MAX} bytes: shorten it")
 
@@ -65,7 +65,8 @@ def ensure_short(name: str | None, what: str, bytes_max: int = NAME_BYTES_MAX) -
 
 
 def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
-    """Raise InvalidGroupId, InvalidRequest, InvalidTopic or InvalidRegularExpression for what no member sends."""
+    """Raise InvalidGroupId, InvalidRequest, InvalidTopic or InvalidRegularExpression for a heartbeat with fields that
+    no correct member sends."""
     ensure_group_id(request.group_id)
     if not request.member_id:
         raise InvalidRequest("the member id is empty: a member chooses a random one when it starts")
@@ -79,7 +80,8 @@ def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
     if request.member_epoch < LEAVE_STATIC_EPOCH:
         raise InvalidRequest(f"member epoch {request.member_epoch} is invalid; use 0 to join, -1 or -2 to leave")
     if request.member_epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        # Only the instance id tells the member that comes back from any other: its partitions would be kept for nobody.
+        # Only the instance id identifies the member when it comes back: without one, partitions would stay reserved for
+        # a member that can never join.
         raise InvalidRequest(
             f"member {request.member_id!r} leaves group {request.group_id!r} with epoch -2, but names no instance "
             "id: only static members may; send -1"
@@ -97,7 +99,8 @@ def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
 
 
 def _ensure_joins(request: ConsumerGroupHeartbeat) -> None:
-    """A member that joins says everything: nothing of it is recorded yet that an omitted field could mean."""
+    """Raise InvalidRequest if a member that joins omits a field. Later, an omitted field means "unchanged"; for a new
+    member no earlier value is recorded."""
     reason = None
     if request.rebalance_timeout_ms <= 0:
         reason = "needs a rebalance timeout"
@@ -119,7 +122,7 @@ def _ensure_subscription(names: Iterable[str]) -> None:
 
 
 def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_id: str | None) -> None:
-    """Raise InvalidGroupId or InvalidRequest for a committer that cannot be."""
+    """Raise InvalidGroupId or InvalidRequest for an impossible committer."""
     ensure_group_id(group_id)
     _ensure_names(member_id, instance_id)
     if member_epoch < NO_MEMBER_EPOCH:
@@ -127,7 +130,7 @@ def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_
 
 
 def ensure_join(request: JoinGroup) -> None:
-    """Raise InvalidGroupId or InvalidRequest for a member of a classic group that cannot be."""
+    """Raise InvalidGroupId or InvalidRequest for an impossible member of a classic group."""
     ensure_member(request.group_id, request.member_id, request.instance_id)
     ensure_short(request.protocol_type, "protocol type")
     ensure_few(request.protocols, "protocols")
@@ -136,18 +139,18 @@ def ensure_join(request: JoinGroup) -> None:
 
 
 def ensure_member(group_id: str, member_id: str, instance_id: str | None) -> None:
-    """Raise InvalidGroupId or InvalidRequest for a member that cannot be."""
+    """Raise InvalidGroupId or InvalidRequest for an impossible member."""
     ensure_group_id(group_id)
     _ensure_names(member_id, instance_id)
 
 
 def member_id_of(name: str, unique: UUID) -> str:
-    """The id of a new member. name: of its client or instance, so that tools and logs show whose member it is."""
+    """The id of a new member. name: the client id or instance id, by which people recognize the member in logs."""
     return f"{name.encode()[: NAME_BYTES_MAX - 37].decode(errors='ignore')}-{unique}"
 
 
 def ensure_leaving(request: LeaveGroup) -> None:
-    """Raise InvalidGroupId or InvalidRequest for members that cannot be."""
+    """Raise InvalidGroupId or InvalidRequest for impossible members."""
     ensure_group_id(request.group_id)
     ensure_few(request.members, "members")
     for member in request.members:
@@ -155,7 +158,7 @@ def ensure_leaving(request: LeaveGroup) -> None:
 
 
 def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int) -> None:
-    """Raise InvalidRequest for a producer that cannot be."""
+    """Raise InvalidRequest for an impossible producer."""
     ensure_transactional_id(transactional_id)
     ensure_possible(producer_id, producer_epoch)
 
@@ -175,7 +178,7 @@ def ensure_transaction_version(version: int) -> None:
 
 
 def ensure_continues(request: InitTransactionalProducer) -> None:
-    """Raise InvalidRequest for a producer id and epoch that neither a new producer sends nor one that continues."""
+    """Raise InvalidRequest for a producer id and epoch that neither a new nor a continuing producer sends."""
     expected = identities.expected_of(request.producer_id, request.producer_epoch)
     if expected is not None and (expected.producer_id < 0 or not identities.is_usable(expected)):
         raise InvalidRequest(

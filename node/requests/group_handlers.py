@@ -1,7 +1,7 @@
 """Handlers of the Groups service: requests to the group coordinators of this node.
 
-A request that is about several groups is divided by their partitions. Entries that are refused before a coordinator
-decides (a topic that does not exist, or that the caller may not use) are answered in their place.
+A request about several groups is divided by the partitions of their coordinators. Entries that are refused before a
+coordinator decides (a topic that does not exist, or that the caller may not use) get their errors in the answer.
 
 Not here: the coordinators (node/coordinators/, replication/coordination/groups/), their lookup
 (coordinator_handlers.py), checks of fields (group_checks.py).
@@ -104,7 +104,7 @@ from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 Result = TypeVar("Result")
 
 CLIENT_NAME_MAX: Final = 255
-"""Characters of the client's own name that a member keeps."""
+"""Characters of the client's name that are kept for a member."""
 
 DESCRIBED_AT_ONCE: Final = 100
 """Groups that a coordinator describes in one turn of the loop."""
@@ -131,8 +131,8 @@ class GroupHandlers:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """verifier: None: transactional commits are not verified. image: the newest image of this node. rng: of the ids
-        of members."""
+        """verifier: None if transactional commits are not verified. image: returns the newest image of this node. rng:
+        for the ids of members."""
         self._runtime, self._topics, self._streams, self._verifier = runtime, topics, streams, verifier
         self._waiting, self._image, self._clock, self._rng = waiting, image, clock, rng
 
@@ -164,7 +164,7 @@ class GroupHandlers:
     async def consumer_group_heartbeat_stream(
         self, stream: ValueStream[ConsumerGroupHeartbeatAnswer, ConsumerGroupHeartbeat], context: RequestContext
     ) -> None:
-        """Answer the heartbeats of one member, and tell it of a new assignment at once."""
+        """Answer the heartbeats of one member, and send it a new assignment at once."""
         first = await stream.receive()
         if first is None:
             return
@@ -245,7 +245,7 @@ class GroupHandlers:
         return answer
 
     async def sync_group(self, request: SyncGroup, context: RequestContext) -> SyncGroupAnswer:
-        """The assignment of a member; answer once its leader has brought it."""
+        """The assignment of a member; answer once the leader of the group has sent it."""
         ensure_member(request.group_id, request.member_id, request.instance_id)
         ensure_few(request.assignments, "assignments")
         answer: SyncGroupAnswer = await self._ask_and_wait(
@@ -342,8 +342,8 @@ class GroupHandlers:
         context: RequestContext,
         check: TransactionCheck = UNVERIFIED,
     ) -> tuple[Result, ...]:
-        """The result of each partition of the request, in order: from the coordinator for those that are not refused.
-        It is asked even if there are none, so that the caller learns what is wrong with the request as a whole."""
+        """The result of each partition of the request, in order: the coordinator's, or its refusal."""
+        # The coordinator decides even if all partitions are refused: it may refuse the request as a whole.
         rest = tuple(entry for entry in request.partitions if entry.topic not in refused)
         answer = await self._ask(request.group_id, replace(request, partitions=rest), context, check)
         results = iter(answer.partitions)
@@ -409,7 +409,7 @@ class GroupHandlers:
         refused: Callable[[str, TidelogError], Result],
         context: RequestContext,
     ) -> list[Result]:
-        """One result for each group, in order. at_once: groups of one partition in a request to its coordinator."""
+        """One result for each group, in order. at_once: how many groups are in one request to a coordinator."""
         group_ids = request.group_ids
         ensure_few(group_ids, "groups", DESCRIBED_MAX)
         results: dict[str, Result] = {}

@@ -26,7 +26,7 @@ from tidelog.types import DirectoryId, NodeId, PartitionKey
 _log = logging.getLogger("node.log_dirs")
 
 QUERY_MS: Final = 1_000
-"""How long a node may take to report its directories; short, since an operator waits."""
+"""Timeout of a query to a node; short, because an operator waits."""
 
 
 class LogDirs:

@@ -1,7 +1,8 @@
 """Recording of administrative changes: every request of an audited API passes through here, with its outcome.
 
-The listener records what others ask of this node; the client of the controller what this node asks of its own.
-Not here: which APIs are audited (node/api/table.py), how a line looks (node/security/audit_log.py).
+The boundary records the changes that others request from this node; the client of the controller records those that
+this node requests from its own controller.
+Not here: the audited APIs (node/api/table.py), the form of a line (node/security/audit_log.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def audited(api: Api[Any, Any], handle: Handle) -> Handle:
         return handle
 
     async def recorded(asked: Any, context: RequestContext) -> Any:
-        outcome = None  # unknown: the caller went away, or a defect
+        outcome = None  # unknown: the caller went away, or the handler has a defect
         try:
             outcome = await handle(asked, context)
         except TidelogError as error:

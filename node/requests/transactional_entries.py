@@ -35,13 +35,15 @@ _PRODUCER: Final = Struct(">qh")
 
 @dataclass(slots=True)
 class EntryToAppend:
-    """One batch of a request. deadline: of its acknowledgement. inspected: the result of `inspect_sent`."""
+    """One batch of a request."""
 
     partition: Replica
     entry: ProduceBatch
     acks: Acks
     deadline: Millis
+    """Time limit of its acknowledgement."""
     inspected: Inspected | None
+    """The result of `inspect_sent`; None if the append checks the records itself."""
     transaction: TransactionOf | None = None
     """Set if the batch is transactional and must be verified."""
 

@@ -78,4 +78,4 @@ def _is_open(file: str) -> bool:
     try:
         return bool(Path(file).stat().st_mode & stat.S_IROTH)
     except (OSError, ValueError):
-        return False  # whoever reads it says why
+        return False  # the caller that reads the file reports why it cannot be read

@@ -18,22 +18,23 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True)
 class MetadataLogView:
-    """One replica of the metadata log.
-
-    durable_offset: everything below is on disk. epochs: where each leader epoch starts. voters: from the last voters
-    record of the whole log, committed or not; voters_end: one past that record, 0 if it is applied; voters_before: the
-    set that it replaced. snapshot: the newest one at or above the log start; it replaces the records before it.
-    """
+    """One replica of the metadata log."""
 
     log_start: Offset = Offset(0)
     log_end: Offset = Offset(0)
     durable_offset: Offset = Offset(0)
+    """All records below it are on disk."""
     high_watermark: Offset = Offset(0)
     epochs: tuple[EpochStart, ...] = ()
+    """The first offset of each leader epoch."""
     voters: VoterSet = NO_VOTERS
+    """The set in the last voters record of the whole log, committed or not."""
     voters_end: Offset = Offset(0)
+    """One past that record; 0 if it is applied."""
     snapshot: SnapshotId | None = None
+    """The newest snapshot at or above the log start; it replaces the records before it."""
     voters_before: VoterSet = NO_VOTERS
+    """The set that `voters` replaced."""
 
     def may_stand(self, replica: ReplicaKey) -> bool:
         """Whether this replica, the owner of the log, may be elected.

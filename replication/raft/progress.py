@@ -71,8 +71,8 @@ class QuorumProgress:
         return reached if reached > self.epoch_start else None
 
     def silence_ms(self, log: MetadataLogView, at: Millis, doubted: range = range(0)) -> int:
-        """For how many milliseconds no majority of the voters, this one included, has fetched. doubted: times of which
-        no fetch counts."""
+        """Milliseconds since a majority of the voters, this one included, last fetched. doubted: fetches that arrived
+        at these times do not count."""
         contacts = {voter: NEVER if last in doubted else last for voter, last in self._last_contact.items()}
         contacts[self._me] = at
         last = log.voters.reached_by_majority({voter: contacts.get(voter, NEVER) for voter in log.voters.members})

@@ -21,18 +21,17 @@ from tidelog.types import EpochEnd, LeaderEpoch, Millis, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """`candidate` requests the vote of `voter` in `epoch`. pre_vote: it only queries whether the voter would vote for
-    it in the next epoch.
-
-    last_epoch, log_end: position of the candidate's log.
-    """
+    """`candidate` requests the vote of `voter` in `epoch`."""
 
     epoch: LeaderEpoch
     candidate: ReplicaKey
     voter: ReplicaKey
     last_epoch: LeaderEpoch
+    """Epoch of the last record in the candidate's log."""
     log_end: Offset
+    """End of the candidate's log."""
     pre_vote: bool
+    """The candidate only asks whether the voter would vote for it in the next epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +70,17 @@ class LeaderAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A replica fetches records from `offset`, its log end.
-
-    epoch: the quorum's epoch as known to the replica; -1: it only reads. last_epoch: of the record before `offset`, -1:
-    none. durable_offset: everything below is on the replica's disk.
-    """
+    """A replica fetches records from the end of its log."""
 
     replica: ReplicaKey
     epoch: LeaderEpoch
+    """The quorum's epoch as known to the replica; -1 from a reader whose positions do not count."""
     offset: Offset
+    """The end of the replica's log."""
     last_epoch: LeaderEpoch
+    """Epoch of its last record; -1 for an empty log."""
     durable_offset: Offset
+    """All records below it are on the replica's disk."""
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -106,7 +105,7 @@ class Requested:
 
 @dataclass(frozen=True, slots=True)
 class VoteAnswered:
-    """The answer to a vote request of this node. A missing answer is no event."""
+    """The answer to a vote request of this node. There is no event for a missing answer."""
 
     at: Millis
     request: VoteRequest
@@ -303,7 +302,7 @@ class TruncateMetadataLog:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Fetch this snapshot from the leader and restart the log behind it."""
+    """Fetch this snapshot from the leader and restart the log after it."""
 
     snapshot: SnapshotId
 

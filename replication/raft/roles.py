@@ -16,18 +16,18 @@ from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """State that survives a crash, the contents of the file `quorum-state`: the newest known epoch, its leader, and the
-    replica this node voted for in it (-1: none).
-
-    lost_end: log end at the time when damage was found in the log. The log was emptied. The node neither votes nor
-    stands for election before its log end reaches that offset again: a majority may have relied on the lost records.
-    """
+    """State that survives a crash: the contents of the file `quorum-state`."""
 
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    """The newest known epoch."""
     leader_id: NodeId = NO_NODE
+    """Its leader, if known."""
     voted_id: NodeId = NO_NODE
+    """The node and the directory that this node voted for in that epoch, if it has voted."""
     voted_directory: DirectoryId | None = None
     lost_end: Offset = Offset(0)
+    """Log end at the time when damage was found in the log, which was then emptied. The node neither votes nor stands
+    for election before its log end reaches this offset again: a majority may have relied on the lost records."""
 
 
 class Role(Enum):

@@ -1,4 +1,4 @@
-"""Voters of the metadata quorum, and what a majority of them has granted or reached.
+"""Voters of the metadata quorum, and the arithmetic of their majorities.
 
 A voter is a node together with one of its directories (KIP-853): the same node with another directory is another voter.
 Not here: changes of the set (replication/controller/voter_changes.py), decisions by majority (quorum.py).
@@ -74,14 +74,12 @@ NO_VOTERS: Final = VoterSet()
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the leader knows about one replica in its epoch.
-
-    durable_offset: everything below is on the replica's disk. fetched_at: arrival of its last agreed fetch (monotonic
-    milliseconds).
-    """
+    """Position of one replica, as the leader tracks it in its epoch."""
 
     durable_offset: Offset
+    """All records below it are on the replica's disk."""
     fetched_at: int
+    """Arrival of its last agreed fetch (monotonic milliseconds)."""
 
 
 NEVER: Final = -(1 << 60)

@@ -90,13 +90,14 @@ class LogPositions:
             flush.target = offset
 
     def truncated_to(self, offset: Offset) -> None:
-        """The log end fell to `offset`."""
+        """Set the log end to `offset` after a truncation."""
         self.end_at(offset)
-        # What was above the end is gone: the records fetched in its place are committed anew.
+        # The truncated records were not committed, and neither are those that are fetched in their place until the
+        # leader reports it.
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
     def restarted_at(self, offset: Offset) -> None:
-        """The log is empty, and starts and ends at `offset`."""
+        """Set all positions to `offset`, where the log starts and ends after it was emptied."""
         self.log_start_offset = offset
         self.truncated_to(offset)
 

@@ -1,12 +1,12 @@
-"""Requests that came while the markers of the last transaction of their transactional id were being written.
+"""Requests that arrive while the markers of the last transaction of their transactional id are being written.
 
 A producer begins its next transaction as soon as the last one is decided, some milliseconds before that one is
 complete. Its requests wait here: they are decided in the turn of the loop in which the markers are reported, so that
 the Complete record and the first record of the next transaction are appended and committed together. Refused at once,
 they would be repeated after pauses, and wait for a commit of their own.
 
-Invariants: a request waits at most `WAIT_MS`, then it has the answer that it would have had at once. What waits for a
-coordinator that is dropped is decided at once, which refuses it.
+Invariants: a request waits at most `WAIT_MS`, then it gets the answer that it would have got at once. When a
+coordinator is dropped, requests that wait for it are submitted at once, and refused.
 Not here: the decision (replication/coordination/transactions): nothing is decided before the markers are reported.
 """
 
@@ -29,16 +29,17 @@ Submit: TypeAlias = Callable[[PartitionIndex, Any], asyncio.Future[Any]]
 
 @dataclass(eq=False, slots=True)
 class _WaitingRequest:
-    """late: the timer of a request that waits."""
+    """A request that waits."""
 
     request: Any
     answer: asyncio.Future[Any]
     late: asyncio.TimerHandle | None = None
+    """The timer that ends the wait."""
 
 
 class CompletingTransactions:
-    """The transactions that are decided and not complete, of all coordinators of a node, with the requests that wait
-    for their end. partition: of `__transaction_state`."""
+    """The decided transactions that are not complete, of all coordinators of a node, with the requests that wait for
+    their end. They are named by partition of `__transaction_state` and transactional id."""
 
     def __init__(self, submit: Submit) -> None:
         """submit: gives a request to the coordinator of a partition; raises its TidelogError if it decides nothing."""
@@ -46,11 +47,11 @@ class CompletingTransactions:
         self._of: dict[PartitionIndex, dict[str, list[_WaitingRequest]]] = {}
 
     def begin(self, partition: PartitionIndex, transactional_id: str) -> None:
-        """A transaction was decided."""
+        """Note that a transaction was decided."""
         self._of.setdefault(partition, {}).setdefault(transactional_id, [])
 
     def end(self, partition: PartitionIndex, transactional_id: str) -> None:
-        """Its markers were reported to the coordinator just now: what has waited is decided next."""
+        """Submit the requests that wait for a transaction: its markers were just reported to the coordinator."""
         found = self._of.get(partition, {})
         waiting = found.pop(transactional_id, [])
         if not found:
@@ -58,7 +59,7 @@ class CompletingTransactions:
         self._decide(partition, waiting)
 
     def drop(self, partition: PartitionIndex) -> None:
-        """The coordinator was dropped."""
+        """Submit the requests that wait for a coordinator that was dropped."""
         for waiting in self._of.pop(partition, {}).values():
             self._decide(partition, waiting)
 

@@ -1,8 +1,8 @@
-"""The transaction coordinators of a node, with what they need to carry out their decisions: markers, producer ids.
+"""The transaction coordinators of a node, with the markers and producer ids that their decisions need.
 
 Invariants:
   1. A decided transaction is completed when its markers are written. If the coordinator is dropped before, its next
-     load asks for the markers again, on this node or another one.
+     load writes the markers again, on this node or another one.
   2. A producer id that a decision needs is taken before the decision: a taken id that is not used is lost, never used
      twice.
 Not here: decisions (replication/coordination/transactions), loading and appending (node/coordinators/runtime.py).
@@ -54,9 +54,9 @@ class TransactionFigures:
 
     transactional_ids: int
     open_transactions: int
-    """Open, or decided and not complete."""
+    """Transactions that are open, or decided and not complete."""
     oldest_age_ms: int
-    """Of these; 0 if there is none."""
+    """Age of the oldest of these; 0 if there is none."""
     markers_waiting: int
     """Markers that are not committed yet."""
 
@@ -77,13 +77,13 @@ class TransactionCoordinators:
         take_producer_id: Callable[[], Awaitable[ProducerId]],
         write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
     ) -> None:
-        """call_soon: of the event loop. why_no_lease: as of CoordinatorRuntime. take_producer_id: an unused one; may
-        raise a TidelogError. write_markers: appends markers to the partitions that this node leads."""
+        """call_soon: that of the event loop. why_no_lease: see CoordinatorRuntime. take_producer_id: returns an unused
+        one; may raise a TidelogError. write_markers: appends markers to the partitions that this node leads."""
         self.location = location
         self.max_timeout_ms = config.transaction_max_timeout_ms
         self._clock, self._config, self._take = clock, config, take_producer_id
         self._machines: dict[PartitionIndex, TransactionMachine] = {}
-        """By partition: loaded, or being loaded. For metrics."""
+        """The machines that are loaded or being loaded, by partition; for metrics."""
         kind = CoordinatorSpec(
             "transaction",
             TRANSACTIONS_TOPIC,
@@ -95,7 +95,7 @@ class TransactionCoordinators:
         )
         self.runtime = CoordinatorRuntime(kind, replicas, clock=clock, call_soon=call_soon, why_no_lease=why_no_lease)
         self.verifier = TransactionVerifier(location, clock=clock, peers=peers, local=self.add_or_verify)
-        """For the leaders of partitions on this node."""
+        """Used by the leaders of partitions on this node."""
         self.markers = MarkerSender(
             location, clock=clock, peers=peers, local=write_markers, report=self._report_markers
         )
@@ -133,8 +133,8 @@ class TransactionCoordinators:
         return answer
 
     async def add_or_verify(self, request: AddOrVerifyPartitions) -> AddOrVerifyPartitionsAnswer:
-        """Decide on each entry, those whose last transaction is being completed as soon as it is; what a coordinator
-        cannot decide now is answered in its place."""
+        """Decide on each entry. Entries whose last transaction is being completed wait for that; an entry that a
+        coordinator cannot decide now gets its error."""
         decisions = [self._begun(entry, self._submit) for entry in request.transactions]
         answers = await _answers(request, decisions)
         concurrent = [number for number, answer in enumerate(answers) if _is_concurrent(answer)]
@@ -177,9 +177,9 @@ class TransactionCoordinators:
         self.completing.drop(partition)
 
     def _report_markers(self, partition: PartitionIndex, outcome: MarkersWritten | MarkersRefused) -> None:
-        """Report to the coordinator; if it cannot append now, it is loaded again, and asks for the markers again. A
-        busy one refuses what has waited for long: then it is reported again, since nothing else would complete the
-        transaction."""
+        """Report written markers to the coordinator. If it cannot append now, it is loaded again, and writes the
+        markers again. A busy coordinator refuses a report that has waited for long: it is repeated, since nothing else
+        would complete the transaction."""
 
         def settled(decision: asyncio.Future[Any]) -> None:
             if not decision.cancelled() and isinstance(decision.exception(), CoordinatorNotAvailable):
@@ -207,7 +207,7 @@ class TransactionCoordinators:
 
 
 def _note_seen(decision: asyncio.Future[Any]) -> None:
-    """Read the error of a decision whose caller may be gone, so that the loop does not report it."""
+    """Mark the error of a decision as read: its caller may not wait any more, and the loop would report the error."""
     if not decision.cancelled():
         decision.exception()
 

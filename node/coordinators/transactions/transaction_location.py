@@ -1,4 +1,4 @@
-"""Which node coordinates a transactional id, and which leads a partition, as far as this node knows.
+"""The coordinators of transactional ids and the leaders of partitions, according to this node's metadata.
 
 Source: Kafka's TransactionStateManager.partitionFor.
 """
@@ -18,7 +18,7 @@ class TransactionLocation:
     """Looks coordinators up in the newest image of the cluster."""
 
     def __init__(self, me: NodeId, image: Callable[[], ClusterImage], listener: str) -> None:
-        """me: this node. image: returns the newest image. listener: of the addresses for requests between nodes."""
+        """me: this node. image: returns the newest image. listener: the name of the listener between nodes."""
         self.me = me
         self._image, self._listener = image, listener
 
@@ -45,7 +45,7 @@ class TransactionLocation:
         return topic.partitions[partition.partition].leader
 
     def topic_id(self, partition: NamedPartition) -> bytes:
-        """The topic id of a partition; of a topic that does not exist any more, one that no topic has."""
+        """The topic id of a partition; for a topic that no longer exists, an id that no topic has."""
         topic = self._image().topic(partition.topic)
         return bytes(16) if topic is None else topic.topic_id.bytes
 
