@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.sim import (
     acl_stories,
+    classic_group_stories,
     controller_stories,
     coordinator_stories,
     damage_stories,
@@ -53,6 +54,7 @@ STORIES = [
     *failover_stories.ALL,
     *acl_stories.ALL,
     *group_stories.ALL,
+    *classic_group_stories.ALL,
     *lease_stories.ALL,
     *coordinator_stories.ALL,
     *pipeline_stories.ALL,

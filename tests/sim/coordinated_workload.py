@@ -1,4 +1,5 @@
-"""The clients of coordinators in a random world: members of a group, workers of a pipeline, transactional producers.
+"""The clients of coordinators in a random world: members of a consumer group and of a classic one, workers of a
+pipeline, transactional producers.
 
 Each has a slot. A fault kills, pauses or stops the client of a slot; another one takes the slot, with the same
 transactional id or instance id, at once or when the fault ends. A paused client continues beside its successor: it is a
@@ -16,6 +17,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from tests.sim import client_faults
+from tests.sim.classic_members import SimClassicGroup, SimClassicMember
 from tests.sim.commit_attempts import Place
 from tests.sim.coordinator_answers import ask
 from tests.sim.members import SimGroup, SimMember
@@ -119,6 +121,32 @@ class MemberSlot(Slot):
 
     def kill(self) -> None:
         self.member.kill()
+
+
+class ClassicSlot(Slot):
+    """A member of a classic group. instance_id: of a static member."""
+
+    def __init__(self, sim: Simulation, group: SimClassicGroup, *, instance_id: str | None) -> None:
+        super().__init__(sim)
+        self._group, self._instance_id = group, instance_id
+        self.start()
+
+    def start(self) -> None:
+        self._member: SimClassicMember = self._group.join(instance_id=self._instance_id)
+
+    @property
+    def client(self) -> Client:
+        return self._member.client
+
+    @property
+    def is_over(self) -> bool:
+        return self._member.is_over
+
+    def stop(self) -> None:
+        self._member.stop()
+
+    def kill(self) -> None:
+        self._member.kill()
 
 
 class WorkerSlot(Slot):
@@ -230,6 +258,10 @@ class CoordinatedWorkload:
         self._members: list[Slot] = [
             MemberSlot(sim, self.group, number, instance_id=instances[number]) for number in range(coordinators.members)
         ]
+        self.classic = SimClassicGroup(sim, "workers", [topic.name for topic in clean])
+        static = [f"worker-{number}" for number in range(coordinators.classic_static)]
+        ids = (*static, *(None for _ in range(coordinators.classic)))[: coordinators.classic]
+        self._classic: list[Slot] = [ClassicSlot(sim, self.classic, instance_id=instance_id) for instance_id in ids]
         self._workers: list[Slot] = []
         if whole and coordinators.workers:
             first = whole[0]
@@ -247,7 +279,7 @@ class CoordinatedWorkload:
 
     @property
     def _slots(self) -> list[Slot]:
-        return [*self._members, *self._workers, *self._transactors]
+        return [*self._members, *self._workers, *self._transactors, *self._classic]
 
     # --- faults ---
 
@@ -311,7 +343,8 @@ class CoordinatedWorkload:
         for slot in self._slots:
             slot.restart()
         groups = [self.group] if self.pipeline is None or not self._workers else [self.group, self.pipeline.group]
-        return [name for group in groups for name in group.unsettled()]
+        unsettled = [name for group in groups for name in group.unsettled()]
+        return [*unsettled, *(self.classic.unsettled() if self._classic else ())]
 
     def stop_transactors(self, within: float) -> None:
         """Every instance ends its transaction, and none begins another one."""
@@ -326,7 +359,12 @@ class CoordinatedWorkload:
         if self.pipeline is not None:
             self.pipeline.finish(within)
         self._sim.run_until(lambda: not self._unread(), within=within, what=lambda: f"all is read: {self._unread()}")
-        readers = [*self.group.members, *(() if self.pipeline is None else self.pipeline.workers)]
+        workers = [] if self.pipeline is None else self.pipeline.workers
+        readers: list[SimMember | SimWorker | SimClassicMember] = [
+            *self.group.members,
+            *workers,
+            *self.classic.members,
+        ]
         running = [reader for reader in readers if reader.client.process.alive]
         for reader in running:
             reader.stop()

@@ -6,6 +6,8 @@ After every batch:
   - the epochs of a group and of a member never go back while they exist;
   - an offset is committed by a client that sent it, only while it is a member, and only where no other member owns the
     partition: nothing that a fenced owner has read is committed;
+  - the generation of a classic group never goes back, and a further record of the same one only renames static members;
+    no partition is assigned to two of its members; only its members commit, only in it, and not what another one has;
   - a committed offset does not pass what its committer was given, and does not go back unless an operator resets it;
   - a committed offset is deleted only if an operator or the deletion of its topic asks for that.
 
@@ -15,6 +17,7 @@ Invariants: this replay shares no code with the coordinator's. Not here: bytes (
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -54,12 +57,29 @@ class LoggedMember:
         return self.assigned | self.revoking
 
 
+def places_of(assignment: bytes) -> set[Place]:
+    """The partitions in the assignment of a member of a classic group (classic_members.py)."""
+    return {(topic, partition) for topic, partition in json.loads(assignment or b"[]")}
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedClassicMember:
+    """A member of a classic group as the log has it."""
+
+    instance_id: str | None
+    places: frozenset[Place]
+
+
 @dataclass(slots=True)
 class LoggedGroup:
     """A group as the log has it. assignments: how many target assignments it has had. appended: by partition, where
     its last committed offset is in the log. pending: by producer id, the offsets of its open transaction with their
-    places in the log."""
+    places in the log. generation: of a classic group, with its members in `classic`. classic_assigned: generation,
+    member and bytes of all assignments that it ever had."""
 
+    generation: int = -1
+    classic: dict[str, LoggedClassicMember] = field(default_factory=dict)
+    classic_assigned: set[tuple[int, str, bytes]] = field(default_factory=set)
     epoch: int = -1
     assignment_epoch: int = -1
     assignments: int = 0
@@ -129,6 +149,9 @@ class GroupLog:
             case records.OffsetCommitKey():
                 assert value is None or isinstance(value, OffsetCommitValue)
                 self._offset(key, offset, value, producer_id)
+            case records.GroupMetadataKey():
+                assert value is None or isinstance(value, records.GroupMetadataValue)
+                self._generation(key.group, value)
             case records.ConsumerGroupMetadataKey():
                 self._touched.add(key.group_id)
                 self._group_epoch(key.group_id, value)
@@ -148,6 +171,29 @@ class GroupLog:
             case records.ConsumerGroupCurrentMemberAssignmentKey():
                 self._touched.add(key.group_id)
                 self._current(key, value)
+
+    def _generation(self, group_id: str, value: records.GroupMetadataValue | None) -> None:
+        group, name = self.group(group_id), f"{self.name}: classic group {group_id}"
+        before, group.classic = group.classic, {}
+        if value is None:
+            if before:
+                raise Violation(f"{name} is deleted with its members {sorted(before)}")
+            group.generation = -1
+            return
+        if value.generation < group.generation:
+            raise Violation(f"{name} goes back from generation {group.generation} to {value.generation}")
+        owners: dict[Place, str] = {}
+        for member in value.members:
+            places = frozenset(places_of(member.assignment))
+            group.classic[member.member_id] = LoggedClassicMember(member.group_instance_id, places)
+            group.classic_assigned.add((value.generation, member.member_id, member.assignment))
+            for place in sorted(places):
+                other = owners.setdefault(place, member.member_id)
+                if other != member.member_id:
+                    raise Violation(f"{name}: {place[0]}-{place[1]} is assigned to {other} and {member.member_id}")
+        if value.generation == group.generation and _by_instance(before) != _by_instance(group.classic):
+            raise Violation(f"{name} changes generation {value.generation}, which its members have already")
+        group.generation = value.generation
 
     def _group_epoch(self, group_id: str, value: object) -> None:
         group = self.group(group_id)
@@ -224,8 +270,11 @@ class GroupLog:
 
     def _is_owner(self, name: str, group: LoggedGroup, place: Place, attempt: CommitAttempt) -> None:
         if not attempt.member_id:
-            if members := group.registered():
+            if members := [*group.registered(), *sorted(group.classic)]:
                 raise Violation(f"{name} is committed by {attempt.identity}, no member, beside the members {members}")
+            return
+        if group.classic:
+            self._is_classic_owner(name, group, place, attempt)
             return
         member = group.members.get(attempt.member_id)
         if member is None or not member.is_registered:
@@ -234,6 +283,16 @@ class GroupLog:
             names = {(self._topic_name(topic_id), partition) for topic_id, partition in other.owned}
             if other_id != attempt.member_id and place in names:
                 raise Violation(f"{name} is committed by {attempt.identity}, but {other_id} owns the partition")
+
+    def _is_classic_owner(self, name: str, group: LoggedGroup, place: Place, attempt: CommitAttempt) -> None:
+        if attempt.member_id not in group.classic or attempt.member_epoch != group.generation:
+            raise Violation(
+                f"{name} is committed by {attempt.identity}, which is fenced: generation {attempt.member_epoch} of "
+                f"{group.generation}"
+            )
+        for other_id, other in sorted(group.classic.items()):
+            if other_id != attempt.member_id and place in other.places:
+                raise Violation(f"{name} is committed by {attempt.identity}, but {other_id} has the partition")
 
     def _commit(
         self, group_id: str, group: LoggedGroup, place: Place, offset: int, value: OffsetCommitValue | None
@@ -269,3 +328,8 @@ class GroupLog:
                 return True
             present = committed
         return present == offset
+
+
+def _by_instance(members: dict[str, LoggedClassicMember]) -> set[tuple[str, frozenset[Place]]]:
+    """Who has what: a static member by its instance id, as its process may be another one."""
+    return {(member.instance_id or member_id, member.places) for member_id, member in members.items()}

@@ -59,6 +59,8 @@ def coordinator_settings(
             consumer_min_session_timeout_ms=100,
             consumer_heartbeat_interval_ms=heartbeat_ms,
             consumer_min_heartbeat_interval_ms=100,
+            min_session_timeout_ms=100,
+            initial_rebalance_delay_ms=200,
             partitions=partitions,
             segment_bytes=segment_bytes,
         ),

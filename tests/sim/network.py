@@ -21,8 +21,8 @@ from typing import Any
 from node.api.table import APIS
 from node.boundary.boundary import Boundary, ProtocolCodec
 from node.boundary.boundary import Request as ServedRequest
-from node.listeners.grpc.codecs import codec_of
 from tests.record_values import bytes_of
+from tests.sim.classic_wire import codec_of
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection, caller_of

@@ -177,11 +177,14 @@ class CoordinatorPlan:
     static: int  # how many of them have an instance id
     workers: int  # of a pipeline between two topics
     transactors: int  # number of transactional ids
+    classic: int = 0  # members of a classic group
+    classic_static: int = 0  # how many of them have an instance id
 
     def __str__(self) -> str:
         return (
             f"coordinators ({self.partitions} partitions, {self.members} members, {self.static} of them static, "
-            f"{self.workers} workers, {self.transactors} transactional ids)"
+            f"{self.workers} workers, {self.transactors} transactional ids, {self.classic} members of a classic group, "
+            f"{self.classic_static} of them static)"
         )
 
 
@@ -243,6 +246,8 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
         other = (node + rng.randrange(1, plan.nodes)) % plan.nodes
         faults.append(Fault(round(at, 3), kind, node, other, round(lengths(), 3), round(rng.random(), 2)))
         at += rng.expovariate(1 / pace)
+    classic = random.Random(f"classic {plan.seed}")  # its own: the rest of the plan is as before there were any
+    coordinators = replace(coordinators, classic=classic.randint(0, 3), classic_static=classic.choice((0, 0, 1, 2)))
     return replace(
         plan,
         coordinators=coordinators,

@@ -13,7 +13,6 @@ from typing import Final
 from tests.sim import (
     acl_stories,
     controller_stories,
-    deposed_reader_stories,
     directory_stories,
     late_stories,
     log_stories,
@@ -26,9 +25,9 @@ from tests.sim import (
     slow_truncation_stories,
     stories,
     transaction_stories,
-    unclean_reader_stories,
 )
 from tests.sim.mutants import (
+    classic,
     controller_rules,
     controllers,
     coordinators,
@@ -656,37 +655,7 @@ MUTANTS: Final = (
         producer_stories.concurrent_callers_keep_their_order,
         "which was sent later",
     ),
-    # readers
-    Mutant(
-        readers.an_epoch_end_counts_by_its_offset_alone,
-        "KIP-320",
-        unclean_reader_stories.older_epoch_ends_behind_the_reader,
-        "the reader at 10 got",
-    ),
-    Mutant(
-        readers.an_older_leader_is_believed,
-        "KIP-320",
-        deposed_reader_stories.committed_offset_at_a_deposed_leader,
-        "a deposed leader is believed",
-    ),
-    Mutant(
-        readers.a_node_judges_newer_epochs,
-        "KIP-320",
-        deposed_reader_stories.newer_epoch_is_asked_of_a_deposed_leader,
-        "a deposed leader judges a newer epoch",
-    ),
-    Mutant(
-        readers.out_of_range_is_believed_at_once,
-        "KIP-320",
-        deposed_reader_stories.out_of_range_at_a_deposed_leader,
-        "reading continues at 0",
-    ),
-    Mutant(
-        readers.an_older_leader_is_asked,
-        "KIP-320",
-        deposed_reader_stories.ends_at_a_deposed_leader,
-        "the log ends at 8",
-    ),
+    *readers.MUTANTS,
     *transactions.MUTANTS,
     *quorum.MUTANTS,
     *damage.MUTANTS,
@@ -694,6 +663,7 @@ MUTANTS: Final = (
     *directories.MUTANTS,
     *failover.MUTANTS,
     *groups.MUTANTS,
+    *classic.MUTANTS,
     *coordinators.MUTANTS,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from replication.coordination.classic_requests import AnsweredLater
 from replication.coordination.groups import classic_members, classic_rebalances, offset_requests
@@ -14,7 +14,8 @@ from replication.coordination.groups.classic_states import ClassicState
 from replication.coordination.groups.classic_step import ClassicStep
 from replication.coordination.groups.group_machine import GroupMachine
 from replication.coordination.groups.member_timers import MemberTimers, TimerKind
-from tests.sim.mutants.mutant import Patch
+from tests.sim import classic_group_stories as stories
+from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -384,3 +385,54 @@ def anyone_commits_for_a_classic_group(patch: Patch) -> None:
 def commits_do_not_count_as_heartbeats(patch: Patch) -> None:
     """A member that commits and sends no heartbeats is removed."""
     patch.setattr(ClassicMembers, "committed", _nothing)
+
+
+# --- in worlds --------------------------------------------------------------------------------------------------------
+
+NOT_LOGGED: Final = "its committed log does not say so"
+
+MUTANTS: Final = (
+    Mutant(everyone_gets_the_first_assignment, "classic groups", stories.classic_members_share_partitions, NOT_LOGGED),
+    Mutant(assignments_are_not_recorded, "classic groups", stories.classic_coordinator_is_killed, NOT_LOGGED),
+    Mutant(
+        generations_keep_their_number,
+        "classic groups",
+        stories.classic_members_share_partitions,
+        "changes generation 1, which its members have already",
+    ),
+    Mutant(
+        leaving_begins_no_rebalance,
+        "classic groups",
+        stories.classic_members_share_partitions,
+        "not within 2 s .* with no member",
+    ),
+    Mutant(
+        late_answers_are_lost,
+        "classic groups",
+        stories.classic_members_share_partitions,
+        "not within .* with no member",
+    ),
+    Mutant(
+        sessions_do_not_time_out,
+        "classic groups",
+        stories.killed_classic_member_is_replaced,
+        "not within 15 s .* with no member",
+    ),
+    Mutant(
+        loaded_classic_members_have_no_session,
+        "classic groups",
+        stories.classic_member_dies_with_its_coordinator,
+        "not within 15 s .* with no member",
+    ),
+    Mutant(
+        anyone_commits_for_a_classic_group,
+        "classic groups",
+        stories.late_commit_of_a_removed_classic_member,
+        "which is fenced: generation 1 of 2",
+    ),
+    Mutant(replacements_are_not_recorded, "trap 15", stories.static_classic_member_restarts, NOT_LOGGED),
+    Mutant(instance_ids_are_not_loaded, "trap 15", stories.static_classic_member_restarts, "no rebalance"),
+    Mutant(
+        static_members_are_strangers_after_a_restart, "KIP-345", stories.static_classic_member_restarts, "no rebalance"
+    ),
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from node.replicas import replica as _replica
-from tests.sim.mutants.mutant import Patch
+from tests.sim import deposed_reader_stories, unclean_reader_stories
+from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.client import cursor as _cursor
 from tidelog.client import fetch_client as _fetch_client
 from tidelog.client import fetch_core as _fetch_core
@@ -48,3 +49,37 @@ def out_of_range_is_believed_at_once(patch: Patch) -> None:
         return _fetch_events.LeaderVerified(effect.topic_partition, effect.number, self._clock.monotonic_ms())
 
     patch.setattr(_fetch_client.FetchClient, "_confirm_leader", believing)
+
+
+MUTANTS: Final = (
+    Mutant(
+        an_epoch_end_counts_by_its_offset_alone,
+        "KIP-320",
+        unclean_reader_stories.older_epoch_ends_behind_the_reader,
+        "the reader at 10 got",
+    ),
+    Mutant(
+        an_older_leader_is_believed,
+        "KIP-320",
+        deposed_reader_stories.committed_offset_at_a_deposed_leader,
+        "a deposed leader is believed",
+    ),
+    Mutant(
+        a_node_judges_newer_epochs,
+        "KIP-320",
+        deposed_reader_stories.newer_epoch_is_asked_of_a_deposed_leader,
+        "a deposed leader judges a newer epoch",
+    ),
+    Mutant(
+        out_of_range_is_believed_at_once,
+        "KIP-320",
+        deposed_reader_stories.out_of_range_at_a_deposed_leader,
+        "reading continues at 0",
+    ),
+    Mutant(
+        an_older_leader_is_asked,
+        "KIP-320",
+        deposed_reader_stories.ends_at_a_deposed_leader,
+        "the log ends at 8",
+    ),
+)

@@ -1,0 +1,281 @@
+"""Members of a classic group in a world: each follows Kafka's protocol as an eager consumer does, and commits offsets
+of the partitions that it has.
+
+A member gives everything up before it joins again. What it is assigned must be in the committed log of its coordinator,
+and no other member of the last recorded generation may have it (a member that was removed does not know it yet).
+Assignments and subscriptions are JSON: the coordinator reads neither. Not here: the log (group_log.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from replication.coordination.classic_requests import (
+    ClassicHeartbeat,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    SyncGroup,
+)
+from replication.coordination.group_records import ClassicProtocol
+from tests.sim import client_faults
+from tests.sim.classic_wire import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Pickled
+from tests.sim.commit_attempts import Place
+from tests.sim.group_log import places_of
+from tests.sim.ledger import Violation
+from tests.sim.watched_transport import WatchedTransport
+from tidelog.errors import (
+    FencedInstanceId,
+    GroupIdNotFound,
+    IllegalGeneration,
+    RebalanceInProgress,
+    Retry,
+    TidelogError,
+    UnknownMemberId,
+)
+from tidelog.protocol import methods, status
+from tidelog.protocol.rpc import Method
+from tidelog.protocol.v1 import groups_pb2
+from tidelog.types import Endpoint
+
+if TYPE_CHECKING:
+    from tests.sim.world import Simulation
+
+SESSION_MS: Final = 3_000
+REBALANCE_MS: Final = 4_000
+JOIN_MS: Final = 8_000
+"""How long a member waits for the answer to its JoinGroup: longer than the others may take to join again."""
+CALL_MS: Final = 2_000
+HEARTBEAT_S: Final = 0.4
+
+
+class SimClassicGroup:
+    """A classic group and its members, past and present."""
+
+    def __init__(self, sim: Simulation, name: str, topics: Sequence[str]) -> None:
+        self.sim, self.name, self.topics = sim, name, tuple(topics)
+        self.members: list[SimClassicMember] = []
+
+    def join(self, **options: Any) -> SimClassicMember:
+        """A new member that lives until it is stopped."""
+        member = SimClassicMember(self, **options)
+        self.members.append(member)
+        member.client.start(member.run(), f"is a member of {self.name}")
+        return member
+
+    @property
+    def alive(self) -> list[SimClassicMember]:
+        """The members whose processes run, and have not been told to stop."""
+        return [each for each in self.members if each.client.process.alive and not each.is_stopping]
+
+    def places(self) -> list[Place]:
+        """All partitions of the group's topics that exist."""
+        found = [topic for name in self.topics if (topic := self.sim.image().topic(name)) is not None]
+        return [(topic.name, int(state.partition)) for topic in found for state in topic.partitions]
+
+    def unsettled(self) -> list[str]:
+        """The partitions that do not have one owner among the members that live, for messages."""
+        owners = {place: [each.member_id for each in self.alive if place in each.places] for place in self.places()}
+        return [
+            f"{topic}-{partition} of classic group {self.name} is with {names or 'no member'}"
+            for (topic, partition), names in owners.items()
+            if len(names) != 1
+        ]
+
+    def settle(self, within: float = 30.0) -> None:
+        """Run the world until each partition has one owner."""
+        self.sim.run_until(
+            lambda: not self.unsettled(),
+            within=within,
+            what=lambda: f"every partition has one owner: {'; '.join(self.unsettled())}",
+        )
+
+    def was_assigned(self, member: SimClassicMember, assignment: bytes) -> None:
+        """A member has its assignment. Raises Violation if it must not have it."""
+        log = self.sim.coordination.log_of(self.name)
+        logged = (member.generation, member.member_id, assignment)
+        if log is None or logged not in log.group(self.name).classic_assigned:
+            raise Violation(
+                f"{member.member_id} has {assignment!r} in generation {member.generation} of group {self.name}, and "
+                "its committed log does not say so"
+            )
+        present = log.group(self.name).classic
+        for other in self.members:
+            shared = member.places & other.places
+            if other is not member and shared and other.member_id in present and member.member_id in present:
+                raise Violation(f"{member.member_id} and {other.member_id} have {sorted(shared)} of group {self.name}")
+
+
+class SimClassicMember:
+    """One member in its own client process."""
+
+    def __init__(self, group: SimClassicGroup, *, instance_id: str | None = None) -> None:
+        sim = group.sim
+        self.group, self.client, self.instance_id = group, sim.client(), instance_id
+        self.member_id, self.generation = "", -1
+        self.places: set[Place] = set()
+        """What it has, as far as it knows."""
+        self.generations = 0
+        """How many assignments it has had."""
+        self.is_stopping = self.is_over = False
+        self._next: dict[Place, int] = {}
+        self._transport = WatchedTransport(
+            self.client.transport, sim.loop, sim.coordination, name=self.client.process.name
+        )
+
+    # --- its life ---
+
+    async def run(self) -> None:
+        """Live until `stop`, or until another process takes the place of its instance id."""
+        while not self.is_stopping:
+            try:
+                await self._live()
+            except (UnknownMemberId, GroupIdNotFound):
+                self.member_id = ""
+            except FencedInstanceId:
+                break
+            except (RebalanceInProgress, IllegalGeneration):
+                pass
+            except TidelogError as error:
+                if error.retry is Retry.NEVER:
+                    raise
+                await self.client.pause()
+            self.places.clear()
+        if self.is_stopping and self.member_id and self.instance_id is None:
+            with contextlib.suppress(TidelogError):
+                leaving = LeaveGroup(self.group.name, (LeavingMember(self.member_id),))
+                await self._ask(LEAVE_GROUP, leaving, CALL_MS)
+        self.is_over = True
+
+    async def _live(self) -> None:
+        """One generation, until the coordinator ends it."""
+        joined = await self._join()
+        assigned = await self._sync(joined)
+        self.places, self.generations = places_of(assigned), self.generations + 1
+        self.group.was_assigned(self, assigned)
+        self.client.loop.call_soon(self.group.sim.note, f"{self.member_id} has {sorted(self.places)}")
+        await self._fetch_offsets()
+        while not self.is_stopping:
+            await self.client.sleep(self.client.rng.uniform(0, HEARTBEAT_S))
+            await self._patiently(self._beat)  # while its coordinator moves, a member keeps what it has
+
+    async def _beat(self) -> None:
+        beat = ClassicHeartbeat(self.group.name, self.member_id, self.generation, self.instance_id)
+        await self._ask(HEARTBEAT, beat, CALL_MS)
+        if self.places and self.client.rng.random() < 0.5:
+            await self._commit()
+
+    async def _join(self) -> JoinGroupAnswer:
+        metadata = json.dumps(self.group.topics).encode()
+        request = JoinGroup(
+            self.group.name,
+            self.member_id,
+            self.instance_id,
+            "consumer",
+            (ClassicProtocol("range", metadata), ClassicProtocol("roundrobin", metadata)),
+            SESSION_MS,
+            REBALANCE_MS,
+        )
+        answer: JoinGroupAnswer = await self._ask(JOIN_GROUP, request, JOIN_MS)
+        self.member_id = answer.member_id
+        if answer.error is not None:
+            return await self._join()
+        self.generation = answer.generation
+        return answer
+
+    async def _sync(self, joined: JoinGroupAnswer) -> bytes:
+        members = sorted(each.instance_id or each.member_id for each in joined.members)
+        ids = {each.instance_id or each.member_id: each.member_id for each in joined.members}
+        shares: dict[str, list[Place]] = {ids[name]: [] for name in members}
+        if members and not joined.skip_assignment:
+            for number, place in enumerate(sorted(self.group.places())):
+                shares[ids[members[number % len(members)]]].append(place)
+        assignments = tuple(MemberAssignment(name, json.dumps(share).encode()) for name, share in shares.items())
+        request = SyncGroup(
+            self.group.name,
+            self.member_id,
+            self.generation,
+            self.instance_id,
+            joined.protocol_type,
+            joined.protocol,
+            assignments,
+        )
+        # A leader that joined again instead would begin a rebalance.
+        return bytes((await self._patiently(lambda: self._ask(SYNC_GROUP, request, JOIN_MS))).assignment)
+
+    # --- offsets ---
+
+    async def _fetch_offsets(self) -> None:
+        partitions = [groups_pb2.NamedPartition(topic=topic, partition=index) for topic, index in sorted(self.places)]
+        request = groups_pb2.OffsetFetchRequest(
+            group_id=self.group.name,
+            member_epoch=-1,
+            partitions=groups_pb2.NamedPartitions(partitions=partitions),
+        )
+        answer = await self._patiently(lambda: self._call(methods.GROUPS_OFFSET_FETCH, request, CALL_MS))
+        self._next = {
+            (each.topic, each.partition): max(0, each.offset)
+            for each in answer.partitions
+            if not each.HasField("error")
+        }
+
+    async def _commit(self) -> None:
+        """Commit a further offset of one partition."""
+        place = self.client.rng.choice(sorted(self.places))
+        known = self._next.get(place)
+        if known is None:
+            return
+        self._next[place] = known + self.client.rng.randint(0, 3)
+        request = groups_pb2.OffsetCommitRequest(
+            group_id=self.group.name,
+            member_id=self.member_id,
+            member_epoch=self.generation,
+            instance_id=self.instance_id,
+            partitions=[
+                groups_pb2.OffsetToCommit(
+                    topic=place[0], partition=place[1], offset=self._next[place], leader_epoch=-1, known_offset=known
+                )
+            ],
+        )
+        await self._call(methods.GROUPS_OFFSET_COMMIT, request, CALL_MS)
+
+    # --- calls ---
+
+    async def _patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer, after as many attempts as it takes. Raises what another attempt does not change."""
+        while True:
+            try:
+                return await call()
+            except TidelogError as error:
+                if error.retry is Retry.NEVER or isinstance(error, RebalanceInProgress):
+                    raise
+                await self.client.pause()
+
+    async def _ask(self, method: Method[Pickled[Any], Pickled[Any]], request: object, timeout_ms: int) -> Any:
+        return (await self._call(method, Pickled(request), timeout_ms)).value
+
+    async def _call(self, method: Method[Any, Any], request: Any, timeout_ms: int) -> Any:
+        """One attempt, at the coordinator that a node names."""
+        lookup = groups_pb2.FindCoordinatorRequest(type=groups_pb2.COORDINATOR_TYPE_GROUP, keys=[self.group.name])
+        at = self.client.rng.choice(self.client.bootstrap)
+        found = await self._transport.call(at, methods.COORDINATORS_FIND_COORDINATOR, lookup, timeout_ms=CALL_MS)
+        (coordinator,) = found.coordinators
+        if coordinator.HasField("error"):
+            raise status.from_proto(coordinator.error)
+        endpoint = Endpoint(coordinator.node.host, coordinator.node.port)
+        return await self._transport.call(endpoint, method, request, timeout_ms=timeout_ms)
+
+    # --- faults ---
+
+    def stop(self) -> None:
+        """End the present generation: a dynamic member leaves, a static one only goes away."""
+        self.is_stopping = True
+
+    def kill(self) -> None:
+        client_faults.kill_client(self.group.sim, self.client)
+        self.places = set()
