@@ -15,7 +15,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import tidelog
 from node.process.local_cluster import LocalCluster
@@ -265,6 +265,24 @@ async def _write_in_order_with_aiokafka(cluster: LocalCluster, topic: str, value
         sent = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
         await producer.flush()
         await asyncio.gather(*sent)
+
+
+async def test_topics_are_created_and_deleted(cluster: LocalCluster) -> None:
+    """By librdkafka, and deleted by our client, so that both see the same topics."""
+
+    def story() -> None:
+        admin = AdminClient(librdkafka(cluster))
+        created = admin.create_topics([NewTopic("made", 2, 3, config={"retention.ms": "1000"})])
+        created["made"].result(WAIT_S)
+        assert len(admin.list_topics("made", timeout=WAIT_S).topics["made"].partitions) == 2
+        refused = admin.create_topics([NewTopic("made", 2, 3)])["made"].exception(WAIT_S)
+        assert refused is not None
+        assert refused.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+        admin.delete_topics(["made"])["made"].result(WAIT_S)
+
+    await asyncio.to_thread(story)
+    async with tidelog.Admin(cluster.bootstrap) as admin:
+        assert "made" not in [each.name for each in await admin.list_topics()]
 
 
 @pytest.mark.deep  # a cluster of its own

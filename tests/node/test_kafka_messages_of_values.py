@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.api.admin_requests import ChangedTopics
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
@@ -20,6 +21,8 @@ from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_metadata import METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
+from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
+from replication.controller.events import ChangedTopic
 from replication.controller.image import PartitionState
 from tests.node.kafka_frames import both_ways, decoded, request_frame
 from tidelog.errors import (
@@ -32,6 +35,7 @@ from tidelog.errors import (
     OffsetOutOfRange,
     TidelogError,
     TooFewNodes,
+    TopicExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
     all_errors,
@@ -359,6 +363,62 @@ def test_there_is_always_a_controller_that_can_be_reached(controller: int) -> No
     module = request("Metadata")
     answer = exchanged(METADATA, 12, module.MetadataRequest(()), metadata_answer(1, controller))
     assert (answer.controller_id, answer.cluster_id) == (1, "a-cluster")
+
+
+# --- topics -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", CREATE_TOPICS.versions)
+def test_topics_are_created_each_with_its_own_outcome(version: int) -> None:
+    """-1 stands for the default; what is impossible is refused without those beside it."""
+    module = request("CreateTopics")
+    config, hand = module.CreatableTopicConfig, module.CreatableReplicaAssignment(0, (1, 2))
+    topics = (
+        module.CreatableTopic("a", -1, -1, (), (config("retention.ms", "-1"), config("cleanup.policy", "compact"))),
+        module.CreatableTopic("by-hand", -1, -1, (hand,), ()),
+        module.CreatableTopic("taken", 3, 2, (), ()),
+        module.CreatableTopic("no-value", 3, 2, (), (config("retention.ms", None),)),
+    )
+    message = module.CreateTopicsRequest(topics, 1_000, validate_only=True)
+    _, value = begun(CREATE_TOPICS, version, message)
+    assert [(each.name, each.partitions, each.replication_factor, each.validate_only) for each in value.topics] == [
+        ("a", 1, 1, True),
+        ("taken", 3, 2, True),
+    ]
+    assert value.topics[0].configs == {"retention.ms": "-1", "cleanup.policy": "compact"}
+    outcomes = ChangedTopics(
+        (ChangedTopic("a", None, TopicId(TOPIC_ID)), ChangedTopic("taken", TopicExists("it exists")))
+    )
+    answer = exchanged(CREATE_TOPICS, version, message, outcomes)
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("a", 0),
+        ("by-hand", 39),
+        ("taken", 36),
+        ("no-value", 40),
+    ]
+    assert answer.topics[2].error_message == "it exists"
+    if version >= 5:
+        assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (1, 1)
+    if version >= 7:
+        assert answer.topics[0].topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize("version", DELETE_TOPICS.versions)
+def test_topics_are_deleted_by_name_and_later_by_id(version: int) -> None:
+    module = request("DeleteTopics")
+    if version >= 6:
+        named = (module.DeleteTopicState("a", UUID(int=0)), module.DeleteTopicState(None, TOPIC_ID))
+        message = module.DeleteTopicsRequest(1_000, named)
+    else:
+        message = module.DeleteTopicsRequest(1_000, topic_names=("a", "b"))
+    _, value = begun(DELETE_TOPICS, version, message)
+    second = ("", TOPIC_ID) if version >= 6 else ("b", None)
+    assert [(each.name, each.topic_id) for each in value.topics] == [("a", None), second]
+    outcomes = ChangedTopics((ChangedTopic("a"), ChangedTopic("", UnknownTopicId("gone"))))
+    answer = exchanged(DELETE_TOPICS, version, message, outcomes)
+    assert [each.error_code for each in answer.responses] == [0, 100]
+    if version >= 6:
+        assert [(each.name, each.topic_id) for each in answer.responses] == [("a", UUID(int=0)), (None, TOPIC_ID)]
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

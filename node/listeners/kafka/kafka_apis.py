@@ -13,12 +13,15 @@ from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
+from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
 
 KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     PRODUCE,
     FETCH,
     LIST_OFFSETS,
     METADATA,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CLUSTER,

@@ -1,0 +1,151 @@
+"""CreateTopics and DeleteTopics of Kafka's protocol. Every node accepts them, so no client must find the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from node.api.admin_requests import ChangedTopics, CreateTopicsRequest, DeleteTopicsRequest
+from node.api.table import ADMIN_CREATE_TOPICS, ADMIN_DELETE_TOPICS
+from node.listeners.kafka.error_codes import code_of
+from node.listeners.kafka.exchange import KafkaApi
+from replication.controller.events import ChangedTopic, CreateTopic, DeleteTopic
+from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, TidelogError
+from tidelog.protocol.kafka.message_codec import NO_UUID
+from tidelog.protocol.kafka.messages import create_topics_request as to_create
+from tidelog.protocol.kafka.messages import delete_topics_request as to_delete
+from tidelog.protocol.kafka.messages.create_topics_response import (
+    CREATE_TOPICS_RESPONSE,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.kafka.messages.delete_topics_response import (
+    DELETE_TOPICS_RESPONSE,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+from tidelog.types import TopicId
+
+_DEFAULT: Final = 1
+"""Partitions and replicas of a topic that names no number (-1), as by default in Kafka."""
+
+
+# --- CreateTopics ---
+
+
+def _impossible(topic: to_create.CreatableTopic) -> TidelogError | None:
+    """Why a topic cannot be a value; None if it can."""
+    if topic.assignments:
+        return InvalidReplicaAssignment(
+            f"topic {topic.name}: replicas cannot be assigned by hand; name their number, the controller places them"
+        )
+    unset = [each.name for each in topic.configs if each.value is None]
+    return InvalidConfig(f"topic {topic.name}: {unset[0]} has no value; leave it out") if unset else None
+
+
+def _number(asked: int) -> int:
+    return _DEFAULT if asked == -1 else asked
+
+
+def _read_create(message: to_create.CreateTopicsRequest, _version: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        tuple(
+            CreateTopic(
+                topic.name,
+                _number(topic.num_partitions),
+                _number(topic.replication_factor),
+                {each.name: each.value for each in topic.configs if each.value is not None},
+                message.validate_only,
+            )
+            for topic in message.topics
+            if _impossible(topic) is None
+        )
+    )
+
+
+def _write_created(
+    message: to_create.CreateTopicsRequest, answer: ChangedTopics, _version: int
+) -> CreateTopicsResponse:
+    changed = iter(answer.topics)
+    return CreateTopicsResponse(0, tuple(_created(topic, changed) for topic in message.topics))
+
+
+def _created(topic: to_create.CreatableTopic, changed: Iterator[ChangedTopic]) -> CreatableTopicResult:
+    impossible = _impossible(topic)
+    if impossible is not None:
+        return _not_created(topic, impossible)
+    outcome = next(changed)
+    if outcome.error is not None:
+        return _not_created(topic, outcome.error)
+    return CreatableTopicResult(
+        topic.name,
+        code_of(None),
+        None,
+        outcome.topic_id or NO_UUID,
+        num_partitions=_number(topic.num_partitions),
+        replication_factor=_number(topic.replication_factor),
+    )
+
+
+def _not_created(topic: to_create.CreatableTopic, error: TidelogError) -> CreatableTopicResult:
+    return CreatableTopicResult(topic.name, code_of(error), error.message)
+
+
+def _refuse_create(message: to_create.CreateTopicsRequest, error: TidelogError, _version: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(0, tuple(_not_created(topic, error) for topic in message.topics))
+
+
+CREATE_TOPICS: Final = KafkaApi(
+    range(2, 8),
+    to_create.CREATE_TOPICS_REQUEST,
+    CREATE_TOPICS_RESPONSE,
+    ADMIN_CREATE_TOPICS,
+    _read_create,
+    _write_created,
+    _refuse_create,
+)
+
+
+# --- DeleteTopics ---
+
+_IDS_FROM: Final = 6
+"""Version from which a topic is named by its name or its id."""
+
+
+def _named(message: to_delete.DeleteTopicsRequest, version: int) -> tuple[to_delete.DeleteTopicState, ...]:
+    if version >= _IDS_FROM:
+        return message.topics
+    return tuple(to_delete.DeleteTopicState(name, NO_UUID) for name in message.topic_names)
+
+
+def _read_delete(message: to_delete.DeleteTopicsRequest, version: int) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(
+        tuple(
+            DeleteTopic(topic.name or "", None if topic.name is not None else TopicId(topic.topic_id))
+            for topic in _named(message, version)
+        )
+    )
+
+
+def _write_deleted(message: to_delete.DeleteTopicsRequest, answer: ChangedTopics, version: int) -> DeleteTopicsResponse:
+    pairs = zip(_named(message, version), answer.topics, strict=True)
+    return DeleteTopicsResponse(0, tuple(_deleted(topic, outcome.error) for topic, outcome in pairs))
+
+
+def _deleted(topic: to_delete.DeleteTopicState, error: TidelogError | None) -> DeletableTopicResult:
+    return DeletableTopicResult(topic.name, code_of(error), topic.topic_id, None if error is None else error.message)
+
+
+def _refuse_delete(message: to_delete.DeleteTopicsRequest, error: TidelogError, version: int) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(0, tuple(_deleted(topic, error) for topic in _named(message, version)))
+
+
+DELETE_TOPICS: Final = KafkaApi(
+    range(1, 7),
+    to_delete.DELETE_TOPICS_REQUEST,
+    DELETE_TOPICS_RESPONSE,
+    ADMIN_DELETE_TOPICS,
+    _read_delete,
+    _write_deleted,
+    _refuse_delete,
+)
