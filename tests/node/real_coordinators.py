@@ -12,7 +12,7 @@ from tidelog.clock import MachineClock
 from tidelog.errors import Retry, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method
-from tidelog.protocol.status import from_proto
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint
 
@@ -81,5 +81,4 @@ def errors_in(answer: Any) -> Iterator[TidelogError | None]:
         parts = getattr(answer, name, ())
         for part in () if isinstance(parts, int) else parts:
             error = getattr(part, "error", None)
-            absent = error is None or (isinstance(error, Message) and not part.HasField("error"))
-            yield None if absent else from_proto(error)  # type: ignore[arg-type]
+            yield error_of(part) if isinstance(error, Message) else error
