@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from replication.controller.events import (
     AlterConfigs,
@@ -13,6 +14,7 @@ from replication.controller.events import (
     ElectionType,
 )
 from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription
+from tidelog.errors import TidelogError
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
     DirectoryId,
@@ -140,6 +142,47 @@ class ChangedTopics:
     """In the order of the request."""
 
     topics: tuple[ChangedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsRequest:
+    """The settings of these topics, by name."""
+
+    topics: tuple[str, ...]
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a setting comes from, by Kafka's numbers."""
+
+    TOPIC = 1
+    NODE = 4
+    """The configuration of the node, for topics without a value of their own."""
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInForce:
+    """A setting of a topic."""
+
+    key: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """Every setting of a topic by key, or why they are not shown."""
+
+    name: str
+    error: TidelogError | None = None
+    configs: tuple[ConfigInForce, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsAnswer:
+    """In the order of the request."""
+
+    topics: tuple[TopicConfigs, ...]
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------

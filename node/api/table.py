@@ -24,6 +24,8 @@ from node.api.admin_requests import (
     DescribeClientQuotasAnswer,
     DescribeClientQuotasRequest,
     DescribeClusterRequest,
+    DescribeConfigsAnswer,
+    DescribeConfigsRequest,
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
     DescribeScramCredentialsAnswer,
@@ -334,6 +336,12 @@ ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
     AlterConfigsRequest,
     ChangedTopics,
     _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),
+)
+ADMIN_DESCRIBE_CONFIGS: Final = Api(
+    "Admin.DescribeConfigs",
+    DescribeConfigsRequest,
+    DescribeConfigsAnswer,
+    _all_of(_each_topic(AclOperation.DESCRIBE_CONFIGS)),
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
 ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)

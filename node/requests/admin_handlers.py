@@ -28,6 +28,8 @@ from node.api.admin_requests import (
     DescribeClientQuotasAnswer,
     DescribeClientQuotasRequest,
     DescribeClusterRequest,
+    DescribeConfigsAnswer,
+    DescribeConfigsRequest,
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
     DescribeScramCredentialsAnswer,
@@ -40,6 +42,7 @@ from node.api.admin_requests import (
     ListReassignmentsAnswer,
     ListReassignmentsRequest,
     ScramCredentialInfo,
+    TopicConfigs,
     TopicPartitionId,
 )
 from node.api.api import Answered, Api, Asked
@@ -53,6 +56,7 @@ from node.api.table import (
     ADMIN_CREATE_TOPICS,
     ADMIN_DELETE_ACLS,
     ADMIN_DELETE_TOPICS,
+    ADMIN_DESCRIBE_CONFIGS,
     ADMIN_ELECT_LEADERS,
     ADMIN_EXPLAIN_PARTITIONS,
     ADMIN_GET_METADATA,
@@ -66,7 +70,7 @@ from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
-from node.runtime.limits import ensure_few
+from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.administration import state_of
@@ -232,6 +236,18 @@ class AdminHandlers:
             found = SharedPartitions(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions)
             self._partitions[topic.topic_id] = found
         return found
+
+    async def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsAnswer:
+        """The settings of each topic, by the image and the configuration of this node."""
+        ensure_few(request.topics, "topics", DESCRIBED_MAX)
+        return DescribeConfigsAnswer(tuple(self._configs_of(name, context) for name in request.topics))
+
+    def _configs_of(self, name: str, context: RequestContext) -> TopicConfigs:
+        try:
+            _ensure_permitted(context, ADMIN_DESCRIBE_CONFIGS, name)
+            return TopicConfigs(name, None, self._settings.described(self._topic_named(name).configs))
+        except TidelogError as error:
+            return TopicConfigs(name, error)
 
     async def describe_cluster(self, _request: DescribeClusterRequest, context: RequestContext) -> ClusterDescription:
         """The state of the cluster for an operator."""
@@ -533,10 +549,13 @@ class AdminHandlers:
         """The key of the partition; without a topic id, by the topic's name. Raises UnknownTopicOrPartition."""
         if place.topic_id is not None:
             return PartitionKey(place.topic_id, place.partition)
-        topic = self._metadata.image.topic(place.topic)
+        return PartitionKey(self._topic_named(place.topic).topic_id, place.partition)
+
+    def _topic_named(self, name: str) -> TopicState:
+        topic = self._metadata.image.topic(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"topic {place.topic!r} does not exist, as far as this node knows")
-        return PartitionKey(topic.topic_id, place.partition)
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist, as far as this node knows")
+        return topic
 
     def _with_id(self, place: TopicPartitionId) -> TopicPartitionId | PartitionResult:
         """The partition with the id of its topic, or the answer that there is no such topic."""

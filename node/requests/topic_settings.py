@@ -5,9 +5,10 @@ Not here: the effect of a setting (storage/log_config.py, replication/controller
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from node.api.admin_requests import ConfigInForce, ConfigSource
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from storage.log_config import LogConfig
 
@@ -38,5 +39,14 @@ class TopicSettings:
     def in_force(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Every setting of a topic, including defaults; those fixed at creation as the metadata has them."""
         known = LogConfig().as_topic()
-        everywhere = {key: value for key, value in self._own.items() if key in known and key not in _FIXED_AT_CREATION}
-        return dict(sorted({**known, **everywhere, **configs}.items()))
+        return dict(sorted({**known, **self._everywhere(known), **configs}.items()))
+
+    def described(self, configs: Mapping[str, str]) -> tuple[ConfigInForce, ...]:
+        """As `in_force`, with the origin of each value."""
+        found = self.in_force(configs)
+        sources = dict.fromkeys(self._everywhere(found), ConfigSource.NODE) | dict.fromkeys(configs, ConfigSource.TOPIC)
+        return tuple(ConfigInForce(key, value, sources.get(key, ConfigSource.DEFAULT)) for key, value in found.items())
+
+    def _everywhere(self, known: Collection[str]) -> dict[str, str]:
+        """The defaults of this node for topics without these settings."""
+        return {key: value for key, value in self._own.items() if key in known and key not in _FIXED_AT_CREATION}

@@ -12,7 +12,8 @@ ENTRIES_MAX: Final = 10_000
 """Entries of one request: the partitions of the largest topic. Rejecting that many takes about 100 ms."""
 
 DESCRIBED_MAX: Final = 1_000
-"""Groups or transactional ids that one request describes or deletes. The answer with 10,000 took the loop 150 ms."""
+"""Groups, transactional ids or topics that one request describes, or deletes. The answer with 10,000 groups took the
+loop 150 ms."""
 
 UNARY_FETCH_BYTES_MAX: Final = 64 << 20
 """Total bytes of records in the answer to a unary fetch: half of the largest message."""

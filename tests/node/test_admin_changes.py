@@ -122,6 +122,23 @@ def test_topics_of_one_request_are_changed_one_by_one_and_their_errors_are_their
         assert set(world.image(1).topic_ids) == {"c"}
 
 
+def test_settings_are_described_with_their_origin_and_errors_one_by_one() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders", retention_ms="1000")
+        request = admin_pb2.DescribeConfigsRequest(topics=["none", "orders", "none"])
+        missing, orders, again = world.call(1, methods.ADMIN_DESCRIBE_CONFIGS, request).topics
+        assert [(each.name, each.error.name) for each in (missing, orders, again)] == [
+            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+            ("orders", ""),
+            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ]
+        found = {each.key: (each.value, each.source) for each in orders.configs}
+        assert found["retention.ms"] == ("1000", admin_pb2.CONFIG_SOURCE_TOPIC)
+        assert found["cleanup.policy"] == ("delete", admin_pb2.CONFIG_SOURCE_DEFAULT)
+        assert list(found) == sorted(found)
+
+
 def test_a_lost_controller_is_waited_for_once_however_many_topics_are_asked_for() -> None:
     with MetadataWorld() as world:
         world.begin()

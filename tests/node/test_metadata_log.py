@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from node.api.admin_requests import ConfigSource
 from node.metadata.metadata_log import MetadataLog, open_log
 from node.quorum.state import QuorumView, read_state, write_state
 from node.requests.topic_settings import TopicSettings
@@ -150,6 +151,11 @@ def test_settings_in_force_are_settings_that_may_be_asked_for() -> None:
     in_force = settings.in_force({"flush.messages": "10"})
     assert (in_force["segment.bytes"], in_force["flush.messages"]) == ("1048576", "10")
     assert in_force["min.insync.replicas"] == "1"  # the topic's record does not say more
+    described = {each.key: each for each in settings.described({"flush.messages": "10"})}
+    assert {key: each.value for key, each in described.items()} == in_force
+    assert described["segment.bytes"].source is ConfigSource.NODE
+    assert described["flush.messages"].source is ConfigSource.TOPIC
+    assert described["min.insync.replicas"].source is ConfigSource.DEFAULT
     settings.check(in_force)
     assert LogConfig.from_topic(TopicSettings({}).in_force({})) == LogConfig()
     assert settings.at_creation({"flush.ms": "5"}) == {"min.insync.replicas": "2", "flush.ms": "5"}

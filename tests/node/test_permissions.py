@@ -248,6 +248,7 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "Admin.DeleteTopics": deleting(name=TOPIC, topic_id=bytes(16)),
         "Admin.CreatePartitions": growing(topic=TOPIC, count=1),
         "Admin.IncrementalAlterConfigs": altering(topic=TOPIC),
+        "Admin.DescribeConfigs": admin_pb2.DescribeConfigsRequest(topics=[TOPIC]),
         "Admin.ExplainAcl": admin_pb2.ExplainAclRequest(
             principal="User:a",
             host="::1",

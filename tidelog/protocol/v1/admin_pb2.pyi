@@ -40,6 +40,33 @@ ELECTION_TYPE_UNCLEAN: ElectionType.ValueType  # 1
 """if no replica is eligible, the available one with the most records: records may be lost"""
 Global___ElectionType: _TypeAlias = ElectionType  # noqa: Y015
 
+class _ConfigSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConfigSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONFIG_SOURCE_UNSPECIFIED: _ConfigSource.ValueType  # 0
+    """not used"""
+    CONFIG_SOURCE_TOPIC: _ConfigSource.ValueType  # 1
+    """the topic has it"""
+    CONFIG_SOURCE_NODE: _ConfigSource.ValueType  # 4
+    """the configuration of the answering node has it for topics without their own"""
+    CONFIG_SOURCE_DEFAULT: _ConfigSource.ValueType  # 5
+    """neither has it"""
+
+class ConfigSource(_ConfigSource, metaclass=_ConfigSourceEnumTypeWrapper): ...
+
+CONFIG_SOURCE_UNSPECIFIED: ConfigSource.ValueType  # 0
+"""not used"""
+CONFIG_SOURCE_TOPIC: ConfigSource.ValueType  # 1
+"""the topic has it"""
+CONFIG_SOURCE_NODE: ConfigSource.ValueType  # 4
+"""the configuration of the answering node has it for topics without their own"""
+CONFIG_SOURCE_DEFAULT: ConfigSource.ValueType  # 5
+"""neither has it"""
+Global___ConfigSource: _TypeAlias = ConfigSource  # noqa: Y015
+
 @_typing.final
 class GetMetadataRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -1018,6 +1045,107 @@ class CreatePartitions(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreatePartitions: _TypeAlias = CreatePartitions  # noqa: Y015
+
+@_typing.final
+class DescribeConfigsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """names"""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeConfigsRequest: _TypeAlias = DescribeConfigsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeConfigsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicConfigs]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicConfigs] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeConfigsResponse: _TypeAlias = DescribeConfigsResponse  # noqa: Y015
+
+@_typing.final
+class TopicConfigs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the request"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent on success"""
+
+    @_builtins.property
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigInForce]:
+        """every setting, by key"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        error: _common_pb2.Error | None = ...,
+        configs: _abc.Iterable[Global___ConfigInForce] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "error", b"error", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicConfigs: _TypeAlias = TopicConfigs  # noqa: Y015
+
+@_typing.final
+class ConfigInForce(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    source: Global___ConfigSource.ValueType
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        source: Global___ConfigSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "source", b"source", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigInForce: _TypeAlias = ConfigInForce  # noqa: Y015
 
 @_typing.final
 class UpdateFeaturesRequest(_message.Message):
