@@ -125,6 +125,15 @@ def test_records_are_not_copied_when_read_and_any_buffer_can_be_written() -> Non
     assert bytes_of(FetchAnswer([fetched(records=records)])) == data
 
 
+@pytest.mark.parametrize("topic_id", [b"z" * 16, b"z" + bytes(15), bytes(16)])
+def test_large_and_small_entries_of_one_message_are_read(topic_id: bytes) -> None:
+    """The tag of the records is the letter z, which ids contain, too."""
+    large, small, empty = b"z" * 100_000, b"z" * 100, b""
+    batches = [ProduceBatch(topic_id, 7, records, correlation_id=1 << 40) for records in (small, large, empty, large)]
+    request = ProduceRequest(-1, 5, batches, "id", 2)
+    assert read_produce(bytes_of(request)) == request
+
+
 @pytest.fixture(autouse=True, params=["all by hand", "large ones by hand"])
 def _by_hand(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small messages are read by protobuf; the reading by hand is tested with small ones too."""

@@ -14,7 +14,7 @@ Not here: the content of the records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -42,6 +42,7 @@ _HEADER_MOST: Final = 512
 _THROTTLE_TIME: Final = b"\x60"
 """Tag of `throttle_time_ms`, field 12 of both responses. A decoder accepts fields in any order."""
 
+_NONE: Final[Mapping[int, memoryview]] = {}
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
@@ -147,14 +148,17 @@ def _put_entry(pieces: list[Buffer], tag: int, header: bytes, records: Buffer) -
 
 
 def _read_produce(data: bytes) -> ProduceRequest:
-    message, entries = _decoded(data, data_pb2.ProduceRequest, _PRODUCE_ENTRY, data_pb2.PartitionProduce)
+    message, views = _cut(data, data_pb2.ProduceRequest, _PRODUCE_ENTRY) if len(data) >= _LARGE else (None, _NONE)
+    if message is None:
+        message = data_pb2.ProduceRequest.FromString(data)
+    batches = []
+    for index, entry in enumerate(message.partitions):
+        records = views.get(index) or entry.records
+        batches.append(ProduceBatch(entry.topic_id, entry.partition, records, entry.leader_epoch, entry.batch_id))
     return ProduceRequest(
         message.acks,
         message.timeout_ms,
-        [
-            ProduceBatch(header.topic_id, header.partition, records, header.leader_epoch, header.batch_id)
-            for header, records in entries
-        ],
+        batches,
         message.transactional_id,
         message.transaction_version,
         message.receipts,
@@ -162,104 +166,91 @@ def _read_produce(data: bytes) -> ProduceRequest:
 
 
 def _read_fetched(data: bytes) -> FetchAnswer:
-    message, entries = _decoded(data, data_pb2.FetchResponse, _FETCH_ENTRY, data_pb2.PartitionFetched)
-    return FetchAnswer([_fetched(header, records) for header, records in entries], None, message.throttle_time_ms)
+    message, views = _cut(data, data_pb2.FetchResponse, _FETCH_ENTRY) if len(data) >= _LARGE else (None, _NONE)
+    if message is None:
+        message = data_pb2.FetchResponse.FromString(data)
+    partitions = []
+    for index, entry in enumerate(message.partitions):
+        diverging, epochs, aborted = entry.diverging, entry.epochs, entry.aborted
+        partitions.append(
+            FetchedPartition(
+                entry.topic_id,
+                entry.partition,
+                entry.leader_epoch,
+                entry.high_watermark,
+                entry.last_stable_offset,
+                entry.log_start_offset,
+                status.from_proto(entry.error) if entry.HasField("error") else None,
+                EpochEnd(diverging.epoch, diverging.end_offset) if entry.HasField("diverging") else None,
+                tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
+                tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
+                entry.preferred_read_replica,
+                entry.waits,
+                entry.held_from,
+                views.get(index) or entry.records,
+                entry.fetch_id,
+            )
+        )
+    return FetchAnswer(partitions, None, message.throttle_time_ms)
 
 
-def _fetched(header: Any, records: Buffer) -> FetchedPartition:
-    diverging, epochs, aborted = header.diverging, header.epochs, header.aborted
-    return FetchedPartition(
-        header.topic_id,
-        header.partition,
-        header.leader_epoch,
-        header.high_watermark,
-        header.last_stable_offset,
-        header.log_start_offset,
-        status.from_proto(header.error) if header.HasField("error") else None,
-        EpochEnd(diverging.epoch, diverging.end_offset) if header.HasField("diverging") else None,
-        tuple(EpochStart(each.epoch, each.start_offset) for each in epochs) if epochs else (),
-        tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
-        header.preferred_read_replica,
-        header.waits,
-        header.held_from,
-        records,
-        header.fetch_id,
-    )
+def _cut(data: bytes, kind: type[Any], tag: int) -> tuple[Any, Mapping[int, memoryview]]:
+    """Protobuf's message without the records of its large entries, and these by the entry's position. None instead of
+    the message: protobuf must decode all. tag: of the field that has the entries."""
+    view, most = memoryview(data), len(data) // _LARGE_ENTRY
+    pieces: list[bytes] = []
+    views: dict[int, memoryview] = {}
+    position, end, kept, entries = 0, len(data), 0, 0
+    try:
+        while position < end:
+            start, key = position, data[position]
+            position += 1
+            if key & 7 == 0:
+                while data[position] >= 0x80:
+                    position += 1
+                position += 1
+            elif key & 7 == 2:
+                size, content = _read_size(data, position)
+                position = content + size
+            else:
+                return None, _NONE
+            if key >= 0x80 or position > end or entries > most:
+                return None, _NONE
+            if key == tag:
+                if size >= _LARGE_ENTRY and (records := _records_of(data, content, position)) is not None:
+                    header = data[content : records[0]]
+                    pieces += (data[kept:start], _ONE_BYTE[tag], _varint(len(header)), header)
+                    views[entries], kept = view[records[1] : position], position
+                entries += 1
+        return kind.FromString(b"".join((*pieces, data[kept:]))), views
+    except (DecodeError, IndexError):
+        return None, _NONE
 
 
-class _Unusual(Exception):
-    """The bytes have an unusual form: protobuf must decode them."""
-
-
-def _decoded(data: bytes, kind: type[Any], tag: int, entry_kind: type[Any]) -> tuple[Any, Iterable[tuple[Any, Buffer]]]:
-    """The message without its entries, and the entries: each as protobuf's message and its records. tag: of the field
-    that has them."""
-    if len(data) >= _LARGE:
-        try:
-            rest, places = _entries(data, tag, len(data) // _LARGE_ENTRY)
-            view = memoryview(data)
-            return kind.FromString(rest), [_entry(data, view, start, end, entry_kind) for start, end in places]
-        except (_Unusual, IndexError):
-            pass
-    message = kind.FromString(data)
-    return message, ((entry, entry.records) for entry in message.partitions)
-
-
-def _entries(data: bytes, tag: int, most: int) -> tuple[bytes, list[tuple[int, int]]]:
-    """The message without its entries, and where each of these begins and ends. Raises _Unusual or IndexError if
-    protobuf must decode the message, or if it has more than `most`."""
-    rest: list[bytes] = []
-    places: list[tuple[int, int]] = []
-    position, end, kept = 0, len(data), 0
-    while position < end:
-        start, key = position, data[position]
-        number, position = _read_varint(data, position + 1)
-        if key & 7 == 2:
-            position += number
-        elif key & 7:
-            raise _Unusual
-        if key >= 0x80 or position > end:
-            raise _Unusual
-        if key == tag:
-            if len(places) == most:
-                raise _Unusual
-            places.append((position - number, position))
-            rest.append(data[kept:start])
-            kept = position
-    rest.append(data[kept:])
-    return b"".join(rest), places
-
-
-def _entry(data: bytes, view: memoryview, start: int, end: int, kind: type[Any]) -> tuple[Any, Buffer]:
-    """Protobuf's message of the entry in this range without its records, and these. Raises _Unusual or IndexError."""
+def _records_of(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Where the last field of the entry in this range begins, and where its content does, if it is `records`. If the
+    field only looks like it, the bytes before it end within a field, and protobuf rejects them."""
     most = min(end, start + _HEADER_MOST)
     at = data.find(_RECORDS, start, most)
     while at >= 0:
-        size, begin = _read_varint(data, at + 1)
+        size, begin = _read_size(data, at + 1)
         if begin + size == end:
-            try:
-                return kind.FromString(data[start:at]), view[begin:end]
-            except DecodeError:  # then the byte is no tag: what precedes it ends within a field
-                pass
+            return at, begin
         at = data.find(_RECORDS, at + 1, most)
-    raise _Unusual
+    return None
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = data[position]
-    position += 1
-    if value < 0x80:
-        return value, position
-    value, shift = value & 0x7F, 7
-    while True:
-        byte = data[position]
+def _read_size(data: bytes, position: int) -> tuple[int, int]:
+    """The size at this position, and where it ends. Raises IndexError if there is none, as for more than five bytes,
+    which protobuf rejects."""
+    size = shift = 0
+    for byte in data[position : position + 5]:
         position += 1
-        value |= (byte & 0x7F) << shift
+        size |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return size, position
         shift += 7
-        if shift > 63:
-            raise _Unusual
+    raise IndexError
 
 
 _WRITERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {ProduceRequest: _write_produce, FetchAnswer: _write_fetched}
