@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -77,6 +78,9 @@ REQUEST_COPIES: Final = 2
 
 ANSWER_COPIES: Final = 3
 """Copies of an answer's records while it is sent: as read, as serialized, and gRPC's own."""
+
+_DATA: Final = attrgetter("data")
+"""The bytes of an EncodedAnswer. gRPC keeps the answer until they are sent: it holds a share of the memory budget."""
 
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
@@ -177,8 +181,8 @@ class GrpcServer:
 
     def _handler(self, api: Api[Any, Any], codec: ProtocolCodec) -> grpc.RpcMethodHandler[Any, Any]:
         if api.is_stream:
-            return grpc.stream_stream_rpc_method_handler(self._stream(api, codec), response_serializer=_data_of)
-        return grpc.unary_unary_rpc_method_handler(self._unary(api, codec), response_serializer=_data_of)
+            return grpc.stream_stream_rpc_method_handler(self._stream(api, codec), response_serializer=_DATA)
+        return grpc.unary_unary_rpc_method_handler(self._unary(api, codec), response_serializer=_DATA)
 
     def _unary(self, api: Api[Any, Any], codec: ProtocolCodec) -> Callable[[Any, Any], Awaitable[Any]]:
         meter = self._boundary.meters.of(api.name)
@@ -413,12 +417,6 @@ async def _ensure_few_bytes(request: Message, context: Any) -> None:
     """End a call of a service that answers everyone if its request, which the call or its answer keeps, is large."""
     if (size := request.ByteSize()) > NAME_BYTES_MAX:
         await _abort(context, InvalidRequest(f"the request has {size} bytes, at most {NAME_BYTES_MAX} are allowed"))
-
-
-def _data_of(answer: EncodedAnswer) -> bytes:
-    """The bytes to send. gRPC keeps the answer until they are sent, and with it its share of the memory budget."""
-    data: bytes = answer.data
-    return data
 
 
 def _sent(meter: RequestMeter, began_ns: int, unread: UnreadAnswer) -> None:
