@@ -15,7 +15,6 @@ from node.replicas.fetch_state import READING, READY, FetchCause
 from node.replicas.waiting_fetch import DiskResult, WaitingFetch
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
-from storage.log.log_read import LogRead
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.errors import TidelogError
@@ -24,26 +23,12 @@ TRIES_MAX: Final = 8
 """Reads for one fetch: for records, then for the transaction indexes of segments. After these it reads on the loop."""
 
 
-def fetch_records(fetch: WaitingFetch, log: Log) -> LogRead | None:
-    """The records for a fetch that is being tried; None if it waits for the disk, after which it is tried again. Raises
-    as `Log.read`."""
-    if fetch.cold_tries > TRIES_MAX:
-        return log.fetch(fetch.next_offset, fetch.max_bytes, fetch.isolation)
-    result = fetch.result
-    found = log.try_fetch(
-        fetch.next_offset, fetch.max_bytes, fetch.isolation, None if result is None else result.ticket
-    )
-    if isinstance(found, LogRead):
-        return found
+def wait_for_disk(fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
+    """Read from the disk what a fetch that is being tried needs. It is tried again after that."""
     if fetch.state is READY and fetch.outbox.is_full:
-        found.release()
+        ticket.release()
         fetch.outbox.move(fetch, FetchCause.NO_PLACE)
-    else:
-        _begin(fetch, log, found)
-    return None
-
-
-def _begin(fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
+        return
     result = DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))
     fetch.cold_tries += 1
     fetch.outbox.move(fetch, FetchCause.READ_BEGUN)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node.api.fetch import DurablePosition, PartitionFetch
-from node.replicas.cold_reads import fetch_records
+from node.replicas.cold_reads import TRIES_MAX, wait_for_disk
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
@@ -333,15 +333,21 @@ class Replica:
             self._wait(fetch)
             return None
         try:
-            read = fetch_records(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
-            if fetch.refused and read is not None:
+            read = LogRead(b"", offset, ())
+            if offset < up_to and fetch.max_bytes:
+                ready = None if fetch.result is None else fetch.result.ticket
+                wait = fetch.cold_tries > TRIES_MAX
+                found = log.try_fetch(offset, fetch.max_bytes, fetch.isolation, ready, wait=wait)
+                if not isinstance(found, LogRead):
+                    wait_for_disk(fetch, log, found)
+                    self._wait(fetch)
+                    return None
+                read = found
+            if fetch.refused:
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
             self._report(error)
             raise
-        if read is None:
-            self._wait(fetch)
-            return None
         if not (due or fetch.is_filled_by(read, up_to)):
             fetch.fall_short(len(read.records))
             return None
