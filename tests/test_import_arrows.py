@@ -1,8 +1,9 @@
 """Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
-`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors, epochs, ACLs and
-settings, and not each other; `replication` also Kafka's messages. `node` joins them; its directories are floors that
-import downwards only. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
+`tidelog` imports no other package. `storage` and `replication` import only its records, types, descriptions, errors,
+epochs, ACLs and settings, and not each other; `replication` also Kafka's messages. `node` joins them; its directories
+are floors that import downwards only. Only the outermost modules use the machine (sockets, threads, the builtin
+`open`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ OURS = {*ROOMS, "bench", "examples", "tests"}
 LEAVES = {
     "tidelog.records",
     "tidelog.types",
+    "tidelog.cluster_descriptions",
     "tidelog.errors",
     "tidelog.epochs",
     "tidelog.security.acls",

@@ -106,6 +106,18 @@ class KnownProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group in a listing."""
+
+    group_id: str
+    type: str
+    """"consumer" or "classic"."""
+    state: str
+    """"Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionResult:
     """Result of a request for one partition."""
 

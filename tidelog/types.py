@@ -60,6 +60,15 @@ NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = Millis(-1)
 """What the log has for a record without a timestamp: each one of format v0, and those that are written so."""
 
+JOIN_EPOCH: Final = 0
+"""Member epoch of a member of a group that joins."""
+LEAVE_EPOCH: Final = -1
+"""Member epoch of a member that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""Member epoch of a static member that leaves and will come back: its partitions are kept for it."""
+NO_MEMBER_EPOCH: Final = -1
+"""Member epoch of a committer that is no member."""
+
 LATEST: Final = Offset(-1)
 """In place of a timestamp or an offset: the end of the log that the reader sees (Kafka's ListOffsetsRequest)."""
 

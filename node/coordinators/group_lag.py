@@ -26,18 +26,13 @@ from node.api.table import DATA_LIST_OFFSETS
 from node.coordinators.runtime import CoordinatorRuntime
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import ClusterImage
-from replication.coordination.group_requests import (
-    NO_MEMBER_EPOCH,
-    DescribeGroups,
-    FetchedOffset,
-    ListedGroup,
-    ListGroups,
-    OffsetFetch,
-)
+from replication.coordination.group_requests import DescribeGroups, FetchedOffset, ListGroups, OffsetFetch
 from tidelog.clock import Clock
+from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,
+    NO_MEMBER_EPOCH,
     NO_NODE,
     Isolation,
     Millis,
@@ -62,7 +57,7 @@ _EARLIEST: Final = Millis(-2)
 class GroupFigures:
     """The lag of one group."""
 
-    group: ListedGroup
+    group: GroupListing
     offsets: tuple[FetchedOffset, ...]
     """The committed offsets."""
     lag: int | None
@@ -116,7 +111,7 @@ class GroupLag:
 
     async def _collect(self) -> GroupsCollected:
         listed, unknown = await self._groups()
-        committed: list[tuple[ListedGroup, tuple[FetchedOffset, ...], set[PartitionKey]]] = []
+        committed: list[tuple[GroupListing, tuple[FetchedOffset, ...], set[PartitionKey]]] = []
         left = OFFSETS_MAX
         for number, (partition, group) in enumerate(listed, 1):
             offsets = await self._offsets(partition, group.group_id)
@@ -131,9 +126,9 @@ class GroupLag:
         figures = [_figures(image, *each, logs) for each in committed]
         return GroupsCollected(tuple(figures), unknown + sum(each.unknown for each in figures))
 
-    async def _groups(self) -> tuple[list[tuple[PartitionIndex, ListedGroup]], int]:
+    async def _groups(self) -> tuple[list[tuple[PartitionIndex, GroupListing]], int]:
         """The groups, with the partitions of their coordinators, and the number of those that are left out."""
-        found: list[tuple[PartitionIndex, ListedGroup]] = []
+        found: list[tuple[PartitionIndex, GroupListing]] = []
         for partition in self._runtime.partitions:
             try:
                 answer = await self._runtime.submit(partition, ListGroups())
@@ -150,7 +145,7 @@ class GroupLag:
             return ()
         return tuple(each for each in answer.partitions if each.error is None and each.offset >= 0)
 
-    async def _assigned(self, partition: PartitionIndex, group: ListedGroup) -> set[PartitionKey]:
+    async def _assigned(self, partition: PartitionIndex, group: GroupListing) -> set[PartitionKey]:
         """The partitions that members of the group have."""
         if not group.members:
             return set()
@@ -228,7 +223,7 @@ class _LogRange:
 
 def _figures(
     image: ClusterImage,
-    group: ListedGroup,
+    group: GroupListing,
     offsets: tuple[FetchedOffset, ...],
     assigned: set[PartitionKey],
     logs: Mapping[PartitionKey, _LogRange],

@@ -13,19 +13,19 @@ from uuid import UUID
 
 from node.runtime.limits import ENTRIES_MAX, ensure_few
 from replication.coordination.classic_requests import JoinGroup, LeaveGroup
-from replication.coordination.group_requests import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    NO_MEMBER_EPOCH,
-    ConsumerGroupHeartbeat,
-    NamedPartition,
-    OffsetToCommit,
-)
+from replication.coordination.group_requests import ConsumerGroupHeartbeat, NamedPartition, OffsetToCommit
 from replication.coordination.transaction_requests import InitTransactionalProducer
 from replication.coordination.transactions import identities
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION, EPOCH_MAX
 from tidelog.errors import InvalidGroupId, InvalidRegularExpression, InvalidRequest, InvalidTopic, UnsupportedVersion
-from tidelog.types import TOPIC_NAME_LENGTH_MAX, TOPIC_NAME_RULE, is_topic_name
+from tidelog.types import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_MEMBER_EPOCH,
+    TOPIC_NAME_LENGTH_MAX,
+    TOPIC_NAME_RULE,
+    is_topic_name,
+)
 
 ID_BYTES_MAX: Final = 1_024
 """Limit of group ids and transactional ids. Kafka's format allows 32 KiB."""

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 from replication.coordination.group_records import TopicPartitions
+from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, NodeAddress, Offset, PartitionIndex, ProducerId, TopicId
-
-JOIN_EPOCH: Final = 0
-"""Member epoch of a member that joins."""
-LEAVE_EPOCH: Final = -1
-"""Member epoch of a member that leaves."""
-LEAVE_STATIC_EPOCH: Final = -2
-"""Member epoch of a static member that leaves and will come back: its partitions are kept for it."""
-NO_MEMBER_EPOCH: Final = -1
-"""Member epoch of a committer that is no member."""
 
 
 class CoordinatorType(IntEnum):
@@ -254,16 +246,6 @@ class ListGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedGroup:
-    """type: "consumer" or "classic". state: "Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
-
-    group_id: str
-    type: str
-    state: str
-    members: int
-
-
-@dataclass(frozen=True, slots=True)
 class ListedCoordinator:
     """A coordinator of the node that answers a listing. partition: of the internal topic. error: why the answer lacks
     what it coordinates; None if that is listed."""
@@ -277,7 +259,7 @@ class ListGroupsAnswer:
     """By group id. coordinators: what the answer of a node covers. partition_count: of the internal topic, as far as
     the node knows; 0 if it does not exist. A coordinator leaves both empty."""
 
-    groups: tuple[ListedGroup, ...]
+    groups: tuple[GroupListing, ...]
     coordinators: tuple[ListedCoordinator, ...] = ()
     partition_count: int = 0
 

@@ -13,21 +13,19 @@ from uuid import UUID
 import pytest
 
 import tidelog.cli
-from tidelog.cli import (
-    cluster_command,
-    group_commands,
-    group_resets,
-    main,
-)
+from tidelog.cli import cluster_command, group_commands, group_resets, main
 from tidelog.cli.output import print_table
-from tidelog.client.admin import (
-    PartitionDescription,
-    TopicDescription,
-)
-from tidelog.client.group_admin import GroupDescription, GroupListing, MemberDescription, PartitionLag
+from tidelog.client.admin import PartitionDescription, TopicDescription
+from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription, TransactionListing
 from tidelog.client.users import UserDescription
-from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, PartitionResult, ReassignmentDescription
+from tidelog.cluster_descriptions import (
+    ClusterDescription,
+    GroupListing,
+    NodeDescription,
+    PartitionResult,
+    ReassignmentDescription,
+)
 from tidelog.errors import GroupIdNotFound
 from tidelog.printable import printable, shell_word
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType

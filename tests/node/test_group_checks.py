@@ -9,10 +9,10 @@ import pytest
 
 from node.requests.group_checks import ensure_continues, ensure_heartbeat, ensure_producer, ensure_transaction_version
 from replication.coordination.group_records import TopicPartitions
-from replication.coordination.group_requests import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerGroupHeartbeat
+from replication.coordination.group_requests import ConsumerGroupHeartbeat
 from replication.coordination.transaction_requests import InitTransactionalProducer
 from tidelog.errors import InvalidGroupId, InvalidRequest, InvalidTopic, TidelogError, UnsupportedVersion
-from tidelog.types import PartitionIndex, ProducerId
+from tidelog.types import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, PartitionIndex, ProducerId
 
 JOINS = ConsumerGroupHeartbeat(
     "g", "m1", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("t",), topic_partitions=()

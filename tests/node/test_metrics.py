@@ -38,7 +38,7 @@ from node.runtime.request_meter import RequestMeters
 from node.runtime.topic_meter import TopicMeters
 from node.security.certificate_expiry import CertificateExpiry
 from replication.controller.image import EMPTY, PartitionState
-from replication.coordination.group_requests import FetchedOffset, ListedGroup
+from replication.coordination.group_requests import FetchedOffset
 from storage.directory.directory_cleaning import DirectoryCleaning
 from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import LogDirectory
@@ -47,6 +47,7 @@ from storage.directory.scrub_segment import FindingKind
 from tests.node.audit_world import World as AuditWorld
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.sasl_world import World as SaslWorld
+from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.security.certificates import create_authority
 from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue, TopicPartition
@@ -81,13 +82,13 @@ METER.loaded(500, 10)
 GROUPS = GroupsCollected(
     (
         GroupFigures(
-            ListedGroup('the "first"\\\n', "consumer", "Stable", 2),
+            GroupListing('the "first"\\\n', "consumer", "Stable", 2),
             (FetchedOffset("orders", PartitionIndex(0), offset=Offset(40)),),
             60,
             7,
             unknown=2,
         ),
-        GroupFigures(ListedGroup("new", "consumer", "Stable", 1), (), None, None, unknown=3),
+        GroupFigures(GroupListing("new", "consumer", "Stable", 1), (), None, None, unknown=3),
     ),
     unknown=6,
 )

@@ -24,9 +24,9 @@ from uuid import UUID
 
 from replication.coordination import group_records as records
 from replication.coordination.group_records import GroupRecord, OffsetCommitValue, TopicPartitions
-from replication.coordination.group_requests import LEAVE_STATIC_EPOCH
 from tests.sim.commit_attempts import CommitAttempt, CommitAttempts, Place
 from tests.sim.ledger import Violation
+from tidelog.types import LEAVE_STATIC_EPOCH
 
 Owned = tuple[UUID, int]
 """Topic id and partition index."""

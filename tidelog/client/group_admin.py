@@ -20,6 +20,7 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
 from tidelog.client.offset_lookup import list_positions
 from tidelog.client.options import offsets_to_commit, text, topic_partitions
+from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
@@ -29,18 +30,6 @@ from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import EARLIEST, LATEST, OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = CoordinatorKind.GROUP
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """One group in a listing."""
-
-    group_id: str
-    type: str
-    """"consumer" or "classic"."""
-    state: str
-    """"Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
-    members: int
 
 
 @dataclass(frozen=True, slots=True)

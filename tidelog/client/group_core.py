@@ -35,12 +35,7 @@ from tidelog.errors import (
     UnknownMemberId,
     UnreleasedInstanceId,
 )
-from tidelog.types import Millis, PartitionKey, TopicId
-
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
-"""Member epochs in a heartbeat to join, to leave, and to leave for a while as a static member."""
+from tidelog.types import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Millis, PartitionKey, TopicId
 
 SILENT_MS: Final = 3_000
 """A coordinator that does not answer a heartbeat for this long is looked up again."""

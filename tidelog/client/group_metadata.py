@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
-
-NO_MEMBER_EPOCH: Final = -1
-"""Member epoch of a committer that is no member."""
+from tidelog.types import NO_LEADER_EPOCH, NO_MEMBER_EPOCH, LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from replication.coordination.group_requests import (
     DescribedMember,
     DescribeGroups,
     DescribeGroupsAnswer,
-    ListedGroup,
     ListGroups,
     ListGroupsAnswer,
 )
@@ -26,6 +25,7 @@ from replication.coordination.groups.groups_state import GroupsState, group_not_
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import GroupState
 from replication.coordination.groups.target_assignment import preferred_assignor
+from tidelog.cluster_descriptions import GroupListing
 
 CONSUMER = "consumer"
 CLASSIC = "classic"
@@ -45,13 +45,13 @@ def list_groups(state: GroupsState, request: ListGroups) -> ListGroupsAnswer:
     )
 
 
-def _listed(state: GroupsState, group_id: str) -> ListedGroup:
+def _listed(state: GroupsState, group_id: str) -> GroupListing:
     group, classic = state.consumer.get(group_id), state.classic.get(group_id)
     if group is not None:
-        return ListedGroup(group_id, CONSUMER, group.state().value, len(group.members))
+        return GroupListing(group_id, CONSUMER, group.state().value, len(group.members))
     if classic is not None:
-        return ListedGroup(group_id, CLASSIC, classic.state.value, len(classic.members))
-    return ListedGroup(group_id, CLASSIC, GroupState.EMPTY.value, 0)
+        return GroupListing(group_id, CLASSIC, classic.state.value, len(classic.members))
+    return GroupListing(group_id, CLASSIC, GroupState.EMPTY.value, 0)
 
 
 def described(

@@ -21,9 +21,6 @@ from replication.coordination.group_records import (
     GroupRecord,
 )
 from replication.coordination.group_requests import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
     MemberHeartbeat,
@@ -62,6 +59,7 @@ from tidelog.errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
+from tidelog.types import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 
 HeartbeatDecision = Decision[ConsumerGroupHeartbeatAnswer | None]
 

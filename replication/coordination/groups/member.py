@@ -9,9 +9,9 @@ from replication.coordination.group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
-from replication.coordination.group_requests import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from replication.coordination.groups.assignments import canonical
 from replication.coordination.groups.states import MemberState
+from tidelog.types import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 
 MemberMetadata = ConsumerGroupMemberMetadataValue
 CurrentAssignment = ConsumerGroupCurrentMemberAssignmentValue

@@ -8,7 +8,6 @@ from typing import Any
 
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import OffsetCommitKey
-from replication.coordination.group_requests import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from replication.coordination.groups import group_machine, heartbeats, reconciliation, uniform_assignor
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_machine import GroupMachine
@@ -24,7 +23,7 @@ from tests.sim.mutants.mutant import Mutant, Patch
 from tests.sim.pipeline_stories import offsets_of_a_fenced_worker
 from tidelog.client.group_core import GroupCore
 from tidelog.client.group_member import GroupMember
-from tidelog.types import PartitionIndex
+from tidelog.types import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, PartitionIndex
 
 # --- the coordinator ------------------------------------------------------------------------------------------------
 
