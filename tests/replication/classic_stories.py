@@ -6,6 +6,7 @@ import pytest
 
 from replication.coordination.classic_requests import LeavingMember
 from replication.coordination.group_requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
+from replication.coordination.groups.classic_members import INVITED_MAX
 from replication.coordination.groups.group_config import GroupConfig
 from tests.replication.classic_clients import ClassicClient, leave, said, settle, synced
 from tests.replication.group_stories import Coordinator
@@ -553,6 +554,18 @@ def group_has_a_largest_size() -> None:
     second.look()
     assert second.generation == 2, "those that are members may join again"
     assert said(ClassicClient(coordinator, "d").join) == "GroupMaxSizeReached"
+
+
+def ids_that_nobody_uses_have_a_limit() -> None:
+    coordinator = world()
+    for number in range(INVITED_MAX):
+        ClassicClient(coordinator, f"m{number}").send_join()
+    late = ClassicClient(coordinator, "late")
+    assert said(late.send_join) == "GroupMaxSizeReached", "a client that never joins costs no more memory"
+    static = ClassicClient(coordinator, "s", instance="i1")
+    assert said(static.send_join) == "nothing", "others still join"
+    coordinator.pass_time(10_000)
+    assert said(late.send_join) == "nothing"
 
 
 def session_timeouts_have_limits() -> None:

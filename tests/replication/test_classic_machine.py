@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from replication.coordination.classic_requests import JoinGroupAnswer
 from replication.coordination.group_requests import DeleteGroups, OffsetCommit, OffsetToCommit
 from replication.coordination.groups.classic_group import ClassicGroup
-from replication.coordination.groups.classic_protocols import common_to
 from replication.coordination.groups.classic_states import CLASSIC_TRANSITIONS, ClassicState
 from replication.coordination.groups.group_config import GroupConfig
 from tests.replication.classic_clients import ClassicClient
@@ -196,16 +195,17 @@ class ClassicWorld(RuleBasedStateMachine):
         }
         statics = [member.instance_id for member in group.members.values() if member.instance_id is not None]
         assert sorted(statics) == sorted(group.instances)
-        if group.members:
-            assert common_to(member.protocols for member in group.members.values())
-        joining = {member.joining for member in group.members.values()} - {None}
-        syncing = {member.syncing for member in group.members.values()} - {None}
-        assert not joining or group.state is ClassicState.PREPARING_REBALANCE
-        assert not syncing or group.state is ClassicState.COMPLETING_REBALANCE
+        supported = [{protocol.name for protocol in member.protocols} for member in group.members.values()]
+        common = set.intersection(*supported) if supported else set()
+        assert group.common_protocols == common
+        assert bool(common) == bool(supported)
+        assert group.joining.keys() | group.syncing.keys() <= group.members.keys()
+        assert not group.joining or group.state is ClassicState.PREPARING_REBALANCE
+        assert not group.syncing or group.state is ClassicState.COMPLETING_REBALANCE
         assert (group.state is ClassicState.EMPTY) <= (not group.members)
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             assert group.leader in group.members
-            assert group.protocol in common_to(member.protocols for member in group.members.values())
+            assert group.protocol in common
 
     @invariant()
     def no_two_members_have_the_same(self) -> None:
@@ -217,9 +217,8 @@ class ClassicWorld(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_ever(self) -> None:
         """A request is answered, or the group knows it and has a timer."""
-        known = set()
-        if self.group is not None:
-            known = {each for member in self.group.members.values() for each in (member.joining, member.syncing)}
+        group = self.group
+        known = set() if group is None else {*group.joining.values(), *group.syncing.values()}
         for ticket in list(self.waiting):
             if ticket in self.coordinator.late:
                 del self.waiting[ticket]

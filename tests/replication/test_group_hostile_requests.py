@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import count
 from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replication.coordination.group_records import GROUP_RECORDS, TopicPartitions
+from replication.coordination.classic_requests import (
+    AnsweredLater,
+    ClassicHeartbeat,
+    ClassicHeartbeatAnswer,
+    DescribeClassicGroups,
+    DescribeClassicGroupsAnswer,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeaveGroupAnswer,
+    LeavingMember,
+    MemberAssignment,
+    MemberJoin,
+    MemberSync,
+    SyncGroup,
+    SyncGroupAnswer,
+)
+from replication.coordination.group_records import GROUP_RECORDS, ClassicProtocol, TopicPartitions
 from replication.coordination.group_requests import (
     CommittedPartitions,
     ConsumerGroupHeartbeat,
@@ -75,8 +93,44 @@ COMMITS = st.lists(
 ).map(tuple)
 NAMED = st.lists(st.builds(NamedPartition, NAMES, INDEX), max_size=4).map(tuple)
 GROUPS = st.lists(NAMES, max_size=4).map(tuple)
+TICKETS = count(1)
+JOINS = st.builds(
+    lambda request, name, new: MemberJoin(request, next(TICKETS), name, name, new),
+    st.builds(
+        JoinGroup,
+        NAMES,
+        NAMES,
+        maybe(NAMES),
+        NAMES,
+        st.lists(st.builds(ClassicProtocol, NAMES, st.binary(max_size=3)), max_size=3).map(tuple),
+        st.one_of(st.just(10_000), INT32),
+        INT32,
+        st.booleans(),
+        st.booleans(),
+    ),
+    NAMES,
+    st.uuids().map(str),
+)
+SYNCS = st.builds(
+    lambda request: MemberSync(request, next(TICKETS)),
+    st.builds(
+        SyncGroup,
+        NAMES,
+        NAMES,
+        INT32,
+        maybe(NAMES),
+        maybe(NAMES),
+        maybe(NAMES),
+        st.lists(st.builds(MemberAssignment, NAMES, st.binary(max_size=3)), max_size=3).map(tuple),
+    ),
+)
 REQUESTS = st.one_of(
     HEARTBEATS,
+    JOINS,
+    SYNCS,
+    st.builds(ClassicHeartbeat, NAMES, NAMES, INT32, maybe(NAMES)),
+    st.builds(LeaveGroup, NAMES, st.lists(st.builds(LeavingMember, NAMES, maybe(NAMES)), max_size=3).map(tuple)),
+    st.builds(DescribeClassicGroups, st.lists(NAMES, max_size=4).map(tuple)),
     st.builds(MemberNudged, NAMES, NAMES),
     st.builds(OffsetCommit, NAMES, NAMES, INT32, maybe(NAMES), COMMITS),
     st.builds(TxnOffsetCommit, NAMES, INT64.map(ProducerId), INT16, INT16, NAMES, NAMES, INT32, maybe(NAMES), COMMITS),
@@ -89,6 +143,11 @@ REQUESTS = st.one_of(
 ANSWERS = {
     MemberHeartbeat: ConsumerGroupHeartbeatAnswer,
     MemberNudged: ConsumerGroupHeartbeatAnswer | None,
+    MemberJoin: JoinGroupAnswer | AnsweredLater,
+    MemberSync: SyncGroupAnswer | AnsweredLater,
+    ClassicHeartbeat: ClassicHeartbeatAnswer,
+    LeaveGroup: LeaveGroupAnswer,
+    DescribeClassicGroups: DescribeClassicGroupsAnswer,
     OffsetCommit: CommittedPartitions,
     TxnOffsetCommit: CommittedPartitions,
     OffsetFetch: OffsetFetchAnswer,

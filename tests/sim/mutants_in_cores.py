@@ -115,7 +115,7 @@ IN_GROUPS = [
         classic.everyone_gets_the_first_assignment,
         "assignments",
         classic_stories.members_share_a_generation,
-        "each gets its own",
+        "has its own assignment",
     ),
     InGroups(
         classic.assignments_are_not_recorded,

@@ -7,12 +7,13 @@ an assignment, and members of a later one join again.
 Invariants:
   1. `instances` has the member id of each static member.
   2. There is a protocol that all members support.
-  3. No request waits in states EMPTY and STABLE; requests to join wait only in PREPARING_REBALANCE, those for an
-     assignment only in COMPLETING_REBALANCE.
+  3. Requests to join wait only in PREPARING_REBALANCE, those for an assignment only in COMPLETING_REBALANCE; only those
+     of members wait.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +27,7 @@ from replication.coordination.group_records import (
     GroupRecord,
     MemberMetadata,
 )
-from replication.coordination.groups.classic_protocols import metadata_of
+from replication.coordination.groups.classic_protocols import metadata_of, names_of
 from replication.coordination.groups.classic_states import CLASSIC_TRANSITIONS, ClassicCause, ClassicState
 from tidelog.errors import FencedInstanceId, UnknownMemberId
 from tidelog.types import NO_TIMESTAMP, Millis
@@ -47,10 +48,6 @@ class ClassicMember:
     protocols: tuple[ClassicProtocol, ...]
     """In its order of preference. After a load, only the one of the recorded generation."""
     assignment: bytes = NO_ASSIGNMENT
-    joining: int | None = None
-    """The ticket of its JoinGroup that waits; None: none does."""
-    syncing: int | None = None
-    """As `joining`, of its SyncGroup."""
     is_new: bool = False
     """It has never been part of a generation."""
 
@@ -83,6 +80,10 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.instances: dict[str, str] = {}
+        self.joining: dict[str, int] = {}
+        """The tickets of the JoinGroups that wait, by member id."""
+        self.syncing: dict[str, int] = {}
+        """As `joining`, of the SyncGroups."""
         self.invited: dict[str, None] = {}
         """Ids that were given to new members, which have not joined with them yet."""
         self.unsynced: dict[str, None] = {}
@@ -94,6 +95,8 @@ class ClassicGroup:
         """A member has joined since that wait began, or was prolonged."""
         self.recorded_at: Millis = NO_TIMESTAMP
         """Wall time of the last record."""
+        self._supporters: Counter[str] = Counter()
+        """How many members support a protocol, by its name."""
 
     # --- questions ---
 
@@ -108,14 +111,14 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
-    def waiting_to_join(self) -> int:
-        """The number of members whose JoinGroup waits."""
-        return sum(member.joining is not None for member in self.members.values())
-
-    @property
     def all_joined(self) -> bool:
         """Whether every member has joined the next generation, those that were invited included."""
-        return not self.invited and all(member.joining is not None for member in self.members.values())
+        return not self.invited and len(self.joining) == len(self.members)
+
+    @property
+    def common_protocols(self) -> frozenset[str]:
+        """The names of the protocols that all members support."""
+        return frozenset(name for name, count in self._supporters.items() if count == len(self.members))
 
     def checked(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member. Raises UnknownMemberId, or FencedInstanceId if another one has its instance id."""
@@ -174,11 +177,13 @@ class ClassicGroup:
         self.protocol_type, self.generation = value.protocol_type, value.generation
         self.protocol, self.recorded_at = value.protocol, value.current_state_timestamp
         known, self.members, self.instances = self.members, {}, {}
+        self._supporters.clear()
+        self.syncing.clear()
         for each in value.members:
             member = known.get(each.member_id)
             if member is None or metadata_of(member.protocols, value.protocol) != each.subscription:
                 member = ClassicMember.recorded(each, value.protocol or "")
-            member.assignment, member.syncing = each.assignment, None
+            member.assignment = each.assignment
             self.add(member)
         self.leader = value.leader if value.leader in self.members else None
         self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
@@ -190,19 +195,32 @@ class ClassicGroup:
     def add(self, member: ClassicMember) -> None:
         """A member joins."""
         self.members[member.member_id] = member
+        self._supporters.update(names_of(member.protocols))
         self.invited.pop(member.member_id, None)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member, or one that was invited, is gone; no request of it may wait."""
+        """A member, or one that was invited, is gone; its requests must have their answers."""
+        self.joining.pop(member_id, None)
+        self.syncing.pop(member_id, None)
         self.invited.pop(member_id, None)
         self.unsynced.pop(member_id, None)
         member = self.members.pop(member_id, None)
-        if member is not None and member.instance_id is not None and self.instances[member.instance_id] == member_id:
-            del self.instances[member.instance_id]
+        if member is not None:
+            self._supporters.subtract(names_of(member.protocols))
+            self._supporters += Counter()  # without those that no member supports
+            if member.instance_id is not None and self.instances[member.instance_id] == member_id:
+                del self.instances[member.instance_id]
         if self.leader == member_id:
             self.leader = None
+
+    def renew(self, member: ClassicMember, protocols: tuple[ClassicProtocol, ...], timeouts: tuple[int, int]) -> None:
+        """A member has joined again. timeouts: of its session and of rebalances."""
+        self._supporters.subtract(names_of(member.protocols))
+        self._supporters.update(names_of(protocols))
+        member.protocols = protocols
+        member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
         """A static member has a new id; it keeps the place of the old one, also as the leader."""

@@ -10,7 +10,7 @@ member leaves; a group is not recorded before it has its first generation.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from replication.coordination.classic_requests import (
     ClassicHeartbeat,
@@ -28,8 +28,8 @@ from replication.coordination.classic_requests import (
     SyncOutcome,
 )
 from replication.coordination.coordinator_machine import Decision, Instant
-from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
-from replication.coordination.groups.classic_protocols import common_to, elected, names_of
+from replication.coordination.groups.classic_group import NO_ASSIGNMENT, ClassicGroup, ClassicMember
+from replication.coordination.groups.classic_protocols import elected, names_of
 from replication.coordination.groups.classic_rebalances import NEW_MEMBER_JOIN_MS, ClassicRebalances, rebalances
 from replication.coordination.groups.classic_states import ClassicCause, ClassicState
 from replication.coordination.groups.classic_step import ClassicStep
@@ -49,6 +49,10 @@ from tidelog.errors import (
     UnknownMemberId,
 )
 from tidelog.types import Millis
+
+INVITED_MAX: Final = 10_000
+"""Ids that a group has given to new members, which have not joined with them. A client that never does asks for one
+after the other, and each is kept for its session timeout."""
 
 
 class ClassicMembers:
@@ -128,10 +132,9 @@ class ClassicMembers:
         size = self._config.max_size
         if group.state is ClassicState.EMPTY:
             return True
-        member = group.members.get(member_id)
         if group.state is ClassicState.PREPARING_REBALANCE:
-            return (member is not None and member.joining is not None) or group.waiting_to_join < size
-        return member is not None or len(group.members) < size
+            return member_id in group.joining or len(group.joining) < size
+        return member_id in group.members or len(group.members) < size
 
     def _check_protocols(self, group: ClassicGroup, request: JoinGroup) -> None:
         """A group must keep a protocol that all members support."""
@@ -141,7 +144,7 @@ class ClassicMembers:
             )
         if not group.members:
             return
-        known = common_to(member.protocols for member in group.members.values())
+        known = group.common_protocols
         if request.protocol_type != group.protocol_type or known.isdisjoint(names_of(request.protocols)):
             offered = ", ".join(sorted(names_of(request.protocols)))[:200]
             raise InconsistentGroupProtocol(
@@ -156,6 +159,11 @@ class ClassicMembers:
         if owner is not None:
             self._replace_static(group, group.members[owner], asked, step)
         elif request.needs_member_id and request.instance_id is None:
+            if len(group.invited) >= INVITED_MAX:
+                raise GroupMaxSizeReached(
+                    f"{INVITED_MAX} new members of group {request.group_id!r} have an id and have not joined with it: "
+                    "let new members join again with the id that they are given"
+                )
             group.invited[member_id] = None
             self._timers.schedule(
                 TimerKind.CLASSIC_SESSION, group.group_id, request.session_timeout_ms, member_id=member_id
@@ -171,6 +179,7 @@ class ClassicMembers:
         if not group.members:
             group.protocol_type = asked.request.protocol_type
         group.add(member)
+        group.joining[member_id] = asked.ticket
         self._timers.schedule(TimerKind.CLASSIC_SESSION, group.group_id, NEW_MEMBER_JOIN_MS, member_id=member.member_id)
         self._rebalances.rebalance(group, ClassicCause.JOINED, step)
 
@@ -184,10 +193,9 @@ class ClassicMembers:
         if group.state is not ClassicState.PREPARING_REBALANCE and is_same and may_stay:
             step.answer(asked.ticket, group.joined(member))
             return
-        step.answer(member.joining, rebalances(group))  # its client has given that request up
-        member.protocols = request.protocols
-        member.session_timeout_ms, member.rebalance_timeout_ms = _timeouts(request)
-        member.joining = asked.ticket
+        step.refuse(group, member.member_id, rebalances(group))  # its client has given the earlier request up
+        group.renew(member, request.protocols, _timeouts(request))
+        group.joining[member.member_id] = asked.ticket
         self._rebalances.rebalance(group, ClassicCause.JOINED, step)
 
     # --- static members ---
@@ -196,23 +204,21 @@ class ClassicMembers:
         """A process with the instance id of a member has started: it takes the place of that, which is fenced."""
         member, former_leader = _member(asked, asked.new_member_id), group.leader
         member.assignment, member.is_new = old.assignment, False
-        step.refuse(
-            old,
-            FencedInstanceId(
-                f"instance id {old.instance_id!r} of group {group.group_id!r} belongs to member {member.member_id!r} "
-                f"now, not to {old.member_id!r}"
-            ),
+        fenced = FencedInstanceId(
+            f"instance id {old.instance_id!r} of group {group.group_id!r} belongs to member {member.member_id!r} now, "
+            f"not to {old.member_id!r}"
         )
+        step.refuse(group, old.member_id, fenced)
         self._timers.cancel(TimerKind.CLASSIC_SESSION, group.group_id, old.member_id)
         group.replace(old, member)
         self._rebalances.expect_heartbeat(group, member)
-        protocols = [each.protocols for each in group.members.values()]
-        if group.state is ClassicState.STABLE and elected(protocols) == group.protocol:
-            member.joining = None
+        protocols = (each.protocols for each in group.members.values())
+        if group.state is ClassicState.STABLE and elected(protocols, group.common_protocols) == group.protocol:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             step.records.append(group.record(assignments, step.wall_ms))
             step.answer(asked.ticket, self._kept_place(group, member, former_leader, asked.request))
         else:
+            group.joining[member.member_id] = asked.ticket
             # Also in COMPLETING_REBALANCE: the leader may assign to the old id, which nobody has any more.
             self._rebalances.rebalance(group, ClassicCause.JOINED, step)
 
@@ -249,8 +255,8 @@ class ClassicMembers:
         if group.state is ClassicState.STABLE:
             self._rebalances.expect_heartbeat(group, member)
             return Decision(group.synced(member.assignment))
-        step.answer(member.syncing, rebalances(group))  # its client has given that request up
-        member.syncing = asked.ticket
+        step.refuse(group, member.member_id, rebalances(group))  # its client has given the earlier request up
+        group.syncing[member.member_id] = asked.ticket
         if member.member_id == group.leader:
             self._assign(group, request, step)
         return step.decision(asked.ticket)
@@ -260,12 +266,10 @@ class ClassicMembers:
         assignments = {each.member_id: each.assignment for each in request.assignments}
         record = group.record(assignments, step.wall_ms)
         step.records.append(record)
-        assert record.value is not None
-        for member in group.members.values():
-            if member.syncing is not None:
-                # Applying the record ends its wait: if it cannot be recorded, the others wait for the next attempt.
-                step.answer(member.syncing, group.synced(assignments.get(member.member_id, b"")))
-                self._rebalances.expect_heartbeat(group, member)
+        for member_id, ticket in group.syncing.items():
+            # Applying the record ends its wait: if it cannot be recorded, the others wait for the next attempt.
+            step.answer(ticket, group.synced(assignments.get(member_id, NO_ASSIGNMENT)))
+            self._rebalances.expect_heartbeat(group, group.members[member_id])
 
     # --- heartbeat, leave ---
 
@@ -356,7 +360,7 @@ class ClassicMembers:
 
 
 def _member(asked: MemberJoin, member_id: str) -> ClassicMember:
-    """A member whose JoinGroup waits."""
+    """A member as its JoinGroup describes it."""
     request = asked.request
     session_ms, rebalance_ms = _timeouts(request)
     return ClassicMember(
@@ -367,7 +371,6 @@ def _member(asked: MemberJoin, member_id: str) -> ClassicMember:
         session_ms,
         rebalance_ms,
         request.protocols,
-        joining=asked.ticket,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from replication.coordination.group_records import ClassicProtocol
 
@@ -20,16 +20,8 @@ def metadata_of(protocols: Protocols, name: str | None) -> bytes:
     return next((each.metadata for each in protocols if each.name == name), b"")
 
 
-def common_to(members: Iterable[Protocols]) -> frozenset[str]:
-    """The names of the protocols that all members support; there must be a member."""
-    names = [names_of(protocols) for protocols in members]
-    return names[0].intersection(*names[1:])
-
-
-def elected(members: Iterable[Protocols]) -> str:
-    """The protocol with the most votes: each member votes for the one that it prefers among those that all support. Of
-    several with as many votes, the one that the first of their voters prefers."""
-    protocols = list(members)
-    candidates = common_to(protocols)
-    votes = Counter(next(each.name for each in preferred if each.name in candidates) for preferred in protocols)
+def elected(members: Iterable[Protocols], candidates: Container[str]) -> str:
+    """The protocol with the most votes: each member votes for the one that it prefers among the candidates, of which it
+    supports all. Of several with as many votes, the one that the first of their voters prefers."""
+    votes = Counter(next(each.name for each in preferred if each.name in candidates) for preferred in members)
     return votes.most_common(1)[0][0]

@@ -39,11 +39,9 @@ class ClassicRebalances:
             return
         self._timers.cancel(TimerKind.CLASSIC_SYNC, group.group_id)
         group.unsynced.clear()
-        for member in group.members.values():
-            if member.syncing is not None:
-                step.answer(member.syncing, rebalances(group))
-                member.syncing = None
-                self.expect_heartbeat(group, member)  # it need not send any while its request waited
+        for member_id in list(group.syncing):
+            step.refuse(group, member_id, rebalances(group))
+            self.expect_heartbeat(group, group.members[member_id])  # it need not send any while its request waited
         if group.state is ClassicState.EMPTY:
             delay = self._config.initial_rebalance_delay_ms
             group.initial_left_ms = max(0, group.rebalance_timeout_ms - delay)
@@ -76,7 +74,8 @@ class ClassicRebalances:
     def _end_join(self, group: ClassicGroup, step: ClassicStep) -> None:
         self._timers.cancel(TimerKind.CLASSIC_JOIN, group.group_id)
         group.initial_left_ms = None
-        for member in [each for each in group.members.values() if each.joining is None and each.instance_id is None]:
+        absent = [each for each in group.members.values() if each.member_id not in group.joining]
+        for member in [each for each in absent if each.instance_id is None]:
             self.drop(group, member, "it did not join again within the rebalance timeout", step)
         if not group.members:
             group.generation += 1
@@ -84,19 +83,18 @@ class ClassicRebalances:
             group.move(ClassicCause.NONE_LEFT)
             step.records.append(group.record({}, step.wall_ms))
             return
-        joined = next((each for each in group.members.values() if each.joining is not None), None)
-        if joined is None:  # only static members that are away: they have until their sessions time out
+        if not group.joining:  # only static members that are away: they have until their sessions time out
             self._timers.schedule(TimerKind.CLASSIC_JOIN, group.group_id, group.rebalance_timeout_ms)
             return
-        leader = None if group.leader is None else group.members.get(group.leader)
-        if leader is None or leader.joining is None:
-            group.leader = joined.member_id
+        if group.leader not in group.joining:
+            group.leader = next(member_id for member_id in group.members if member_id in group.joining)
         group.generation += 1
-        group.protocol = elected(member.protocols for member in group.members.values())
+        protocols = (member.protocols for member in group.members.values())
+        group.protocol = elected(protocols, group.common_protocols)
         group.move(ClassicCause.ALL_JOINED)
         for member in group.members.values():
-            step.answer(member.joining, group.joined(member))
-            member.joining, member.is_new = None, False
+            step.answer(group.joining.pop(member.member_id, None), group.joined(member))
+            member.is_new = False
             group.unsynced[member.member_id] = None
             self.expect_heartbeat(group, member)
         self._timers.schedule(TimerKind.CLASSIC_SYNC, group.group_id, group.rebalance_timeout_ms)
@@ -120,13 +118,14 @@ class ClassicRebalances:
                 self._end_join_if_all_joined(group, step)
         elif member is None:
             pass  # it was replaced, or left
-        elif member.is_new or (member.joining is None and member.syncing is None):
+        elif member.is_new or (member_id not in group.joining and member_id not in group.syncing):
             self.drop(group, member, "it sent no heartbeat for the session timeout", step)
             self.rebalance(group, ClassicCause.MEMBER_GONE, step)
 
     def drop(self, group: ClassicGroup, member: ClassicMember, why: str, step: ClassicStep) -> None:
         """Remove a member. why: for the log; empty: it leaves on purpose."""
-        step.refuse(member, UnknownMemberId(f"member {member.member_id!r} is no longer in group {group.group_id!r}"))
+        gone = UnknownMemberId(f"member {member.member_id!r} is no longer in group {group.group_id!r}")
+        step.refuse(group, member.member_id, gone)
         self.forget(group, member.member_id)
         if why:
             whose = f"{member.member_id} (client id {member.client_id!r}, {member.client_host})"

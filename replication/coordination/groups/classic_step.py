@@ -13,7 +13,7 @@ from replication.coordination.classic_requests import (
 )
 from replication.coordination.coordinator_machine import Decision
 from replication.coordination.group_records import GroupRecord
-from replication.coordination.groups.classic_group import ClassicMember
+from replication.coordination.groups.classic_group import ClassicGroup
 from tidelog.errors import TidelogError
 from tidelog.types import Millis
 
@@ -33,11 +33,10 @@ class ClassicStep:
         if ticket is not None:
             self.answers[ticket] = answer
 
-    def refuse(self, member: ClassicMember, error: TidelogError) -> None:
-        """Answer all requests of a member that wait."""
-        self.answer(member.joining, error)
-        self.answer(member.syncing, type(error)(error.message))  # an exception keeps the traceback of one raise
-        member.joining = member.syncing = None
+    def refuse(self, group: ClassicGroup, member_id: str, error: TidelogError) -> None:
+        """Answer the request of a member that waits: to join, or for its assignment."""
+        self.answer(group.joining.pop(member_id, None), error)
+        self.answer(group.syncing.pop(member_id, None), error)
 
     def decision(self, ticket: int) -> Decision[Any]:
         """The decision on the request with this ticket: its answer, now or later."""

@@ -59,11 +59,7 @@ def join_does_not_wait_for_others(patch: Patch) -> None:
 
 def invited_members_are_not_waited_for(patch: Patch) -> None:
     """A member that has its id, and sends its second JoinGroup, finds that the generation has begun without it."""
-    patch.setattr(
-        ClassicGroup,
-        "all_joined",
-        property(lambda group: all(each.joining is not None for each in group.members.values())),
-    )
+    patch.setattr(ClassicGroup, "all_joined", property(lambda group: len(group.joining) == len(group.members)))
 
 
 def new_groups_do_not_wait(patch: Patch) -> None:
@@ -176,7 +172,7 @@ def any_member_assigns(patch: Patch) -> None:
 
 def the_first_member_chooses_the_protocol(patch: Patch) -> None:
     """The protocol is the one that one member prefers, whether or not the others support it."""
-    patch.setattr(classic_rebalances, "elected", lambda members: next(iter(members))[0].name)
+    patch.setattr(classic_rebalances, "elected", lambda members, _: next(iter(members))[0].name)
 
 
 def any_protocol_is_accepted(patch: Patch) -> None:
@@ -322,7 +318,7 @@ def away_static_members_are_removed(patch: Patch) -> None:
     end_join = ClassicRebalances._end_join
 
     def all_dynamic(self: Any, group: ClassicGroup, step: ClassicStep) -> None:
-        for member in [each for each in group.members.values() if each.joining is None]:
+        for member in [each for each in group.members.values() if each.member_id not in group.joining]:
             self.drop(group, member, "away", step)
         end_join(self, group, step)
 
@@ -337,9 +333,7 @@ def a_repeated_join_leaves_the_first_without_an_answer(patch: Patch) -> None:
     join_again = ClassicMembers._join_again
 
     def forgetful(self: Any, group: ClassicGroup, asked: Any, step: ClassicStep) -> None:
-        member = group.members.get(asked.request.member_id)
-        if member is not None:
-            member.joining = None
+        group.joining.pop(asked.request.member_id, None)
         join_again(self, group, asked, step)
 
     patch.setattr(ClassicMembers, "_join_again", forgetful)
@@ -355,8 +349,7 @@ def a_rebalance_leaves_syncs_waiting(patch: Patch) -> None:
     rebalance = ClassicRebalances.rebalance
 
     def forgetful(self: Any, group: ClassicGroup, cause: Any, step: ClassicStep) -> None:
-        for member in group.members.values():
-            member.syncing = None
+        group.syncing.clear()
         rebalance(self, group, cause, step)
 
     patch.setattr(ClassicRebalances, "rebalance", forgetful)
