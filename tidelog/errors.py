@@ -285,7 +285,7 @@ class InvalidReplicationFactor(TidelogError, code=38, status="INVALID_ARGUMENT",
 
 
 class TooFewNodes(InvalidReplicationFactor, code=1054, status="UNAVAILABLE", retry=Retry.LATER, written=False):
-    """Fewer nodes are usable now than the topic is to have replicas. Others may be starting, or not registered yet.
+    """Fewer nodes are usable now than the topic needs for its replicas. Others may be starting, or not registered yet.
     Kafka has one error for this and for a replication factor that is never possible."""
 
 
@@ -384,7 +384,7 @@ class InvalidSessionTimeout(TidelogError, code=26, status="INVALID_ARGUMENT", re
 
 
 class RebalanceInProgress(TidelogError, code=27, status="ABORTED", retry=Retry.LATER, written=False):
-    """The group assigns its partitions anew; the member has to join again first."""
+    """The group reassigns its partitions; the member has to join again first."""
 
 
 class GroupAuthorizationFailed(TidelogError, code=30, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False):

@@ -1,4 +1,4 @@
-"""Forks of a process that has clients: what the child can use, and an error at once for what it cannot.
+"""Forks of a process that has clients. In the child, every call of a client of the parent raises an error at once.
 
 A fork copies one thread. A client of the parent has no loop in the child. gRPC has no threads there, and gRPC with
 asyncio cannot start them again, with its fork handlers or without: calls of the child's own clients would have no
@@ -26,7 +26,7 @@ machine."""
 _TIMER: Final = "grpc_global_tim"
 """Name of a thread that runs as long as gRPC does, as Linux has it: no longer than the last channel."""
 _ENDING: Final = frozenset({"event_engine", "grpc_shutdown", "lifeguard"})
-"""Names of threads that may end after it. A child that is forked meanwhile may be aborted, or wait for ever."""
+"""Names of threads that may end after it. A child that is forked meanwhile may be aborted, or wait forever."""
 _POLLER: Final = "(_poll_wrapper)"
 """End of the name of the Python thread that waits for the events of gRPC with asyncio. It runs while a channel, or a
 call of one, exists as a Python object."""
@@ -74,7 +74,7 @@ class _Forks:
             time.sleep(0.001)
 
     def in_child(self) -> None:
-        """In the child: what the parent had cannot be used."""
+        """In the child: make the clients of the parent unusable."""
         if self.grpc_runs:
             self.parent = self.pid
         self.pid = os.getpid()

@@ -26,7 +26,7 @@ STANDARD_ERROR = 2
 
 
 class ReaderGone(Exception):
-    """The reader of standard output has closed the pipe: it has what it wanted. Not an OSError, because libraries for
+    """The reader of standard output has closed the pipe: it needs no more. Not an OSError, because libraries for
     command lines turn a closed pipe into exit code 1."""
 
 
@@ -50,7 +50,7 @@ class _StandardStream(io.FileIO):
             raise OSError(error.errno, error.strerror, "standard output") from None
 
     def lose_reader(self) -> NoReturn:
-        """Discard what is written from now on. Raises ReaderGone."""
+        """Discard all further output. Raises ReaderGone."""
         self.is_reader_gone = True
         _discard(self.fileno())
         raise ReaderGone
@@ -115,7 +115,7 @@ def json_line(document: object) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with what the encoding of standard output does not have as escapes."""
+    """The text, with escapes for characters that the encoding of standard output does not have."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

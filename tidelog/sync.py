@@ -1,4 +1,4 @@
-"""Synchronous clients for programs without asyncio. Each client runs an event loop in a thread of its own.
+"""Synchronous clients for programs without asyncio. Each client runs an event loop in its own thread.
 
 Every method does the same as the asynchronous method of the same name and may be called from any thread.
 """

@@ -68,7 +68,7 @@ class ProtocolCodec(Protocol):
         """The value of a request. Raises InvalidRequest."""
 
     def encode(self, answer: Any, throttle_time_ms: int, /) -> Sized:
-        """The bytes of an answer; also pieces of it, of which some may be ranges of a file, with the length of all.
+        """The bytes of an answer, or pieces of it with the length of all; some pieces may be ranges of a file.
         Empty if the protocol has no answer to the request (a produce request with acks=0). throttle_time_ms: how long
         the caller is throttled, for answers that have a field for it."""
 
@@ -103,7 +103,7 @@ class EncodedAnswer:
         self.value = value
         """The listener keeps it until `data` is sent: it holds the share of the memory budget."""
         self.throttle_time_ms = throttle_time_ms
-        """A listener that mutes its callers reads no further request of this one for so long."""
+        """A listener that mutes its callers reads no further request of this one for this time."""
 
 
 class ByteStream(Protocol):
@@ -114,7 +114,7 @@ class ByteStream(Protocol):
 
     def send(self, answer: EncodedAnswer, /) -> Coroutine[Any, Any, None]:
         """Send one message; waits while the caller does not keep up. Counts its bytes once it is written: a caller that
-        does not read has not received what is queued for it."""
+        does not read has not received the messages that are queued for it."""
 
     def close(self) -> None:
         """End the stream and cancel the handler."""
@@ -297,7 +297,7 @@ class _ServedStream:
 
     async def receive(self) -> Any:
         """The next request; None after the last one. Nothing is read from a caller that must wait because of a quota:
-        what it sends waits on its side of the connection."""
+        its messages wait on its side of the connection."""
         context = self._context
         if context.throttle.applies:
             await context.throttle.wait_to_read()

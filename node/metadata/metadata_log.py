@@ -138,7 +138,7 @@ class MetadataLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """All records below it are committed, as far as this node knows."""
+        """All records below it are known to be committed."""
         return self.log.high_watermark
 
     def replayed(self) -> ClusterImage:

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 from tidelog.printable import printable
 
 MESSAGE_LENGTH_MAX: Final = 8_000
-"""Characters of one message; the rest is cut off. A message may quote what a caller sent."""
+"""Limit of the characters of one message, since a message may quote what a caller sent; the rest is left out."""
 
 # Attributes of every LogRecord; all others were passed by `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

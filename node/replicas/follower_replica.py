@@ -45,7 +45,7 @@ SMALL_BYTES: Final = 4 << 10
 wait costs more: with 64 KiB here, three nodes took 76,000 to 108,000 records/s of 100 B, not 233,000 to 312,000."""
 
 EARLY_MS: Final = 5_000
-"""How long, from the start of an epoch, a leader may reject fetches because it has older metadata: no news for anybody.
+"""How long, from the start of an epoch, a leader may reject fetches because it has older metadata; that is not logged.
 Nodes apply metadata within milliseconds; creating an internal topic made 190 log lines on each node."""
 _EARLY: Final = (NotLeaderOrFollower, UnknownLeaderEpoch, UnknownTopicId, UnknownTopicOrPartition)
 

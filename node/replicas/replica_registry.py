@@ -127,7 +127,7 @@ class ReplicaRegistry:
         )
 
     def with_leader(self, error: TidelogError, replica: Replica | None, listener: str) -> TidelogError:
-        """The error; with the address of the leader if it tells the client to look for another leader."""
+        """The error. If it makes the client look for another leader, the leader's address is added."""
         if replica is None or error.leader is not None:
             return error
         if not isinstance(error, NotLeaderOrFollower | LeadershipLost | FencedLeaderEpoch | KafkaStorageError):

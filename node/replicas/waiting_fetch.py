@@ -119,7 +119,7 @@ class WaitingFetch:
 
     def wake(self) -> bool:
         """Try the fetch again: there may be more to read. Returns False if it waits for a disk: it is not tried before,
-        and the replica keeps it among those that it tells and refuses."""
+        and the replica keeps it among those that it notifies and refuses."""
         self.outbox.move(self, _RECORDS)
         return self.state is not READING and self.state is not QUEUED
 

@@ -234,7 +234,7 @@ class FetchSession:
         if partition is not None:
             partition.topic_meter.failed_fetches += 1
         if isinstance(error, TopicAuthorizationFailed):
-            partition = None  # the answer tells nothing about it
+            partition = None  # the answer must not reveal anything about it
         if partition is not None:
             epoch, log_start = partition.leader_epoch, partition.log_start
             if isinstance(error, OffsetOutOfRange | OffsetNotAvailable):  # the reader looks for another position

@@ -23,7 +23,7 @@ def locate_permitted(
     manager: ReplicaManager, context: RequestContext, api: Api[Any, Any], topic: TopicReference, index: int
 ) -> Replica:
     """As `ReplicaRegistry.locate`. Raises TopicAuthorizationFailed for a caller without permission, also instead of an
-    error that tells something about the topic: for a name also whether there is such a topic."""
+    error that reveals something about the topic: for a name also whether there is such a topic."""
     try:
         replica = manager.registry.locate(topic, index, context.listener)
     except TidelogError:

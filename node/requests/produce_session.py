@@ -280,7 +280,7 @@ class ProduceSession:
 
     def _error_answer(self, correlation_id: int, partition: Replica | None, error: TidelogError) -> ProducedBatch:
         if isinstance(error, TopicAuthorizationFailed):
-            partition = None  # the answer tells nothing about it
+            partition = None  # the answer must not reveal anything about it
         return ProducedBatch(
             self._manager.registry.with_leader(error, partition, self._context.listener),
             Offset(-1),

@@ -18,7 +18,7 @@ Handle: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 
 
 def audited(api: Api[Any, Any], handle: Handle) -> Handle:
-    """The handler of this API, which also tells the audit trail of the request's context about each change."""
+    """The handler of this API, which also reports each change to the audit trail of the request's context."""
     if not api.audited:
         return handle
 

@@ -70,7 +70,7 @@ class Share:
         self._budget, self.kind, self.size = budget, kind, size
 
     def resize(self, size: int) -> None:
-        """Set the size to what is actually used (bytes)."""
+        """Set the size to the bytes that are actually used."""
         self._budget.used_more(self.kind, size - self.size)
         self.size = size
 

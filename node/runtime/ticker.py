@@ -54,7 +54,7 @@ class Ticker:
         await clock.sleep_ms(first_ms)
         while True:
             now, ticks = clock.monotonic_ms(), self._ticks
-            self._began, self._ticks = now, 1  # the call returns what is requested meanwhile
+            self._began, self._ticks = now, 1  # the call returns ticks that are requested during it
             self._ticks = self._until(self._tick(now, ticks))
             await clock.sleep_ms(self._ticks * self._tick_ms)
 

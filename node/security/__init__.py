@@ -1,1 +1,1 @@
-"""Who calls and what each caller may do: principals, SASL, permissions by ACLs, the audit log."""
+"""Identity and permissions of callers: principals, SASL, ACLs, the audit log."""

@@ -138,7 +138,7 @@ class AuditLog(AuditTrail):
         self._write(line)
 
     def close(self) -> None:
-        """Report what was left out so far."""
+        """Report the number of events that were left out so far."""
         self._begin_window()
 
     def _admits(self, limit: _EventLimit, event: str, what: Mapping[str, str]) -> bool:
@@ -225,7 +225,7 @@ def _short(text: str) -> str:
 
 
 def _plain(value: Any, items: int) -> Any:
-    """The value for JSON, with at most so many items of a collection, without the fields of dataclasses that have
+    """The value for JSON, with a limited number of items of a collection, without the fields of dataclasses that have
     `repr=False`."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)  # JSON has no word for it

@@ -69,7 +69,7 @@ class AuditTrail:
     def authentication_failed(
         self, *, listener: str, address: str, mechanism: str, reason: str, claimed_user: str = ""
     ) -> None:
-        """Called by a listener when a caller did not prove who it is. address: IP address and port. reason: for people,
+        """Called by a listener when a caller failed to authenticate. address: IP address and port. reason: for people,
         without any secret. claimed_user: whom the caller claims to be; empty if it names nobody."""
 
     def not_a_node(self, caller: Caller, request: str) -> None:

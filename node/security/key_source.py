@@ -109,7 +109,7 @@ def _bounded(data: bytes) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without what the other side sent."""
+    """The cause of a failure, without anything that the other side sent."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, OSError) and error.strerror:

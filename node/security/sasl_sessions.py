@@ -106,7 +106,7 @@ class SaslSessions:
         at: Millis,
         until_ms: Millis | None = None,
     ) -> str:
-        """Extend the session of a token, whose streams go on. Returns its new token. Raises SaslSessionEnded,
+        """Extend the session of a token, whose streams continue. Returns its new token. Raises SaslSessionEnded,
         SaslAuthenticationFailed if it belongs to another user."""
         session = self.find(listener, token, at)
         if session.user != user:

@@ -68,7 +68,8 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 class NodeRegistration:
     """A node as it last registered.
 
-    directories: its log directories that work, as far as is known; `last_registration` of each is the least number by
+    directories: its log directories that are not known to have failed; `last_registration` of each is the least number
+    by
         which it is known as that same directory: a copy that carries a smaller one is older. It becomes this
         registration's number when the node is unfenced, since the node has fsynced it in each directory by then.
         former_directories: directories of earlier registrations that this one did not name. offline_directories:

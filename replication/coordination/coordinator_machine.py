@@ -87,7 +87,8 @@ class CoordinatorMachine(Protocol[K_contra, V_contra]):
         ...
 
     def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
-        """Decide what is due. The runtime applies and appends these decisions, then calls `deadline` again."""
+        """Decide on deadlines that have passed. The runtime applies and appends the decisions, then calls `deadline`
+        again."""
         ...
 
     def deadline(self) -> Millis | None:

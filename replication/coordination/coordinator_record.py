@@ -25,7 +25,7 @@ _NUMBER: Final = Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord(Generic[K_co, V_co]):
-    """One record. value: None deletes what the key stands for (a tombstone)."""
+    """One record. value: None for a tombstone, which deletes the key."""
 
     key: K_co
     value: V_co | None

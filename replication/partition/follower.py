@@ -145,7 +145,7 @@ class PartitionFollower:
     def _broken(self) -> list[events.FollowerEffect]:
         self._open = None
         if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
-            return []  # the change of the log, or the pause, goes on: it asks for the next fetch when it ends
+            return []  # the change of the log, or the pause, continues, and requests the next fetch when it ends
         self._move(FollowerCause.BROKEN)
         return [events.WantFetch()]
 
@@ -216,7 +216,7 @@ class PartitionFollower:
         return [events.TruncateTo(truncate_to)]
 
     def _fetch_again(self, unended: Offset, answer: events.Answered) -> list[events.FollowerEffect]:
-        if not answer.is_held:  # what is fetched again now would not be believed either
+        if not answer.is_held:  # markers may be missing from a repeated fetch as well
             later = OffsetNotAvailable(
                 f"the leader keeps no markers for this node yet: partition {self.name} is fetched on from offset "
                 f"{self._log.log_end} once the node is unfenced"

@@ -123,7 +123,7 @@ class DirectoryChanges:
         self._request_turn()
 
     def retry(self) -> None:
-        """Repeat what a full disk rejected."""
+        """Repeat the changes that a full disk rejected."""
         if not self._next.is_empty:
             self._request_turn()
 

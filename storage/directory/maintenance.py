@@ -131,7 +131,7 @@ class Maintenance:
         }
 
     def tick(self, now: Millis) -> None:
-        """Run what is due. now: monotonic milliseconds."""
+        """Run the tasks that are due. now: monotonic milliseconds."""
         if now >= self._next_check:
             self._next_check = Millis(now + self._config.flush_check_ms)
             for directory in self._logs.working:

@@ -132,7 +132,7 @@ class SegmentCheck:
         self._path = segment.path
         self._rules = SegmentRules(segment.base_offset, end_offset, partial(epoch_due, epochs))
         self._handle: File = files.open(self._path, read_only=True)
-        """A handle of its own, opened by name: the handle of the segment would hide that the file was removed."""
+        """A separate handle, opened by name: the handle of the segment would hide that the file was removed."""
         self._link = Link(0, self.size, segment.base_offset)
         self._indexes: _Indexes | None = None
         self._faults: dict[int, Link] = {}

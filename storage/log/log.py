@@ -163,7 +163,7 @@ class Log(LogPositions):
         return True
 
     def keep_recent_appends(self, *, keep: bool) -> None:
-        """keep: keep in memory what the leader appends last, to answer followers without a read; False: drop it."""
+        """keep: keep the leader's last appends in memory, to answer followers without a read; False: drop them."""
         self._reader.keep_recent(keep=keep)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -403,7 +403,7 @@ class Log(LogPositions):
         return not self.closed and ticket.generation == self._reader.generation
 
     def finish_transactions_read(self, ticket: TransactionsRead) -> None:
-        """Store what a current ticket has read. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        """Store the index entries that a current ticket has read. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self.guard("reading", lambda: self.producers.enter(ticket, self._reader.is_hole))
 
     # --- lookups --------------------------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ class Log(LogPositions):
             raise self.directory.fail(f"flushing {self.path}", error) from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """Mark what the ticket covers, up to any truncation since, as durable. The ticket has run."""
+        """Mark the offsets that the ticket covers, up to any truncation since, as durable. The ticket has run."""
         self.last_flush_ms = self.clock.wall_ms()
         moved = self.flush_state.finish(ticket, self.last_flush_ms)
         if self.truncation is None:

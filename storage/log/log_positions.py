@@ -103,7 +103,7 @@ class LogPositions:
 
     def started_at(self, offset: Offset) -> None:
         """Set the log start to `offset`, which is recorded durably already: a crash must not bring back what a reader
-        was told is gone."""
+        could no longer read."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)

@@ -319,7 +319,7 @@ class Recovery:
     # --- durable again --------------------------------------------------------------------------------------------
 
     def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
-        """Rewrite what was kept above the recovery point, and sync it, its names and its epochs."""
+        """Rewrite the batches that were kept above the recovery point, and sync them, their file names and epochs."""
         files, directory = self._site.files, self._site.directory
         self._rewrite(loaded.segments[first:], rewrite_from)
         for segment in loaded.segments[first:]:

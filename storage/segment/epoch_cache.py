@@ -30,7 +30,7 @@ class LeaderEpochCache:
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self.entries = tuple(entries)
-        """Replaced by every change, never modified: flushes on other threads keep what they got."""
+        """Replaced by every change, never modified: flushes on other threads keep using the tuple that they got."""
         self.version = 0
         """Incremented by every change."""
 

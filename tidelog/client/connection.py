@@ -42,7 +42,7 @@ def client_transport(tls: Tls | None, sasl: Sasl | None, client_id: str) -> Grpc
 
 
 class ClientOptions(TypedDict, total=False):
-    """The options that every client has besides those of its own."""
+    """The options that all clients share."""
 
     tls: Tls | None
     """The files for TLS; None: plain text."""

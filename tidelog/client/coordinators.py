@@ -91,8 +91,9 @@ class Coordinators:
 
     async def find(self, kind: CoordinatorKind, key: str, *, timeout_ms: int) -> Endpoint:
         """Return the address of the coordinator. Looks it up for at most `timeout_ms`, then raises the last error:
-        CoordinatorNotAvailable, ConnectionFailed. Raises at once what no repetition changes: GroupAuthorizationFailed,
-        TransactionalIdAuthorizationFailed, InvalidGroupId, InvalidRequest, UnsupportedVersion."""
+        CoordinatorNotAvailable, ConnectionFailed. Raises at once errors that a repetition does not change:
+        GroupAuthorizationFailed, TransactionalIdAuthorizationFailed, InvalidGroupId, InvalidRequest,
+        UnsupportedVersion."""
         retries = self._cluster.retries(timeout_ms)
         while True:
             try:

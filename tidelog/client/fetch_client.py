@@ -211,7 +211,7 @@ class FetchClient(Service):
         return {key: position.end_offset for key, position in positions.items()}
 
     def _known_epoch(self, key: TopicPartition) -> LeaderEpoch:
-        """The newest leader epoch of what was read or committed of a partition. What was read of a topic that was
+        """The newest leader epoch in which records of a partition were read or committed. Those of a topic that was
         deleted says nothing of the next one of its name, whose epochs begin again; nor does an epoch that was reported
         as one that no node knows."""
         cursor, topic = self._core.cursors.get(key), self._cluster.view.topics.get(key.topic)

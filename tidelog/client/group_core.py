@@ -253,7 +253,7 @@ class GroupCore:
         self.state = MembershipState.JOINING
         self.epoch = JOIN_EPOCH
         self.joins = 1
-        """Raised by each membership: what was read before belongs to an earlier one."""
+        """Raised by each membership: records that were read before belong to an earlier one."""
         self.owned: frozenset[PartitionKey] = frozenset()
         """The partitions that the member owns: from Assign on, until Revoke or Lose is done."""
         self.target: frozenset[PartitionKey] | None = None
@@ -290,7 +290,7 @@ class GroupCore:
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator has accepted the member, as far as is known."""
+        """Whether the coordinator has accepted the member and has not refused it since."""
         states = (MembershipState.STABLE, MembershipState.RECONCILING, MembershipState.LEAVING)
         return self._announced and self.epoch > JOIN_EPOCH and self.state in states
 

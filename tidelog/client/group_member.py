@@ -1,4 +1,4 @@
-"""A consumer's membership in its group: carries out what the core decides, and commits what was processed.
+"""A consumer's membership in its group: carries out the core's decisions, and commits processed records.
 
 A record is processed when the step after the one that returned it begins: the next poll, or the next record of an
 iteration.
@@ -337,7 +337,7 @@ class GroupMember:
             raise InvalidRequest(CLOSED_IN_CALLBACK)
 
     async def close(self, *, for_good: bool) -> None:
-        """Commit what was processed, call back, leave. Bounded by the callbacks and by the timeout of one call."""
+        """Commit processed records, call back, leave. It takes as long as the callbacks and the timeout of one call."""
         if not self.options.is_subscription or self._ended.is_set():
             return
         self._is_closing = True
@@ -455,7 +455,8 @@ class GroupMember:
         self._handle(CallbackDone(self._clock.monotonic_ms()))
 
     async def _find_cursors(self, topic_ids: Mapping[TopicPartition, TopicId]) -> list[Cursor] | None:
-        """Return new cursors, held, at their starts; None if the member was fenced or closes before, or failed."""
+        """Return new cursors, not readable yet, at their starts; None if the member was fenced or closes before, or
+        failed."""
         committed = await self._find_committed(sorted(topic_ids))
         if committed is None:
             return None
@@ -483,7 +484,7 @@ class GroupMember:
         return None
 
     async def _cursor(self, key: TopicPartition, topic_id: TopicId, found: OffsetCommitted | None) -> Cursor:
-        """Return a new cursor, held, at its start."""
+        """Return a new cursor, not readable yet, at its start."""
         cursor = Cursor(key, self._reset_place(), topic_id=topic_id, is_held=True, is_certain=True)
         if found is not None and found.topic_id in (None, topic_id):
             cursor.place(found.committed.offset, found.committed.leader_epoch)

@@ -135,7 +135,7 @@ class ManyRecords:
         self._measured_for: Route | None = None
         self._targets_for: Route | None = None
         self._targets: Numbers | None = None
-        """The partition of each record; None if none has a key or a partition of its own."""
+        """The partition of each record; None if no record has a key and the caller chose no partition."""
 
     @property
     def queued(self) -> int:

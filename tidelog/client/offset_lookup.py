@@ -174,7 +174,7 @@ async def _round(
     timeout_ms: int,
     fields: Mapping[str, object],
 ) -> tuple[dict[TopicPartition, Any], list[TidelogError]]:
-    """Ask each leader once. Returns what the answers have for the partitions, and the errors of the others. Raises
+    """Query each leader once. Returns the answers by partition, and the errors of the others. Raises
     UnknownTopicOrPartition if nodes have reported a topic as unknown for `NEW_TOPIC_MS`."""
     answers: dict[TopicPartition, Any] = {}
     failures: list[TidelogError] = []

@@ -64,7 +64,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Parse one line of JSON. Unknown fields are ignored. Raises InvalidRequest, which says what is wrong."""
+        """Parse one line of JSON. Unknown fields are ignored. Raises InvalidRequest with the reason."""
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:

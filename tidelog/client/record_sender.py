@@ -16,7 +16,7 @@ from tidelog.records.v2.record import Header
 
 
 class RecordSender(ABC):
-    """Sends records by two methods of its own: `enqueue` and `enqueue_columns`."""
+    """Base of clients that send records: all methods use the subclass's `enqueue` and `enqueue_columns`."""
 
     @abstractmethod
     async def enqueue(
@@ -36,7 +36,7 @@ class RecordSender(ABC):
 
     @abstractmethod
     async def flush(self) -> None:
-        """Send what is queued, and wait for the outcomes."""
+        """Send all queued records, and wait for their outcomes."""
 
     async def send(
         self,

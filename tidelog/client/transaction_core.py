@@ -263,7 +263,7 @@ class TransactionCore:
         """Whether the producer must end."""
         return self.state is TransactionalState.FAILED
 
-    # --- what the application asks for --------------------------------------------------------------------------
+    # --- calls of the application -------------------------------------------------------------------------------
     # These raise InvalidTxnState, or the reason why the producer has failed, if the state does not allow the call;
     # nothing has changed then.
 

@@ -146,7 +146,7 @@ class StopRequest:
     """Whether the job was asked to end: by SIGINT or SIGTERM. A second signal raises at once."""
 
     def __init__(self, answer: str = "") -> None:
-        """answer: what is printed at the first signal, where the end takes some time."""
+        """answer: the text to print at the first signal, for a job that takes some time to end."""
         self._answer = answer
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
@@ -175,7 +175,7 @@ class StopRequest:
         return self._signal is not None
 
     def raise_if_asked(self) -> None:
-        """Raise what the signal means to a job that has not finished: KeyboardInterrupt, JobTerminated."""
+        """Raise the exception for a signal before the end of the job: KeyboardInterrupt, JobTerminated."""
         if self._signal is not None:
             _raise_signal(self._signal)
 
@@ -186,7 +186,7 @@ def _raise_signal(number: int, frame: FrameType | None = None) -> NoReturn:  # n
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """SIGTERM raises JobTerminated, so that what is open is closed. Only the main thread can have it."""
+    """Let SIGTERM raise JobTerminated, so that open resources are closed. Only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,7 +210,7 @@ class Job(Generic[Arguments]):
     work: Callable[[Arguments], int]
     """Returns the exit code."""
     when_interrupted: str
-    """What is kept of a job that is interrupted, and what the same command does then."""
+    """The sentence for an interrupted job: its results so far, and the effect of repeating the command."""
 
     def main(self, arguments: Sequence[str] | None = None, parent: typer.Context | None = None) -> int:
         """Run the job. arguments: None for those of the process. parent: `tidelog job`, if it runs there. Returns the

@@ -1,4 +1,4 @@
-"""The Spark session of a job, and what is missing if there is none.
+"""The Spark session of a job, and the error if Spark is not installed.
 
 Facts (Spark 4.3): data sources in Python run in `$PYSPARK_DRIVER_PYTHON`, else `$PYSPARK_PYTHON`, else `python3`; the
 job names its own Python if the environment names none. `spark-submit` has chosen master and settings before.

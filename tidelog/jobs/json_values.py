@@ -76,7 +76,7 @@ class _Another(ValueError):
 
 
 _Convert = Callable[[Any], Any]
-"""Takes what the decoder returns, returns what Arrow takes. Raises ValueError or ArithmeticError."""
+"""Converts a value of the decoder to one of Arrow. Raises ValueError or ArithmeticError."""
 
 
 class ObjectParser:

@@ -246,10 +246,10 @@ class PartitionAudit:
             stream.fail(error)
 
     def _take(self, stream: _ReplicaStream, comparison: BatchComparison | CompactedComparison) -> None:
-        """Check and compare what a replica has answered."""
+        """Check and compare the answer of a replica."""
         read, stream.ready = stream.ready, None
         if read is not None and read.is_below_start and not stream.ended:
-            self._begin_at(stream, read.log_start, comparison)  # retention has removed what was to be read next
+            self._begin_at(stream, read.log_start, comparison)  # retention has removed the next records
             return
         if read is not None and not stream.ended:
             try:
@@ -272,7 +272,7 @@ class PartitionAudit:
         batches = [each for each in batches_of(read.records) if stream.position <= each.last_offset]
         batches = [each for each in batches if each.header.base_offset < self._end]
         if not batches and len(read.records):
-            stream.position = self._end  # compaction has removed what was left below the end
+            stream.position = self._end  # compaction has removed the rest of the records below the end
         records: list[AuditedRecord] = []
         for batch in batches:
             is_valid = stream.check.check(batch)

@@ -1,4 +1,4 @@
-"""`tidelog job profile`: what is in a topic: records, bytes, keys, sizes, rates, holes, delays and compression.
+"""`tidelog job profile`: the contents of a topic: records, bytes, keys, sizes, rates, holes, delays and compression.
 
 Spark reads the same offsets three times: for the bounds of the ranges, with all columns, and the keys alone. The ends
 are fixed when the job begins.
@@ -155,7 +155,7 @@ class Profiler:
 
     @staticmethod
     def _pass(frame: DataFrame, task: Any) -> list[Any]:
-        """Run a function in the task of each range, and collect what each found."""
+        """Run a function in the task of each range, and collect the results."""
         return [json.loads(row.found) for row in map_arrow(frame, task, PARTIAL).collect()]
 
     def _keys(self, topic: str) -> tuple[dict[int, KeyCounts], KeyCounts]:

@@ -31,7 +31,7 @@ Array: TypeAlias = Any
 PARTIAL: Final = "found string"
 """The one column of a pass: JSON, one row for each range."""
 SAMPLE_BYTES: Final = 64 * 1024
-"""Keys and values of one batch of the sample: about what a producer sends under load."""
+"""Size of one batch of the sample: about that of a producer's batches under load."""
 HOLES_MAX: Final = 5
 """The largest holes that are named."""
 

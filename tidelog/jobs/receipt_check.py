@@ -1,4 +1,4 @@
-"""Checks receipts of one partition against the batches of its replicas, and tells removal from loss.
+"""Checks receipts of one partition against the batches of its replicas, and distinguishes removal from loss.
 
 A receipt names a batch by offset and checksum. Retention removes the start of a log, compaction single records, and
 both leave a trace: the log start offset, and later records behind the hole. What is missing without such a trace is
@@ -30,7 +30,7 @@ class Verdict(Enum):
     EXPIRED = "expired"
     """Below the log start offset: deleted by retention, or by a request to delete records."""
     COMPACTED = "compacted"
-    """Removed by compaction, as far as can be told."""
+    """Probably removed by compaction."""
     TOPIC_DELETED = "topic-deleted"
     """The topic was deleted, and possibly created again: it has another id, or there is none of this name."""
     LOST = "lost"
@@ -42,7 +42,7 @@ class Verdict(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """True if what was acknowledged is not in the log, or cannot be shown to be, without a legal cause."""
+        """True if an acknowledged record is not in the log, or cannot be shown to be, without a legal cause."""
         return self in (Verdict.LOST, Verdict.ALTERED, Verdict.UNKNOWN)
 
 

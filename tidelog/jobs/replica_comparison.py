@@ -92,7 +92,7 @@ class Difference:
 
 
 class ReplicaComparison(ABC, Generic[Item]):
-    """Compares what the replicas of a partition show, each read in its own time, up to the first difference."""
+    """Compares the records of a partition's replicas, each read at its own pace, up to the first difference."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
         self._queues: dict[NodeId, deque[Item]] = {node: deque() for node in nodes}
@@ -108,7 +108,7 @@ class ReplicaComparison(ABC, Generic[Item]):
         self._starts[node] = start
 
     def feed(self, node: NodeId, items: Sequence[Item]) -> None:
-        """Add what the replica shows next, by offset."""
+        """Add the next records of a replica, by offset."""
         # After a difference the replicas are only checked, each by itself: what nothing takes would fill the memory.
         if self.difference is None:
             self._queues[node].extend(items)
@@ -121,13 +121,13 @@ class ReplicaComparison(ABC, Generic[Item]):
             self._compare()
 
     def hungry(self) -> list[NodeId]:
-        """The replicas that must show more before the comparison can go on; none after a difference."""
+        """The replicas from which more records are needed to continue the comparison; none after a difference."""
         if self.difference is not None:
             return []
         return [node for node, queue in self._queues.items() if not queue and node not in self._ends]
 
     def _take(self) -> Iterator[tuple[Offset, dict[NodeId, Item | None]]]:
-        """Yield what the replicas have at the next offset, None where they lack it, while that is known."""
+        """Yield the replicas' records at each next offset, None for a replica that lacks it, while all are known."""
         while not self.hungry():
             fronts = [queue[0].offset for queue in self._queues.values() if queue]
             if not fronts:

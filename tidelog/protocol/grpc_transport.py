@@ -136,7 +136,7 @@ class GrpcTransport:
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
         self._callables: dict[tuple[Endpoint, str], Any] = {}
         self._replaced: list[grpc.aio.Channel] = []
-        """The channels with the certificate before the present one: their streams go on."""
+        """The channels with the certificate before the present one: their streams continue."""
         self._diagnoses: dict[Endpoint, tuple[float, ConnectionFailed | None]] = {}
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
@@ -288,8 +288,8 @@ class GrpcTransport:
         return failure if found is None else type(found)(found.message)
 
     async def _refresh_certificates(self) -> None:
-        """Connect anew from now on if the certificates on disk have changed. Streams on the present connections go on
-        until the node ends them, or until the certificates change again."""
+        """Use new connections from now on if the certificates on disk have changed. Streams on the present ones
+        continue until the node ends them, or until the certificates change again."""
         if self._tls is None:
             return
         self._looked_at = asyncio.get_running_loop().time()

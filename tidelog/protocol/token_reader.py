@@ -39,7 +39,8 @@ class TokenReader:
         return reading.result()
 
     async def close(self) -> None:
-        """End what is under way. A function on a thread is left to itself."""
+        """Cancel a read that is under way. A function that runs on a thread cannot be cancelled; its result is
+        ignored."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait((self._reading,))

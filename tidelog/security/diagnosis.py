@@ -43,7 +43,7 @@ _REJECTED: Final = re.compile("ALERT_(UNKNOWN_CA|(BAD|UNSUPPORTED)_CERTIFICATE|C
 
 
 async def diagnose(to: Endpoint, tls: Tls | None, phase: str) -> ConnectionFailed | None:
-    """Connect once and tell what is wrong with TLS.
+    """Connect once and find out why TLS fails.
 
     tls: as the failed connection used it; None: it was plain text. phase: the call, for the message. Returns the error
     to raise instead; None if TLS is not the reason, or cannot be named (nothing answers, a handshake succeeds).

@@ -53,7 +53,7 @@ _MESSAGE_OVERHEAD: Final = 1_024
 """Bytes that may arrive with a message or a new call besides it: headers, frames, records of TLS."""
 
 _TRAFFIC_OVERHEAD: Final = 100
-"""One byte in so many, of messages and of what was sent: frames and records of TLS, acknowledgements."""
+"""Overhead of the wire: one byte for this many bytes of messages, for frames, records of TLS and acknowledgements."""
 
 _KEEPALIVE_BYTES_S: Final = 16
 """Bytes a second of an idle connection: pings and their answers, some 4 B/s as plain text and 10 B/s in TLS. The node
@@ -100,7 +100,7 @@ class IncompleteMessages:
         self._timer: asyncio.TimerHandle | None = None
 
     def delivered(self, peer: str, size: int) -> None:
-        """The node was given a message of so many bytes, or a call with none yet. peer: as gRPC reports it."""
+        """Note that the node got a message of this size, or a call without a message. peer: as gRPC reports it."""
         if COUNTS_TRAFFIC:
             total = self._delivered[peer]
             total.bytes += size

@@ -9,7 +9,7 @@ import grpc
 from node.listeners.listener_certificates import CallerIdentity, ListenerCertificates
 
 STREAM_GRACE_MS: Final = 10_000
-"""How long the open calls and streams of a connection that reached its age may go on."""
+"""How long the open calls and streams of a connection may continue after it has reached its maximum age."""
 
 _CERTIFICATE: Final = "x509_pem_cert"
 """Key of gRPC's auth context: the verified certificate of the caller."""
@@ -39,7 +39,7 @@ class ServerTls(ListenerCertificates):
         return self.identity_of(certificates[0] if certificates else b"", has_sasl=has_sasl)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The new certificate, None if it is the same. gRPC calls this before each handshake, on threads of its own."""
+        """The new certificate, None if it is the same. gRPC calls this before each handshake, on its own threads."""
         with self._lock:
             self._refresh()
             if not self._is_new:

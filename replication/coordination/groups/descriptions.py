@@ -88,7 +88,7 @@ def _consumer_group(group: ConsumerGroup, config: GroupConfig) -> DescribedGroup
 
 
 def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
-    """assignment: without what it has been asked to give up, as in Kafka."""
+    """Describe a member. assignment: without the partitions that it has been asked to give up, as in Kafka."""
     said, current = member.metadata, member.assignment
     return DescribedMember(
         member.member_id,

@@ -214,7 +214,7 @@ class GroupMachine:
         return decisions
 
     def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
-        """Decide what is due: members that timed out are removed, target assignments computed, offsets expired."""
+        """Decide on expired timers: remove members that timed out, compute target assignments, expire offsets."""
         self._set_time(now)
         due = self._timers.pop_due(_TIMERS_PER_TICK)
         if any(key.kind is TimerKind.METADATA for key in due):

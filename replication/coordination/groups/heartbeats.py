@@ -80,7 +80,7 @@ class _Step:
     """The member's subscription after this heartbeat."""
     records: list[GroupRecord] = field(default_factory=list)
     nudged: set[str] = field(default_factory=set)
-    """Members that can go on because of this heartbeat."""
+    """Members that can continue because of this heartbeat."""
 
     @property
     def joins(self) -> bool:
@@ -121,7 +121,8 @@ class Heartbeats:
             self._check_epoch(step)
             owned = self._pushes.owned(*key, request.member_epoch, reported)
         if step.base.state == MemberState.UNKNOWN and owned != NOTHING:
-            # The recorded assignment cannot be interpreted: what the member still reads could be given away twice.
+            # The recorded assignment cannot be interpreted: partitions that the member still reads could get a second
+            # owner.
             raise FencedMemberEpoch(
                 f"the assignment of member {request.member_id!r} of group {request.group_id!r} was recorded by a newer "
                 "version: give up all partitions and join again"

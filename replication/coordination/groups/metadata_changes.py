@@ -100,7 +100,7 @@ class MetadataChanges:
         ids = self._state.catalog.ids
         try:
             matching = self._patterns.matching(pattern, self._names)
-        except InvalidRegularExpression:  # accepted by another version: keep what it has found
+        except InvalidRegularExpression:  # accepted by another version: keep the topics that it has found
             matching = set()
         topics = tuple(sorted(name for name in {*known.topics, *matching} if name in ids))
         if topics == known.topics:

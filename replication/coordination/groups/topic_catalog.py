@@ -1,4 +1,5 @@
-"""The topics of the cluster as groups see them: ids, partitions, racks, and a hash that tells two states apart.
+"""The topics of the cluster as groups see them: ids, partitions, racks, and a hash by which two states are
+distinguished.
 
 A group keeps the hash of its subscribed topics with its epoch: the coordinator that takes over finds out whether the
 topics have changed since then (KIP-1101).

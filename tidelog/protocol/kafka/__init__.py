@@ -1,1 +1,2 @@
-"""Messages of Apache Kafka: codecs that are generated from Kafka's schemas, and what the generated code calls."""
+"""Messages of Apache Kafka: codecs that are generated from Kafka's schemas, and the functions that the generated code
+calls."""

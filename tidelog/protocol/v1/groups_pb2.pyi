@@ -1004,7 +1004,7 @@ class DescribedMember(_message.Message):
 
     @_builtins.property
     def target(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartitionList]:
-        """what it is to have"""
+        """its part of the target assignment"""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class QueryOptions:
     """Read a partition from its end that has no record at or after the starting time; otherwise the query fails."""
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
-    """At least about so many tasks in all; None: by size."""
+    """Approximate minimum of the number of tasks; None: by size."""
     records_per_partition_max: int | None = None
     """Most offsets of a task."""
     include_headers: bool = False
@@ -113,9 +113,9 @@ class TriggerLimits:
     """How much one batch of a stream reads, in offsets over all partitions."""
 
     offsets_min: int | None = None
-    """A batch waits until so many are there; None: it does not wait."""
+    """A batch waits until this many records are there; None: it does not wait."""
     offsets_max: int | None = None
-    """At most so many; None: all."""
+    """Limit of the records of a batch; None: all."""
     delay_ms_max: int = TRIGGER_DELAY_MS_MAX
     """After the batch before: a batch waits no longer for `offsets_min`."""
 

@@ -1,4 +1,4 @@
-"""Who writes: a task of a batch, and what it reports to the driver."""
+"""The writer of a task of a batch, and its report to the driver."""
 
 from __future__ import annotations
 

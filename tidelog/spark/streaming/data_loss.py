@@ -1,6 +1,6 @@
-"""Data loss of a stream, decided for each partition from what the cluster says. Pure.
+"""Data loss of a stream, decided for each partition from the cluster's answers. Pure.
 
-  aged out    the next offset lies below the log's start: retention or compaction removed what is between
+  aged out    the next offset lies below the log's start: retention or compaction removed the records between
   recreated   the topic has another id: it was deleted, and created again
   gone        the topic, or the partition, was deleted
   truncated   the log ends the leader epoch of the position below it, or ends itself there: an unclean election replaced
@@ -52,7 +52,7 @@ class LogState:
     end_epoch: LeaderEpoch
     """Of the record before `end`."""
     high_watermark: Offset
-    """The end of what is committed."""
+    """The end of the committed records."""
     epoch_end: EpochEnd | None = None
     """The leader's answer for the epoch of the position; None: not asked."""
 
@@ -65,7 +65,7 @@ def absent_log(topic_id: TopicId) -> LogState:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is missing in a partition: the offsets `first` to `last` - 1, at most so many records."""
+    """What is missing in a partition: the offsets `first` to `last` - 1, at most as many records."""
 
     kind: LossKind
     topic_partition: TopicPartition
@@ -78,7 +78,7 @@ class Loss:
 
     @property
     def skipped(self) -> int:
-        """Offsets that are skipped and were not read, as far as it is known."""
+        """Offsets that are known to be skipped and not read."""
         if self.kind is LossKind.TRUNCATED or self.last is None:
             return 0  # truncated offsets were read
         return self.last - self.first
@@ -118,7 +118,7 @@ def find_loss(
 def truncated_at(position: PartitionPosition, state: LogState) -> Offset | None:
     """From which offset on the log contains other records than those below the position; None if it does not.
 
-    Nothing can be told, and nothing is missing, where the position is the log's start or below it.
+    A position at or below the log's start shows nothing, and nothing is missing there.
     """
     if position.next_offset <= state.log_start:
         return None

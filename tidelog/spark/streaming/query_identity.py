@@ -33,7 +33,7 @@ EntryKind = Literal["pinned", "progress"]
 
 
 def start_digest(options: StreamOptions) -> str:
-    """A digest of what the query reads and where it begins: a pin serves queries with the same digest only."""
+    """A digest of the query's topics and start: a pin serves only queries with the same digest."""
     reads = json.dumps([str(options.query.selection), _bound_text(options.query.starting)])
     return sha256(reads.encode()).hexdigest()[:DIGEST_CHARACTERS]
 

@@ -25,7 +25,7 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, int]:
     behind = {}
     for key, topic_id, position in latest:
         read = end.find(key, topic_id)
-        # A partition that is new to the query is read from its start: what is below it counts as skipped.
+        # A partition that is new to the query is read from its start: earlier offsets count as skipped.
         begin = position.skipped if read is None else read.next_offset
         behind[str(key)] = max(position.next_offset - begin, 0)
     return behind

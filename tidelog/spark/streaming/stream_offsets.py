@@ -59,7 +59,7 @@ class StreamOffset:
 
     cluster_id: str
     lineage: str
-    """Made when the start of the query was chosen; tells the progress of one checkpoint from that of another."""
+    """Made when the start of the query was chosen; distinguishes the progress of one checkpoint from another's."""
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
     skipped: int = 0
     """Offsets skipped in partitions that are gone."""

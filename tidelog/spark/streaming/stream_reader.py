@@ -79,7 +79,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The end of what was there at the last `latestOffset`, for the progress of the query."""
+        """The ends of the partitions at the last `latestOffset`, for the progress of the query."""
         latest = self._session.latest if self._session is not None else None
         return None if latest is None else latest.to_json()
 

@@ -80,7 +80,7 @@ class StreamSession:
         self._checked: dict[TopicPartition, tuple[TopicId, LeaderEpoch]] = {}
         """The leader epoch in which the position of a partition was last compared with the log."""
         self.latest: StreamOffset | None = None
-        """The end of what was there at the last look."""
+        """The ends of the partitions when they were last read."""
 
     async def start(self) -> None:
         """Connect, and take over the identity of the query if an option names it."""
@@ -269,7 +269,7 @@ class StreamSession:
         """Spark has processed everything below `end`: commit it beside the query. Raises ProducerFenced."""
         self._progress.note_progress(end)
 
-    # --- what the cluster says ----------------------------------------------------------------------------------
+    # --- answers of the cluster ---------------------------------------------------------------------------------
 
     async def _choose_start(self) -> StreamOffset:
         starting = self._query.starting
@@ -460,7 +460,7 @@ class StreamSession:
         return known
 
     def _report(self, losses: Iterable[Loss]) -> None:
-        """Fail on data loss, or log what is skipped."""
+        """Fail on data loss, or log the skipped offsets."""
         found = list(losses)
         if found and self._query.fail_on_data_loss:
             raise loss_error(found)
