@@ -1,4 +1,4 @@
-"""Forks of a process that has clients. In the child, every call of a client of the parent raises an error at once.
+"""Forks of a process that has clients: calls in the child that cannot work raise an error at once.
 
 A fork copies one thread. A client of the parent has no loop in the child. gRPC has no threads there, and gRPC with
 asyncio cannot start them again, with its fork handlers or without: calls of the child's own clients would have no

@@ -87,8 +87,8 @@ class SaslConfig:
     )
     """the mechanisms that listeners with SASL offer: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"""
     lifetime_ms: Millis = setting("connections.max.reauth.ms", Millis(3_600_000), millis(0, 31_536_000_000))
-    """how long a session lasts; clients authenticate again before it ends, and nothing is interrupted. 0: for ever (as
-    in Kafka by default)"""
+    """how long a session lasts; clients authenticate again before it ends, and nothing is interrupted. 0: without limit
+    (as in Kafka by default)"""
     secret_file: str = setting("cluster.secret.file", "", text())
     """the file whose first line is the secret of the cluster, the same on every node: nodes authenticate with it among
     themselves. Required if the listener between nodes has SASL"""

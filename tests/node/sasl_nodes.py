@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.node.real_nodes import RealNodes
-from tidelog import Sasl
+from tidelog import Consumer, Sasl, sync
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.sasl_client import SaslClient
 
@@ -34,3 +35,23 @@ async def transport_of(sasl: Sasl | None) -> AsyncIterator[GrpcTransport]:
         yield transport
     finally:
         await transport.close()
+
+
+async def ensure_records_arrive(nodes: RealNodes, sasl: Sasl, records: list[bytes | None]) -> None:
+    """Read the topic `orders` from its start: exactly these records are there."""
+    async with Consumer(outside(nodes), sasl=sasl) as consumer:
+        consumer.assign([("orders", 0)])
+        read: list[bytes | None] = []
+        while len(read) < len(records):
+            read += [record.value for record in await consumer.poll()]
+    assert read == records
+
+
+async def topics_of_a_synchronous_client(nodes: RealNodes, sasl: Sasl) -> list[str]:
+    """The names of the topics that a synchronous client lists, in a thread as a program without a loop would."""
+
+    def listed() -> list[str]:
+        with sync.Admin(outside(nodes), sasl=sasl) as admin:
+            return [topic.name for topic in admin.list_topics()]
+
+    return await asyncio.get_running_loop().run_in_executor(None, listed)

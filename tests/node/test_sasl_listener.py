@@ -18,8 +18,16 @@ from node.security.principals import parse_rules
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes, repeated
-from tests.node.sasl_nodes import ALICE, inside, knows_alice, outside, transport_of
-from tidelog import Admin, Consumer, Producer, Sasl, Tls, sync
+from tests.node.sasl_nodes import (
+    ALICE,
+    ensure_records_arrive,
+    inside,
+    knows_alice,
+    outside,
+    topics_of_a_synchronous_client,
+    transport_of,
+)
+from tidelog import Admin, Consumer, Producer, Sasl, Tls
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -75,18 +83,8 @@ async def test_all_clients_log_in_at_every_node_and_records_go_through(tmp_path:
             await nodes.start(1)
             await nodes.wait_whole()
             await producer.send("orders", b"second")
-        async with Consumer(outside(nodes), sasl=alice) as consumer:
-            consumer.assign([("orders", 0)])
-            read: list[bytes | None] = []
-            while len(read) < 2:
-                read += [record.value for record in await consumer.poll()]
-            assert read == [b"first", b"second"]
-
-        def count_topics() -> int:
-            with sync.Admin(outside(nodes), sasl=alice) as admin:
-                return len(admin.list_topics())
-
-        assert await asyncio.get_running_loop().run_in_executor(None, count_topics) == 1
+        await ensure_records_arrive(nodes, alice, [b"first", b"second"])
+        assert await topics_of_a_synchronous_client(nodes, alice) == ["orders"]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,16 @@ from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider, accepting
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes, repeated
-from tests.node.sasl_nodes import ALICE, inside, knows_alice, outside, transport_of
-from tidelog import Admin, Consumer, Producer, Sasl, Tls, sync
+from tests.node.sasl_nodes import (
+    ALICE,
+    ensure_records_arrive,
+    inside,
+    knows_alice,
+    outside,
+    topics_of_a_synchronous_client,
+    transport_of,
+)
+from tidelog import Admin, Consumer, Producer, Sasl, Tls
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     IllegalSaslState,
@@ -88,18 +96,8 @@ async def test_all_clients_log_in_with_tokens_beside_others_with_passwords(tmp_p
                 await producer.send("orders", b"first")
             async with Producer(outside(nodes), sasl=ALICE) as producer:
                 await producer.send("orders", b"second")
-            async with Consumer(outside(nodes), sasl=Sasl(token=token)) as consumer:
-                consumer.assign([("orders", 0)])
-                read: list[bytes | None] = []
-                while len(read) < 2:
-                    read += [record.value for record in await consumer.poll()]
-                assert read == [b"first", b"second"]
-
-            def count_topics() -> int:
-                with sync.Admin(outside(nodes), sasl=billing) as admin:
-                    return len(admin.list_topics())
-
-            assert await asyncio.get_running_loop().run_in_executor(None, count_topics) == 1
+            await ensure_records_arrive(nodes, Sasl(token=token), [b"first", b"second"])
+            assert await topics_of_a_synchronous_client(nodes, billing) == ["orders"]
             users = {user for each in nodes.nodes.values() for user in each.node.sasl.sessions._of_user}
             assert users == {"billing", "shop", "alice"}
             assert provider.gets == 3, "once for each node"

@@ -211,12 +211,12 @@ class FetchClient(Service):
         return {key: position.end_offset for key, position in positions.items()}
 
     def _known_epoch(self, key: TopicPartition) -> LeaderEpoch:
-        """The newest leader epoch in which records of a partition were read or committed. Those of a topic that was
-        deleted says nothing of the next one of its name, whose epochs begin again; nor does an epoch that was reported
-        as one that no node knows."""
+        """The newest leader epoch in which records of a partition were read or committed."""
         cursor, topic = self._core.cursors.get(key), self._cluster.view.topics.get(key.topic)
+        # A deleted topic does not count: the epochs of the next one with its name begin again.
         if cursor is None or topic is None or cursor.topic_id not in (None, topic.topic_id):
             return NO_LEADER_EPOCH
+        # Nor does an epoch that was reported because no node knows it: the query would wait for it.
         return NO_LEADER_EPOCH if isinstance(cursor.error, UnknownLeaderEpoch) else cursor.known_epoch
 
     async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
