@@ -15,7 +15,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import tidelog
 from node.process.local_cluster import LocalCluster
@@ -275,6 +275,10 @@ async def test_topics_are_created_and_deleted(cluster: LocalCluster) -> None:
         created = admin.create_topics([NewTopic("made", 2, 3, config={"retention.ms": "1000"})])
         created["made"].result(WAIT_S)
         assert len(admin.list_topics("made", timeout=WAIT_S).topics["made"].partitions) == 2
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "made")
+        settings = admin.describe_configs([resource])[resource].result(WAIT_S)
+        assert (settings["retention.ms"].value, settings["retention.ms"].is_default) == ("1000", False)
+        assert (settings["cleanup.policy"].value, settings["cleanup.policy"].is_default) == ("delete", True)
         refused = admin.create_topics([NewTopic("made", 2, 3)])["made"].exception(WAIT_S)
         assert refused is not None
         assert refused.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
@@ -24,5 +25,6 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     DELETE_TOPICS,
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
+    DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
 )
