@@ -342,6 +342,7 @@ ADMIN_DESCRIBE_CONFIGS: Final = Api(
     DescribeConfigsRequest,
     DescribeConfigsAnswer,
     _all_of(_each_topic(AclOperation.DESCRIBE_CONFIGS)),
+    has_rpc=False,
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
 ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)

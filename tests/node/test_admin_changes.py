@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from node.api.admin_requests import ConfigSource, DescribeConfigsRequest
 from node.quorum.state import LOST_MS
+from node.requests.context import RequestContext
 from replication.controller import features
 from tests.node.metadata_world import MetadataWorld
 from tests.topic_requests import altering, changed, growing
@@ -126,16 +129,15 @@ def test_settings_are_described_with_their_origin_and_errors_one_by_one() -> Non
     with MetadataWorld() as world:
         world.begin()
         world.create("orders", retention_ms="1000")
-        request = admin_pb2.DescribeConfigsRequest(topics=["none", "orders", "none"])
-        missing, orders, again = world.call(1, methods.ADMIN_DESCRIBE_CONFIGS, request).topics
-        assert [(each.name, each.error.name) for each in (missing, orders, again)] == [
-            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
-            ("orders", ""),
-            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
-        ]
+        handlers: Any = world.side(0).services["Admin"]
+        request = DescribeConfigsRequest(("none", "orders", "none"))
+        missing, orders, again = world.do(handlers.describe_configs(request, RequestContext("client", "here"))).topics
+        assert isinstance(missing.error, UnknownTopicOrPartition)
+        assert isinstance(again.error, UnknownTopicOrPartition)
+        assert [each.name for each in (missing, orders, again)] == ["none", "orders", "none"]
         found = {each.key: (each.value, each.source) for each in orders.configs}
-        assert found["retention.ms"] == ("1000", admin_pb2.CONFIG_SOURCE_TOPIC)
-        assert found["cleanup.policy"] == ("delete", admin_pb2.CONFIG_SOURCE_DEFAULT)
+        assert found["retention.ms"] == ("1000", ConfigSource.TOPIC)
+        assert found["cleanup.policy"] == ("delete", ConfigSource.DEFAULT)
         assert list(found) == sorted(found)
 
 

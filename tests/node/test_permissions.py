@@ -248,7 +248,6 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "Admin.DeleteTopics": deleting(name=TOPIC, topic_id=bytes(16)),
         "Admin.CreatePartitions": growing(topic=TOPIC, count=1),
         "Admin.IncrementalAlterConfigs": altering(topic=TOPIC),
-        "Admin.DescribeConfigs": admin_pb2.DescribeConfigsRequest(topics=[TOPIC]),
         "Admin.ExplainAcl": admin_pb2.ExplainAclRequest(
             principal="User:a",
             host="::1",
@@ -498,7 +497,7 @@ def test_the_document_has_every_request_with_its_permission_and_every_caller() -
     assert {name for row in rows for name in row} == {"request", "permission", *CALLERS}
 
 
-def test_the_document_has_what_only_members_of_classic_groups_ask() -> None:
+def test_the_document_has_what_only_clients_of_kafka_ask() -> None:
     text = DOCUMENT.read_text(encoding="utf-8").split("| request without an RPC | permission |")[1]
     rows = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", text.split("\n\n")[0], re.MULTILINE))
     assert rows == {name: shown(api.permission, "") for name, api in APIS.items() if not api.has_rpc}

@@ -68,9 +68,6 @@ ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Method(
 ADMIN_CREATE_PARTITIONS: Final = Method(
     ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.ChangedTopics, CallKind.UNARY
 )
-ADMIN_DESCRIBE_CONFIGS: Final = Method(
-    ADMIN, "DescribeConfigs", admin_pb2.DescribeConfigsRequest, admin_pb2.DescribeConfigsResponse, CallKind.UNARY
-)
 ADMIN_UPDATE_FEATURES: Final = Method(
     ADMIN, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse, CallKind.UNARY
 )
