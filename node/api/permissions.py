@@ -78,13 +78,3 @@ class Permission:
     needs: tuple[Need, ...]
     asked_by_nodes: bool = False
     """True if a caller that its listener takes for a node needs no rule."""
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """The kinds of requests that differ in their needs: "" is the one without a name."""
-        named = tuple(dict.fromkeys(need.variant for need in self.needs if need.variant))
-        return ("", *named) if not named or any(not need.variant for need in self.needs) else named
-
-    def of_variant(self, variant: str) -> tuple[Need, ...]:
-        """What requests of this kind need."""
-        return tuple(need for need in self.needs if need.variant in ("", variant))

@@ -73,28 +73,7 @@ from node.api.quorum_requests import (
     QuorumVoteRequest,
 )
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
-from replication.controller.events import (
-    AclsCreated,
-    AclsDeleted,
-    AllocateProducerIds,
-    AlterClientQuotas,
-    AlteredPartitions,
-    AlterPartition,
-    AlterScramCredentials,
-    ClientQuotasAltered,
-    CreateAcls,
-    DeleteAcls,
-    FeaturesUpdated,
-    Heartbeat,
-    HeartbeatAnswer,
-    ProducerIdBlock,
-    Registered,
-    RegisterNode,
-    RemoveVoter,
-    ScramCredentialsAltered,
-    UpdateFeatures,
-    VoterRemoved,
-)
+from replication.controller import events
 from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
@@ -352,7 +331,7 @@ ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = _change(
 ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
     "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer, _DESCRIBE
 )
-ADMIN_UPDATE_FEATURES: Final = _change("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated, _ALTER)
+ADMIN_UPDATE_FEATURES: Final = _change("Admin.UpdateFeatures", events.UpdateFeatures, events.FeaturesUpdated, _ALTER)
 ADMIN_EXPLAIN_PARTITIONS: Final = Api(
     "Admin.ExplainPartitions",
     ExplainPartitionsRequest,
@@ -366,19 +345,22 @@ ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
     Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
 )
 ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer, _DESCRIBE)
-ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", RemoveVoter, VoterRemoved, _ALTER)
-ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", CreateAcls, AclsCreated, _ALTER)
-ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", DeleteAcls, AclsDeleted, _ALTER)
+ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", events.RemoveVoter, events.VoterRemoved, _ALTER)
+ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", events.CreateAcls, events.AclsCreated, _ALTER)
+ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", events.DeleteAcls, events.AclsDeleted, _ALTER)
 ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer, _DESCRIBE)
 ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision, _DESCRIBE)
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = _change(
-    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered, _ALTER
+    "Admin.AlterUserScramCredentials", events.AlterScramCredentials, events.ScramCredentialsAltered, _ALTER
 )
 ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer, _DESCRIBE
 )
 ADMIN_ALTER_CLIENT_QUOTAS: Final = _change(
-    "Admin.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered, _all_of(Need(AclOperation.ALTER_CONFIGS))
+    "Admin.AlterClientQuotas",
+    events.AlterClientQuotas,
+    events.ClientQuotasAltered,
+    _all_of(Need(AclOperation.ALTER_CONFIGS)),
 )
 ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
     "Admin.DescribeClientQuotas",
@@ -387,11 +369,13 @@ ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
     _all_of(Need(AclOperation.DESCRIBE_CONFIGS)),
 )
 
-CONTROLLER_REGISTER_NODE: Final = _for_nodes("Controller.RegisterNode", RegisterNode, Registered)
-CONTROLLER_HEARTBEAT: Final = _for_nodes("Controller.Heartbeat", Heartbeat, HeartbeatAnswer)
-CONTROLLER_ALTER_PARTITION: Final = _for_nodes("Controller.AlterPartition", AlterPartition, AlteredPartitions)
+CONTROLLER_REGISTER_NODE: Final = _for_nodes("Controller.RegisterNode", events.RegisterNode, events.Registered)
+CONTROLLER_HEARTBEAT: Final = _for_nodes("Controller.Heartbeat", events.Heartbeat, events.HeartbeatAnswer)
+CONTROLLER_ALTER_PARTITION: Final = _for_nodes(
+    "Controller.AlterPartition", events.AlterPartition, events.AlteredPartitions
+)
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
-    "Controller.AllocateProducerIds", AllocateProducerIds, ProducerIdBlock
+    "Controller.AllocateProducerIds", events.AllocateProducerIds, events.ProducerIdBlock
 )
 CONTROLLER_ENVELOPE: Final = _for_nodes("Controller.Envelope", Envelope, EnvelopeAnswer, audited=True)
 

@@ -149,7 +149,7 @@ class AclAuthorizer(Authorizer):
         decision = self._decisions.decide(caller.principal, caller.host, operation, resource_type, name)
         if decision.allowed:
             return None
-        self._audit.denied(caller, api, operation, resource_type, name, decision)
+        self._audit.denied(caller, api.name, operation, resource_type, name, decision.reason)
         if resource_type in _BY_NAME:
             refusal, kind, option = _BY_NAME[resource_type]
             return refusal(_text(caller, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))

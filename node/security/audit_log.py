@@ -40,7 +40,7 @@ from replication.coordination.group_requests import (
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import TidelogError
-from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType
+from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 WINDOW_MS: Final = 10_000
 EVENTS_MAX: Final = 100
@@ -72,24 +72,12 @@ class AuditLog(AuditTrail):
             await self._clock.sleep_ms(WINDOW_MS)
             self._begin_window()
 
-    def denied(
-        self,
-        caller: Caller,
-        api: Api[Any, Any],
-        operation: AclOperation,
-        resource_type: ResourceType,
-        name: str,
-        decision: AclDecision,
-    ) -> None:
-        """A request, or one topic of it, was refused."""
-        self._denied(caller, api.name, operation, resource_type, name, decision.reason)
-
     def not_a_node(self, caller: Caller, request: str) -> None:
         """As AuditTrail's."""
         reason = "the request is for nodes only, and the caller is none"
-        self._denied(caller, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, reason)
+        self.denied(caller, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, reason)
 
-    def _denied(
+    def denied(
         self,
         caller: Caller,
         request: str,
@@ -98,6 +86,7 @@ class AuditLog(AuditTrail):
         name: str,
         reason: str,
     ) -> None:
+        """A request, or one topic of it, was refused."""
         denial = {
             "principal": _short(caller.principal),
             "operation": operation.name,

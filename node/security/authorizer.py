@@ -1,5 +1,7 @@
 """Authorization: the one place where a request can be rejected because of its origin. And the audit trail."""
 
+# ruff: noqa: ARG002 (the methods are an interface; what allows everything, or records nothing, uses no argument)
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,12 +22,7 @@ class Authorizer:
         ClusterAuthorizationFailed to reject it as a whole."""
 
     def topic_refusal(
-        self,
-        caller: Caller,  # noqa: ARG002
-        api: Api[Any, Any],  # noqa: ARG002
-        topic: str,  # noqa: ARG002
-        *,
-        by_id: bool = False,  # noqa: ARG002
+        self, caller: Caller, api: Api[Any, Any], topic: str, *, by_id: bool = False
     ) -> TidelogError | None:
         """Called by the handlers of requests whose topics are answered one by one, for each topic: the operation is the
         one that the table of APIs has for the topics of this API. by_id: the request names the topic by its id,
@@ -33,28 +30,17 @@ class Authorizer:
         return None
 
     def resource_refusal(
-        self,
-        caller: Caller,  # noqa: ARG002
-        api: Api[Any, Any],  # noqa: ARG002
-        operation: AclOperation,  # noqa: ARG002
-        resource_type: ResourceType,  # noqa: ARG002
-        name: str,  # noqa: ARG002
+        self, caller: Caller, api: Api[Any, Any], operation: AclOperation, resource_type: ResourceType, name: str
     ) -> TidelogError | None:
         """Called by the handlers for each group or transactional id that is answered by itself, or that only part of a
         request is about. Returns the error to answer with, None if the caller may do this with it."""
         return None
 
-    def topic_view(self, caller: Caller) -> VisibleTopics:  # noqa: ARG002
+    def topic_view(self, caller: Caller) -> VisibleTopics:
         """The topics that the caller may describe, now and later."""
         return EveryTopic()
 
-    def allows(
-        self,
-        caller: Caller,  # noqa: ARG002
-        operation: AclOperation,  # noqa: ARG002
-        resource_type: ResourceType,  # noqa: ARG002
-        name: str,  # noqa: ARG002
-    ) -> bool:
+    def allows(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the caller may do this with a resource that it did not name: a refusal is not an event."""
         return True
 

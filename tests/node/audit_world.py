@@ -41,7 +41,9 @@ class World:
         self.log = AuditLog(self.lines.append, clock=self.clock, node_id=3)
 
     def deny(self, topic: str = "orders", context: RequestContext = ALICE) -> None:
-        self.log.denied(context, ADMIN_CREATE_TOPICS, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED)
+        self.log.denied(
+            context, ADMIN_CREATE_TOPICS.name, AclOperation.CREATE, ResourceType.TOPIC, topic, DENIED.reason
+        )
 
     def change(self, asked: Any, outcome: Any, api: Api[Any, Any] = ADMIN_CREATE_TOPICS) -> dict[str, Any]:
         self.log.changed(ALICE, api, asked, outcome)

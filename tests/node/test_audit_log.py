@@ -150,7 +150,7 @@ def test_any_name_makes_one_short_line_of_json(principal: str, topic: str, clien
     world = World()
     context = replace(ALICE, principal=principal, client_id=client_id, connection=principal, listener=topic)
     decision = replace(DENIED, reason=f"denied by the ACL: {topic}")
-    world.log.denied(context, ADMIN_CREATE_TOPICS, AclOperation.CREATE, ResourceType.TOPIC, topic, decision)
+    world.log.denied(context, ADMIN_CREATE_TOPICS.name, AclOperation.CREATE, ResourceType.TOPIC, topic, decision.reason)
     world.log.changed(context, ADMIN_CREATE_TOPICS, CreateTopic(topic, 1, 1, {topic: principal}), None)
     for line in world.lines:
         assert line.isascii()
