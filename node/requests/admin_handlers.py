@@ -13,57 +13,10 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from node.api.admin_requests import (
-    AclQuestion,
-    AlterConfigsRequest,
-    AlterReassignmentsRequest,
-    ChangedPartitions,
-    ChangedTopics,
-    ClientQuota,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeAclsAnswer,
-    DescribeAclsRequest,
-    DescribeClientQuotasAnswer,
-    DescribeClientQuotasRequest,
-    DescribeClusterRequest,
-    DescribeConfigsAnswer,
-    DescribeConfigsRequest,
-    DescribeLogDirsAnswer,
-    DescribeLogDirsRequest,
-    DescribeScramCredentialsAnswer,
-    DescribeScramCredentialsRequest,
-    ElectLeadersRequest,
-    ExplainPartitionsAnswer,
-    ExplainPartitionsRequest,
-    ExplainRestartAnswer,
-    ExplainRestartRequest,
-    ListReassignmentsAnswer,
-    ListReassignmentsRequest,
-    ScramCredentialInfo,
-    TopicConfigs,
-    TopicPartitionId,
-)
+from node.api import admin_requests as admin
+from node.api import table
 from node.api.api import Answered, Api, Asked
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
-from node.api.table import (
-    ADMIN_ALTER_CLIENT_QUOTAS,
-    ADMIN_ALTER_PARTITION_REASSIGNMENTS,
-    ADMIN_ALTER_USER_SCRAM_CREDENTIALS,
-    ADMIN_CREATE_ACLS,
-    ADMIN_CREATE_PARTITIONS,
-    ADMIN_CREATE_TOPICS,
-    ADMIN_DELETE_ACLS,
-    ADMIN_DELETE_TOPICS,
-    ADMIN_DESCRIBE_CONFIGS,
-    ADMIN_ELECT_LEADERS,
-    ADMIN_EXPLAIN_PARTITIONS,
-    ADMIN_GET_METADATA,
-    ADMIN_INCREMENTAL_ALTER_CONFIGS,
-    ADMIN_REMOVE_VOTER,
-    ADMIN_UPDATE_FEATURES,
-)
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.context import RequestContext
@@ -73,27 +26,9 @@ from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
+from replication.controller import events
 from replication.controller.administration import state_of
 from replication.controller.elections import electable
-from replication.controller.events import (
-    AclsCreated,
-    AclsDeleted,
-    AlterClientQuotas,
-    AlterConfigs,
-    AlterScramCredentials,
-    ChangedTopic,
-    ClientQuotasAltered,
-    CreateAcls,
-    CreatePartitions,
-    CreateTopic,
-    DeleteAcls,
-    DeleteTopic,
-    FeaturesUpdated,
-    RemoveVoter,
-    ScramCredentialsAltered,
-    UpdateFeatures,
-    VoterRemoved,
-)
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from tidelog.cluster_descriptions import (
@@ -122,10 +57,14 @@ from tidelog.security.acls import (
 )
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
-Altered = TypeVar("Altered", AclsCreated, AclsDeleted, ScramCredentialsAltered, ClientQuotasAltered)
+Altered = TypeVar(
+    "Altered", events.AclsCreated, events.AclsDeleted, events.ScramCredentialsAltered, events.ClientQuotasAltered
+)
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 
-TopicChange = TypeVar("TopicChange", CreateTopic, DeleteTopic, CreatePartitions, AlterConfigs)
+TopicChange = TypeVar(
+    "TopicChange", events.CreateTopic, events.DeleteTopic, events.CreatePartitions, events.AlterConfigs
+)
 
 CHANGE_MS: Final = 15_000
 """After this time the outcome of a change is unknown."""
@@ -194,7 +133,7 @@ class AdminHandlers:
         answers = []
         for name in dict.fromkeys(request.topics):
             topic = image.topic(name)
-            refusal = context.authorizer.topic_refusal(context, ADMIN_GET_METADATA, name)
+            refusal = context.authorizer.topic_refusal(context, table.ADMIN_GET_METADATA, name)
             if refusal is not None:
                 answers.append(TopicMetadata(name, error=refusal))
             elif topic is None:
@@ -210,7 +149,7 @@ class AdminHandlers:
             if topic is None:
                 unknown = UnknownTopicId(f"no topic has the id {raw.hex()}, as far as this node knows: it was deleted")
                 answers.append(TopicMetadata(topic_id=raw, error=unknown))
-            elif refusal := context.authorizer.topic_refusal(context, ADMIN_GET_METADATA, topic.name, by_id=True):
+            elif refusal := context.authorizer.topic_refusal(context, table.ADMIN_GET_METADATA, topic.name, by_id=True):
                 answers.append(TopicMetadata(topic_id=raw, error=refusal))
             else:
                 answers.append(self._topic(image, topic, context))
@@ -237,19 +176,23 @@ class AdminHandlers:
             self._partitions[topic.topic_id] = found
         return found
 
-    async def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsAnswer:
+    async def describe_configs(
+        self, request: admin.DescribeConfigsRequest, context: RequestContext
+    ) -> admin.DescribeConfigsAnswer:
         """The settings of each topic, by the image and the configuration of this node."""
         ensure_few(request.topics, "topics", DESCRIBED_MAX)
-        return DescribeConfigsAnswer(tuple(self._configs_of(name, context) for name in request.topics))
+        return admin.DescribeConfigsAnswer(tuple(self._configs_of(name, context) for name in request.topics))
 
-    def _configs_of(self, name: str, context: RequestContext) -> TopicConfigs:
+    def _configs_of(self, name: str, context: RequestContext) -> admin.TopicConfigs:
         try:
-            _ensure_permitted(context, ADMIN_DESCRIBE_CONFIGS, name)
-            return TopicConfigs(name, None, self._settings.described(self._topic_named(name).configs))
+            _ensure_permitted(context, table.ADMIN_DESCRIBE_CONFIGS, name)
+            return admin.TopicConfigs(name, None, self._settings.described(self._topic_named(name).configs))
         except TidelogError as error:
-            return TopicConfigs(name, error)
+            return admin.TopicConfigs(name, error)
 
-    async def describe_cluster(self, _request: DescribeClusterRequest, context: RequestContext) -> ClusterDescription:
+    async def describe_cluster(
+        self, _request: admin.DescribeClusterRequest, context: RequestContext
+    ) -> ClusterDescription:
         """The state of the cluster for an operator."""
         image = self._metadata.image
         states = list(image.partitions())
@@ -290,34 +233,34 @@ class AdminHandlers:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> ChangedTopics:
+    async def create_topics(self, request: admin.CreateTopicsRequest, context: RequestContext) -> admin.ChangedTopics:
         """Create each topic; respond when this node has applied them."""
         allows_all = context.authorizer.allows(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 
-        async def create(topic: CreateTopic) -> ChangedTopic:
+        async def create(topic: events.CreateTopic) -> events.ChangedTopic:
             if not allows_all:
-                _ensure_permitted(context, ADMIN_CREATE_TOPICS, topic.name)
+                _ensure_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
             _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
             with context.throttle.mutation(0 if topic.validate_only else topic.partitions):
-                asked = CreateTopicsRequest((topic,))
-                return await self._change_topic(ADMIN_CREATE_TOPICS, asked, context, "created")
+                asked = admin.CreateTopicsRequest((topic,))
+                return await self._change_topic(table.ADMIN_CREATE_TOPICS, asked, context, "created")
 
         return await _each(request.topics, create)
 
-    async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ChangedTopics:
+    async def delete_topics(self, request: admin.DeleteTopicsRequest, context: RequestContext) -> admin.ChangedTopics:
         """Delete each topic; respond when this node has applied the deletions."""
 
-        async def delete(topic: DeleteTopic) -> ChangedTopic:
+        async def delete(topic: events.DeleteTopic) -> events.ChangedTopic:
             state = self._to_delete(topic, context)
             for name in (topic.name, "" if state is None else state.name):
                 _ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
             with context.throttle.mutation(0 if state is None else len(state.partitions)):
-                asked = DeleteTopicsRequest((topic,))
-                return await self._change_topic(ADMIN_DELETE_TOPICS, asked, context, "deleted")
+                asked = admin.DeleteTopicsRequest((topic,))
+                return await self._change_topic(table.ADMIN_DELETE_TOPICS, asked, context, "deleted")
 
         return await _each(request.topics, delete)
 
-    def _to_delete(self, topic: DeleteTopic, context: RequestContext) -> TopicState | None:
+    def _to_delete(self, topic: events.DeleteTopic, context: RequestContext) -> TopicState | None:
         """The topic, if this node knows it. Raises TopicAuthorizationFailed; UnknownTopicId, since permission for an id
         that this node does not know cannot be checked."""
         image = self._metadata.image
@@ -326,42 +269,46 @@ class AdminHandlers:
         if by_id and state is None:
             raise UnknownTopicId(f"no topic has the id {topic.topic_id}, as far as this node knows")
         name = state.name if by_id and state is not None else topic.name
-        _ensure_permitted(context, ADMIN_DELETE_TOPICS, name, by_id=by_id)
+        _ensure_permitted(context, table.ADMIN_DELETE_TOPICS, name, by_id=by_id)
         return state
 
-    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ChangedPartitions:
+    async def elect_leaders(
+        self, request: admin.ElectLeadersRequest, context: RequestContext
+    ) -> admin.ChangedPartitions:
         """Forward, with the ids of the topics. Partitions of topics that this node does not know are answered by it."""
         ensure_few(request.partitions, "partitions")
         if not request.partitions:
-            elected = await self._forward(ADMIN_ELECT_LEADERS, request, context)
-            return ChangedPartitions(tuple(map(self._with_name, elected.partitions)))
+            elected = await self._forward(table.ADMIN_ELECT_LEADERS, request, context)
+            return admin.ChangedPartitions(tuple(map(self._with_name, elected.partitions)))
         places = [self._with_id(each) for each in request.partitions]
-        known = tuple(each for each in places if isinstance(each, TopicPartitionId))
+        known = tuple(each for each in places if isinstance(each, admin.TopicPartitionId))
         if not known:  # the request would be one for all partitions
             return self._in_order(places, ())
-        elected = await self._forward(ADMIN_ELECT_LEADERS, replace(request, partitions=known), context)
+        elected = await self._forward(table.ADMIN_ELECT_LEADERS, replace(request, partitions=known), context)
         return self._in_order(places, elected.partitions)
 
     async def alter_partition_reassignments(
-        self, request: AlterReassignmentsRequest, context: RequestContext
-    ) -> ChangedPartitions:
+        self, request: admin.AlterReassignmentsRequest, context: RequestContext
+    ) -> admin.ChangedPartitions:
         """Forward, with the ids of the topics. Partitions of topics that this node does not know are answered by it."""
         ensure_few(request.partitions, "partitions")
         places = [self._with_id(each.partition) for each in request.partitions]
         moves = tuple(
             replace(each, partition=place)
             for each, place in zip(request.partitions, places, strict=True)
-            if isinstance(place, TopicPartitionId)
+            if isinstance(place, admin.TopicPartitionId)
         )
-        begun = await self._forward(ADMIN_ALTER_PARTITION_REASSIGNMENTS, AlterReassignmentsRequest(moves), context)
+        begun = await self._forward(
+            table.ADMIN_ALTER_PARTITION_REASSIGNMENTS, admin.AlterReassignmentsRequest(moves), context
+        )
         return self._in_order(places, begun.partitions)
 
     async def list_partition_reassignments(
-        self, _request: ListReassignmentsRequest, _context: RequestContext
-    ) -> ListReassignmentsAnswer:
+        self, _request: admin.ListReassignmentsRequest, _context: RequestContext
+    ) -> admin.ListReassignmentsAnswer:
         """The partitions under reassignment."""
         image = self._metadata.image
-        return ListReassignmentsAnswer(
+        return admin.ListReassignmentsAnswer(
             tuple(
                 ReassignmentDescription(_place(image, state), state.replicas, state.adding, state.removing, state.isr)
                 for state in image.partitions()
@@ -369,36 +316,40 @@ class AdminHandlers:
             )
         )
 
-    async def incremental_alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ChangedTopics:
+    async def incremental_alter_configs(
+        self, request: admin.AlterConfigsRequest, context: RequestContext
+    ) -> admin.ChangedTopics:
         """Change the settings of each topic; respond when this node has applied them."""
 
-        async def alter(topic: AlterConfigs) -> ChangedTopic:
-            _ensure_permitted(context, ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
+        async def alter(topic: events.AlterConfigs) -> events.ChangedTopic:
+            _ensure_permitted(context, table.ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
             for change in topic.changes:
                 if change.key in KEPT_SETTINGS:
                     _ensure_not_internal(topic.name, f"its setting {change.key} cannot be changed")
-            asked = AlterConfigsRequest((topic,))
-            return await self._change_topic(ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
+            asked = admin.AlterConfigsRequest((topic,))
+            return await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
 
         return await _each(request.topics, alter)
 
-    async def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> ChangedTopics:
+    async def create_partitions(
+        self, request: admin.CreatePartitionsRequest, context: RequestContext
+    ) -> admin.ChangedTopics:
         """Add partitions to each topic; respond when this node has applied them."""
 
-        async def grow(topic: CreatePartitions) -> ChangedTopic:
-            _ensure_permitted(context, ADMIN_CREATE_PARTITIONS, topic.name)
+        async def grow(topic: events.CreatePartitions) -> events.ChangedTopic:
+            _ensure_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
             _ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
             state = self._metadata.image.topic(topic.name)
             added = 0 if state is None or topic.validate_only else topic.count - len(state.partitions)
             with context.throttle.mutation(added):
-                asked = CreatePartitionsRequest((topic,))
-                return await self._change_topic(ADMIN_CREATE_PARTITIONS, asked, context, "changed")
+                asked = admin.CreatePartitionsRequest((topic,))
+                return await self._change_topic(table.ADMIN_CREATE_PARTITIONS, asked, context, "changed")
 
         return await _each(request.topics, grow)
 
     async def _change_topic(
-        self, api: Api[Asked, ChangedTopics], request: Asked, context: RequestContext, done: str
-    ) -> ChangedTopic:
+        self, api: Api[Asked, admin.ChangedTopics], request: Asked, context: RequestContext, done: str
+    ) -> events.ChangedTopic:
         """Forward a request about one topic; respond when this node has applied it. done: what was, for the error if it
         has not."""
         [changed] = (await self._forward(api, request, context)).topics
@@ -406,61 +357,63 @@ class AdminHandlers:
         await self._applied(lambda image: image.offset >= changed.metadata_offset, what)
         return changed
 
-    async def update_features(self, request: UpdateFeatures, context: RequestContext) -> FeaturesUpdated:
+    async def update_features(self, request: events.UpdateFeatures, context: RequestContext) -> events.FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
-        answer = await self._forward(ADMIN_UPDATE_FEATURES, request, context)
+        answer = await self._forward(table.ADMIN_UPDATE_FEATURES, request, context)
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
         return answer
 
-    async def remove_voter(self, request: RemoveVoter, context: RequestContext) -> VoterRemoved:
+    async def remove_voter(self, request: events.RemoveVoter, context: RequestContext) -> events.VoterRemoved:
         """Forward."""
-        return await self._forward(ADMIN_REMOVE_VOTER, request, context)
+        return await self._forward(table.ADMIN_REMOVE_VOTER, request, context)
 
     async def alter_user_scram_credentials(
-        self, request: AlterScramCredentials, context: RequestContext
-    ) -> ScramCredentialsAltered:
+        self, request: events.AlterScramCredentials, context: RequestContext
+    ) -> events.ScramCredentialsAltered:
         """Forward; respond when this node has applied the credentials."""
-        api = ADMIN_ALTER_USER_SCRAM_CREDENTIALS
+        api = table.ADMIN_ALTER_USER_SCRAM_CREDENTIALS
         return await self._alter(api, request, context, "the credentials were changed")
 
     async def describe_user_scram_credentials(
-        self, request: DescribeScramCredentialsRequest, _context: RequestContext
-    ) -> DescribeScramCredentialsAnswer:
+        self, request: admin.DescribeScramCredentialsRequest, _context: RequestContext
+    ) -> admin.DescribeScramCredentialsAnswer:
         """The users and mechanisms, without salts and keys, by the image of this node."""
         ensure_few(request.users, "users")
         wanted = set(request.users)
-        return DescribeScramCredentialsAnswer(
+        return admin.DescribeScramCredentialsAnswer(
             tuple(
-                ScramCredentialInfo(name, mechanism, record.iterations)
+                admin.ScramCredentialInfo(name, mechanism, record.iterations)
                 for (name, mechanism), record in sorted(self._metadata.image.scram.items())
                 if not wanted or name in wanted
             )
         )
 
-    async def create_acls(self, request: CreateAcls, context: RequestContext) -> AclsCreated:
+    async def create_acls(self, request: events.CreateAcls, context: RequestContext) -> events.AclsCreated:
         """Forward; respond when this node has applied the rules."""
-        return await self._alter(ADMIN_CREATE_ACLS, request, context, "the ACLs were created")
+        return await self._alter(table.ADMIN_CREATE_ACLS, request, context, "the ACLs were created")
 
-    async def delete_acls(self, request: DeleteAcls, context: RequestContext) -> AclsDeleted:
+    async def delete_acls(self, request: events.DeleteAcls, context: RequestContext) -> events.AclsDeleted:
         """Forward; respond when this node has applied the removal."""
-        return await self._alter(ADMIN_DELETE_ACLS, request, context, "the ACLs were removed")
+        return await self._alter(table.ADMIN_DELETE_ACLS, request, context, "the ACLs were removed")
 
-    async def alter_client_quotas(self, request: AlterClientQuotas, context: RequestContext) -> ClientQuotasAltered:
+    async def alter_client_quotas(
+        self, request: events.AlterClientQuotas, context: RequestContext
+    ) -> events.ClientQuotasAltered:
         """Forward; respond when this node has applied the quotas."""
-        return await self._alter(ADMIN_ALTER_CLIENT_QUOTAS, request, context, "the quotas were changed")
+        return await self._alter(table.ADMIN_ALTER_CLIENT_QUOTAS, request, context, "the quotas were changed")
 
     async def describe_client_quotas(
-        self, request: DescribeClientQuotasRequest, _context: RequestContext
-    ) -> DescribeClientQuotasAnswer:
+        self, request: admin.DescribeClientQuotasRequest, _context: RequestContext
+    ) -> admin.DescribeClientQuotasAnswer:
         """The quotas in the image of this node."""
         found = [
-            ClientQuota(entity, values)
+            admin.ClientQuota(entity, values)
             for entity, values in self._metadata.image.quotas.items()
             if request.user in (None, entity.user) and request.client_id in (None, entity.client_id)
         ]
         found.sort(key=lambda each: (each.entity.user or "", each.entity.client_id or "", each.entity.user is None))
-        return DescribeClientQuotasAnswer(tuple(found))
+        return admin.DescribeClientQuotasAnswer(tuple(found))
 
     async def _forward(self, api: Api[Asked, Answered], request: Asked, context: RequestContext) -> Answered:
         return await self._controller.forward(api, request, timeout_ms=CHANGE_MS, principal=context.principal)
@@ -473,11 +426,13 @@ class AdminHandlers:
 
     # --- access control lists ---------------------------------------------------------------------------------------
 
-    async def describe_acls(self, request: DescribeAclsRequest, _context: RequestContext) -> DescribeAclsAnswer:
+    async def describe_acls(
+        self, request: admin.DescribeAclsRequest, _context: RequestContext
+    ) -> admin.DescribeAclsAnswer:
         """The rules that the filter selects, by the image of this node."""
-        return DescribeAclsAnswer(tuple(sorted(filter(request.filter.selects, self._metadata.image.acls))))
+        return admin.DescribeAclsAnswer(tuple(sorted(filter(request.filter.selects, self._metadata.image.acls))))
 
-    async def explain_acl(self, request: AclQuestion, _context: RequestContext) -> AclDecision:
+    async def explain_acl(self, request: admin.AclQuestion, _context: RequestContext) -> AclDecision:
         """The decision about a question and its rule, by the image and the settings of this node."""
         checked_principal(request.principal)
         self._decisions.follow(self._metadata.image.acls)
@@ -493,8 +448,8 @@ class AdminHandlers:
     # --- explaining -----------------------------------------------------------------------------------------------
 
     async def explain_partitions(
-        self, request: ExplainPartitionsRequest, context: RequestContext
-    ) -> ExplainPartitionsAnswer:
+        self, request: admin.ExplainPartitionsRequest, context: RequestContext
+    ) -> admin.ExplainPartitionsAnswer:
         """Why partitions cannot be read or written, by the image of this node and the log directories of replicas.
         Without partitions in the request: every partition that is not healthy, of the topics that the caller may
         describe."""
@@ -508,20 +463,22 @@ class AdminHandlers:
         disks = await self._log_dirs.query(image, {node for state in states for node in state.replicas})
         if not request.partitions:
             unhealthy = (state for state in states if not explain(image, state, disks).healthy)
-            return ExplainPartitionsAnswer(tuple(_explanation(image, each, disks) for each in unhealthy))
-        return ExplainPartitionsAnswer(
+            return admin.ExplainPartitionsAnswer(tuple(_explanation(image, each, disks) for each in unhealthy))
+        return admin.ExplainPartitionsAnswer(
             tuple(_explanation(image, each, disks) if isinstance(each, PartitionState) else each for each in found)
         )
 
     def _find(
-        self, image: ClusterImage, asked: TopicPartitionId, context: RequestContext
+        self, image: ClusterImage, asked: admin.TopicPartitionId, context: RequestContext
     ) -> PartitionState | PartitionExplanation:
         """The state of the partition, or the answer that there is none or that the caller may not describe it."""
         by_id = asked.topic_id is not None
         topic = image.topic(asked.topic) if asked.topic_id is None else image.topics.get(asked.topic_id)
         name = asked.topic if topic is None else topic.name
         refuses = context.authorizer.topic_refusal
-        refusal = None if by_id and topic is None else refuses(context, ADMIN_EXPLAIN_PARTITIONS, name, by_id=by_id)
+        refusal = (
+            None if by_id and topic is None else refuses(context, table.ADMIN_EXPLAIN_PARTITIONS, name, by_id=by_id)
+        )
         if refusal is not None:
             return PartitionExplanation(asked, refusal)
         try:
@@ -532,20 +489,22 @@ class AdminHandlers:
             return PartitionExplanation(asked, error)
 
     async def describe_log_dirs(
-        self, _request: DescribeLogDirsRequest, _context: RequestContext
-    ) -> DescribeLogDirsAnswer:
+        self, _request: admin.DescribeLogDirsRequest, _context: RequestContext
+    ) -> admin.DescribeLogDirsAnswer:
         """The log directories of this node."""
-        return DescribeLogDirsAnswer(self._log_dirs.own())
+        return admin.DescribeLogDirsAnswer(self._log_dirs.own())
 
-    async def explain_restart(self, request: ExplainRestartRequest, _context: RequestContext) -> ExplainRestartAnswer:
+    async def explain_restart(
+        self, request: admin.ExplainRestartRequest, _context: RequestContext
+    ) -> admin.ExplainRestartAnswer:
         """The partitions and services that would stop working with a node, by the image of this node."""
         unavailable = self._controller.why_unavailable()
         reasons = (*filter(None, [unavailable]), *why_not_restart(self._metadata.image, request.node_id))
-        return ExplainRestartAnswer(not reasons, reasons)
+        return admin.ExplainRestartAnswer(not reasons, reasons)
 
     # --- names and ids --------------------------------------------------------------------------------------------
 
-    def _key_of(self, place: TopicPartitionId) -> PartitionKey:
+    def _key_of(self, place: admin.TopicPartitionId) -> PartitionKey:
         """The key of the partition; without a topic id, by the topic's name. Raises UnknownTopicOrPartition."""
         if place.topic_id is not None:
             return PartitionKey(place.topic_id, place.partition)
@@ -557,7 +516,7 @@ class AdminHandlers:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist, as far as this node knows")
         return topic
 
-    def _with_id(self, place: TopicPartitionId) -> TopicPartitionId | PartitionResult:
+    def _with_id(self, place: admin.TopicPartitionId) -> admin.TopicPartitionId | PartitionResult:
         """The partition with the id of its topic, or the answer that there is no such topic."""
         try:
             return replace(place, topic_id=self._key_of(place).topic_id)
@@ -565,17 +524,17 @@ class AdminHandlers:
             return PartitionResult(place, error)
 
     def _in_order(
-        self, places: Sequence[TopicPartitionId | PartitionResult], changed: Sequence[PartitionResult]
-    ) -> ChangedPartitions:
+        self, places: Sequence[admin.TopicPartitionId | PartitionResult], changed: Sequence[PartitionResult]
+    ) -> admin.ChangedPartitions:
         """The answers in the order of the request. changed: of the partitions that were forwarded."""
         found = {each.partition: self._with_name(each) for each in changed}
-        return ChangedPartitions(
+        return admin.ChangedPartitions(
             tuple(each if isinstance(each, PartitionResult) else found[replace(each, topic="")] for each in places)
         )
 
     def _with_name(self, changed: PartitionResult) -> PartitionResult:
         place = changed.partition
-        assert isinstance(place, TopicPartitionId), "the controller answers with ids"
+        assert isinstance(place, admin.TopicPartitionId), "the controller answers with ids"
         topic = None if place.topic_id is None else self._metadata.image.topics.get(place.topic_id)
         return replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
 
@@ -590,11 +549,11 @@ class AdminHandlers:
 
 
 async def _each(
-    topics: Sequence[TopicChange], change: Callable[[TopicChange], Awaitable[ChangedTopic]]
-) -> ChangedTopics:
+    topics: Sequence[TopicChange], change: Callable[[TopicChange], Awaitable[events.ChangedTopic]]
+) -> admin.ChangedTopics:
     """Change each topic on its own, in the order of the request."""
     ensure_few(topics, "topics", TOPICS_CHANGED_MAX)
-    changed: list[ChangedTopic] = []
+    changed: list[events.ChangedTopic] = []
     unreachable: TidelogError | None = None
     for topic in topics:
         refusal = unreachable  # once it is set: the others would wait as long for the controller
@@ -606,8 +565,8 @@ async def _each(
                 refusal = error
                 if isinstance(error, NotController | RequestTimedOut):
                     unreachable = error
-        changed.append(ChangedTopic(topic.name, refusal))
-    return ChangedTopics(tuple(changed))
+        changed.append(events.ChangedTopic(topic.name, refusal))
+    return admin.ChangedTopics(tuple(changed))
 
 
 def _ensure_permitted(context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False) -> None:
@@ -630,8 +589,8 @@ def _described(image: ClusterImage, context: RequestContext) -> list[PartitionSt
     return [state for topic in topics for state in topic.partitions]
 
 
-def _place(image: ClusterImage, state: PartitionState) -> TopicPartitionId:
-    return TopicPartitionId(image.topics[state.topic_id].name, state.partition, state.topic_id)
+def _place(image: ClusterImage, state: PartitionState) -> admin.TopicPartitionId:
+    return admin.TopicPartitionId(image.topics[state.topic_id].name, state.partition, state.topic_id)
 
 
 def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> PartitionExplanation:

@@ -50,22 +50,7 @@ from node.requests.permitted import described, refused_topics
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.controller.image import ClusterImage
-from replication.coordination.classic_requests import (
-    AnsweredLater,
-    ClassicHeartbeat,
-    ClassicHeartbeatAnswer,
-    DescribeClassicGroups,
-    DescribeClassicGroupsAnswer,
-    DescribedClassicGroup,
-    JoinGroup,
-    JoinGroupAnswer,
-    LeaveGroup,
-    LeaveGroupAnswer,
-    MemberJoin,
-    MemberSync,
-    SyncGroup,
-    SyncGroupAnswer,
-)
+from replication.coordination import classic_requests as classic
 from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
@@ -234,22 +219,24 @@ class GroupHandlers:
 
     # --- members of classic groups ---
 
-    async def join_group(self, request: JoinGroup, context: RequestContext) -> JoinGroupAnswer:
+    async def join_group(self, request: classic.JoinGroup, context: RequestContext) -> classic.JoinGroupAnswer:
         """Let a member join; answer once its generation begins."""
         ensure_join(request)
         client_id = context.client_id[:CLIENT_NAME_MAX]
         new_id = member_id_of(request.instance_id or client_id, UUID(int=self._rng.getrandbits(128), version=4))
-        answer: JoinGroupAnswer = await self._ask_and_wait(
-            request.group_id, lambda ticket: MemberJoin(request, ticket, client_id, context.host, new_id), context
+        answer: classic.JoinGroupAnswer = await self._ask_and_wait(
+            request.group_id,
+            lambda ticket: classic.MemberJoin(request, ticket, client_id, context.host, new_id),
+            context,
         )
         return answer
 
-    async def sync_group(self, request: SyncGroup, context: RequestContext) -> SyncGroupAnswer:
+    async def sync_group(self, request: classic.SyncGroup, context: RequestContext) -> classic.SyncGroupAnswer:
         """The assignment of a member; answer once the leader of the group has sent it."""
         ensure_member(request.group_id, request.member_id, request.instance_id)
         ensure_few(request.assignments, "assignments")
-        answer: SyncGroupAnswer = await self._ask_and_wait(
-            request.group_id, lambda ticket: MemberSync(request, ticket), context
+        answer: classic.SyncGroupAnswer = await self._ask_and_wait(
+            request.group_id, lambda ticket: classic.MemberSync(request, ticket), context
         )
         return answer
 
@@ -259,20 +246,22 @@ class GroupHandlers:
         with self._waiting.opened(partition) as waiting:
             try:
                 answer = await self._runtime.submit(partition, request(waiting.ticket))
-                return await waiting.answer if isinstance(answer, AnsweredLater) else answer
+                return await waiting.answer if isinstance(answer, classic.AnsweredLater) else answer
             except NotCoordinator as error:
                 raise self._runtime.with_leader(error, partition, context.listener) from None
 
-    async def heartbeat(self, request: ClassicHeartbeat, context: RequestContext) -> ClassicHeartbeatAnswer:
+    async def heartbeat(
+        self, request: classic.ClassicHeartbeat, context: RequestContext
+    ) -> classic.ClassicHeartbeatAnswer:
         """Extend the session of a member."""
         ensure_member(request.group_id, request.member_id, request.instance_id)
-        answer: ClassicHeartbeatAnswer = await self._ask(request.group_id, request, context)
+        answer: classic.ClassicHeartbeatAnswer = await self._ask(request.group_id, request, context)
         return answer
 
-    async def leave_group(self, request: LeaveGroup, context: RequestContext) -> LeaveGroupAnswer:
+    async def leave_group(self, request: classic.LeaveGroup, context: RequestContext) -> classic.LeaveGroupAnswer:
         """Let members leave."""
         ensure_leaving(request)
-        answer: LeaveGroupAnswer = await self._ask(request.group_id, request, context)
+        answer: classic.LeaveGroupAnswer = await self._ask(request.group_id, request, context)
         return answer
 
     # --- offsets ---
@@ -380,18 +369,18 @@ class GroupHandlers:
         return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
 
     async def describe_classic_groups(
-        self, request: DescribeClassicGroups, context: RequestContext
-    ) -> DescribeClassicGroupsAnswer:
+        self, request: classic.DescribeClassicGroups, context: RequestContext
+    ) -> classic.DescribeClassicGroupsAnswer:
         """The state of classic groups, with the bytes of their members."""
         found = await self._of_each_group(
             request,
             GROUPS_DESCRIBE_CLASSIC_GROUPS,
             AclOperation.DESCRIBE,
             DESCRIBED_AT_ONCE,
-            DescribedClassicGroup,
+            classic.DescribedClassicGroup,
             context,
         )
-        return DescribeClassicGroupsAnswer(tuple(found))
+        return classic.DescribeClassicGroupsAnswer(tuple(found))
 
     async def delete_groups(self, request: DeleteGroups, context: RequestContext) -> DeleteGroupsAnswer:
         """Delete empty groups with their offsets."""
@@ -402,7 +391,7 @@ class GroupHandlers:
 
     async def _of_each_group(
         self,
-        request: DescribeGroups | DescribeClassicGroups | DeleteGroups,
+        request: DescribeGroups | classic.DescribeClassicGroups | DeleteGroups,
         api: Api[Any, Any],
         operation: AclOperation,
         at_once: int,

@@ -8,35 +8,15 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from replication.coordination import group_records as records
 from replication.coordination.coordinator_machine import TransactionalProducer
-from replication.coordination.group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-    GroupValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
 from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup, TopicIndex
 from replication.coordination.groups.offset_store import OffsetStore
 from replication.coordination.groups.topic_catalog import TopicCatalog
 from tidelog.errors import GroupIdNotFound
 
-V = TypeVar("V", bound=GroupValue)
+V = TypeVar("V", bound=records.GroupValue)
 
 
 class GroupsState:
@@ -58,14 +38,16 @@ class GroupsState:
         """All groups, sorted."""
         return sorted({*self.consumer, *self.classic, *self.offsets.groups()})
 
-    def apply(self, record: GroupRecord, producer: TransactionalProducer | None) -> ConsumerGroup | None:
+    def apply(self, record: records.GroupRecord, producer: TransactionalProducer | None) -> ConsumerGroup | None:
         """Take in one record. Returns the consumer group that it changed, if it exists."""
         key, value = record.key, record.value
-        if isinstance(key, OffsetCommitKey):
-            self.offsets.apply(key, _kind(value, OffsetCommitValue), None if producer is None else producer.producer_id)
+        if isinstance(key, records.OffsetCommitKey):
+            self.offsets.apply(
+                key, _kind(value, records.OffsetCommitValue), None if producer is None else producer.producer_id
+            )
             return None
-        if isinstance(key, GroupMetadataKey):
-            self._set_classic(key.group, _kind(value, GroupMetadataValue))
+        if isinstance(key, records.GroupMetadataKey):
+            self._set_classic(key.group, _kind(value, records.GroupMetadataValue))
             return None
         group = self.consumer.get(key.group_id)
         if group is None:
@@ -73,25 +55,27 @@ class GroupsState:
                 return None
             group = self.consumer[key.group_id] = ConsumerGroup(key.group_id, self.index)
         match key:
-            case ConsumerGroupMetadataKey():
-                return self._set_epoch(group, _kind(value, ConsumerGroupMetadataValue))
-            case ConsumerGroupMemberMetadataKey(_, member_id):
-                group.set_metadata(member_id, _kind(value, ConsumerGroupMemberMetadataValue))
-            case ConsumerGroupCurrentMemberAssignmentKey(_, member_id):
-                group.set_current(member_id, _kind(value, ConsumerGroupCurrentMemberAssignmentValue))
-            case ConsumerGroupTargetAssignmentMemberKey(_, member_id):
-                target = _kind(value, ConsumerGroupTargetAssignmentMemberValue)
+            case records.ConsumerGroupMetadataKey():
+                return self._set_epoch(group, _kind(value, records.ConsumerGroupMetadataValue))
+            case records.ConsumerGroupMemberMetadataKey(_, member_id):
+                group.set_metadata(member_id, _kind(value, records.ConsumerGroupMemberMetadataValue))
+            case records.ConsumerGroupCurrentMemberAssignmentKey(_, member_id):
+                group.set_current(member_id, _kind(value, records.ConsumerGroupCurrentMemberAssignmentValue))
+            case records.ConsumerGroupTargetAssignmentMemberKey(_, member_id):
+                target = _kind(value, records.ConsumerGroupTargetAssignmentMemberValue)
                 group.set_target(member_id, None if target is None else target.topic_partitions)
-            case ConsumerGroupTargetAssignmentMetadataKey():
-                assigned = _kind(value, ConsumerGroupTargetAssignmentMetadataValue)
+            case records.ConsumerGroupTargetAssignmentMetadataKey():
+                assigned = _kind(value, records.ConsumerGroupTargetAssignmentMetadataValue)
                 group.assignment_epoch = 0 if assigned is None else assigned.assignment_epoch
-            case ConsumerGroupRegularExpressionKey(_, pattern):
-                group.set_pattern(pattern, _kind(value, ConsumerGroupRegularExpressionValue))
-            case ConsumerGroupPartitionMetadataKey():
+            case records.ConsumerGroupRegularExpressionKey(_, pattern):
+                group.set_pattern(pattern, _kind(value, records.ConsumerGroupRegularExpressionValue))
+            case records.ConsumerGroupPartitionMetadataKey():
                 group.has_old_metadata = value is not None
         return group
 
-    def _set_epoch(self, group: ConsumerGroup, value: ConsumerGroupMetadataValue | None) -> ConsumerGroup | None:
+    def _set_epoch(
+        self, group: ConsumerGroup, value: records.ConsumerGroupMetadataValue | None
+    ) -> ConsumerGroup | None:
         if value is None:
             group.forget()
             del self.consumer[group.group_id]
@@ -99,7 +83,7 @@ class GroupsState:
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         return group
 
-    def _set_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+    def _set_classic(self, group_id: str, value: records.GroupMetadataValue | None) -> None:
         if value is None:
             self.classic.pop(group_id, None)
         else:
@@ -114,6 +98,6 @@ def group_not_found(group_id: str) -> GroupIdNotFound:
     )
 
 
-def _kind(value: GroupValue | None, kind: type[V]) -> V | None:
+def _kind(value: records.GroupValue | None, kind: type[V]) -> V | None:
     assert value is None or isinstance(value, kind), f"a {type(value).__name__} is no {kind.__name__}"
     return value
