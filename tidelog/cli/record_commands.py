@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -47,6 +49,7 @@ PIPE_PAUSE_MS = 2
 UNASSIGNED_POLLS_MAX = 15
 """Polls of a second each after which a member of a group that has no partition gives up."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+Write: TypeAlias = Callable[[list[ConsumerRecord]], None]
 
 
 class Tally:
@@ -175,6 +178,7 @@ def consume(
     if isolation not in ("read_uncommitted", "read_committed"):
         raise WrongUsage(f"--isolation {isolation!r}: use read_uncommitted or read_committed")
     connection = replace(call.connection, client_id=client_id)
+    write: Write = partial(_write, keys=keys, as_json=call.as_json)
     if group is not None:
         if group == "":
             raise WrongUsage("--group is empty: pass the id of a group")
@@ -188,15 +192,7 @@ def consume(
         await _reach(connection, topic)
         if group is not None:
             return await _consume_as_member(
-                connection,
-                group,
-                topic,
-                reset,
-                most,
-                isolation=isolation,
-                follow=follow,
-                keys=keys,
-                as_json=call.as_json,
+                connection, group, topic, reset, most, write, isolation=isolation, follow=follow
             )
         async with Consumer(connection.bootstrap, isolation=isolation, **connection.of_client) as consumer:
             everything = await consumer.partitions(topic)
@@ -211,7 +207,7 @@ def consume(
             consumer.assign(chosen)
             for one in chosen:
                 await consumer.seek(one, place)
-            return await _print(consumer, None if follow else ends, most, keys=keys, as_json=call.as_json)
+            return await _print(consumer, None if follow else ends, most, write)
 
     with printed_warnings():
         count = asyncio.run(work())
@@ -234,9 +230,7 @@ def _partition_of(everything: list[TopicPartition], index: int) -> Any:
     return everything[index].partition
 
 
-async def _print(
-    consumer: Consumer, ends: dict[TopicPartition, Any] | None, most: int | None, *, keys: bool, as_json: bool
-) -> int:
+async def _print(consumer: Consumer, ends: dict[TopicPartition, Any] | None, most: int | None, write: Write) -> int:
     """Print until the ends are reached (None: forever) or `most` records are printed."""
     count = 0
     left = None if ends is None else {one for one in ends if await consumer.position(one) < ends[one]}
@@ -248,7 +242,7 @@ async def _print(
         else:
             printed = records
         count += len(printed)
-        _write(printed, keys=keys, as_json=as_json)
+        write(printed)
     return count
 
 
@@ -258,11 +252,10 @@ async def _consume_as_member(
     topic: str,
     reset: str | timedelta,
     most: int | None,
+    write: Write,
     *,
     isolation: str,
     follow: bool,
-    keys: bool,
-    as_json: bool,
 ) -> int:
     """Print the records that a member of the group reads: `most` records or, unless `follow`, those up to the ends that
     its partitions have when they are assigned. Printed records are committed, also when the command is interrupted."""
@@ -296,7 +289,7 @@ async def _consume_as_member(
             while most is None or count < most:
                 records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
                 is_printed = False
-                _write(records, keys=keys, as_json=as_json)
+                write(records)
                 await _until_read()
                 is_printed = True
                 count, polls = count + len(records), polls + 1

@@ -108,13 +108,7 @@ class Profiler:
     def __init__(self, spark: SparkSession, options: dict[str, str], spans: Spans, *, quiet: bool) -> None:
         """options: of the connection."""
         self._spark, self._spans, self._quiet = spark, spans, quiet
-        self._options = {
-            **options,
-            "includeHeaders": "true",
-            "includeTimestampMs": "true",
-            "startingOffsets": _offsets_text({place: span.start for place, span in spans.items()}),
-            "endingOffsets": _offsets_text({place: span.end for place, span in spans.items()}),
-        }
+        self._options = {**options, "includeHeaders": "true", "includeTimestampMs": "true"}
 
     def profile(self, topics: Sequence[str]) -> list[TopicProfile]:
         """The profile of each topic, in this order. Raises what Spark raises."""
@@ -145,11 +139,13 @@ class Profiler:
 
     def _frame(self, topics: Sequence[str], schema: str | None = None) -> DataFrame:
         """The records of topics. schema: only these columns."""
-        wanted: dict[str, dict[str, int]] = {}
-        options = {"subscribe": ",".join(topics), **self._options}
-        for side in ("startingOffsets", "endingOffsets"):
-            wanted = json.loads(self._options[side])
-            options[side] = json.dumps({topic: wanted[topic] for topic in topics})
+        spans = {place: span for place, span in self._spans.items() if place.topic in topics}
+        options = {
+            **self._options,
+            "subscribe": ",".join(topics),
+            "startingOffsets": _offsets_text({place: span.start for place, span in spans.items()}),
+            "endingOffsets": _offsets_text({place: span.end for place, span in spans.items()}),
+        }
         reader = self._spark.read.format("tidelog").options(**options)
         return (reader.schema(schema) if schema else reader).load()
 

@@ -157,31 +157,17 @@ def assign_offsets(
     append_time = Millis(now) if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     if analysis.magic == 2 and (inspected is None or inspected.rules is not rules):
         inspected = _inspect(view, analysis, rules, target, now, by_broker=by_broker)
-    if inspected is not None and rules.magic == 2:
-        return _stamp_batch(view, inspected, Offset(first_offset), leader_epoch, append_time)
-    order = _Order(rules, target, Offset(first_offset), leader_epoch, now, append_time)
-    if inspected is not None:
-        done = _convert_batch(view, inspected, order)
-    else:
-        done = _assign_messages(view, analysis, order)
-    max_timestamp = _check_result(done, rules)
-    return Assigned(
-        done.parts,
-        done.headers,
-        order.first_offset,
-        Offset(order.first_offset + done.record_count - 1),
-        max_timestamp,
-        NO_TIMESTAMP if append_time is None else append_time,
-        done.record_count,
-        done.rewritten,
-        done.record_count if analysis.magic != rules.magic else 0,
-    )
+    order = _Order(rules, analysis.magic, target, Offset(first_offset), leader_epoch, now, append_time)
+    if inspected is None:
+        return _assign_messages(view, analysis, order)
+    return _stamp_batch(view, inspected, order) if rules.magic == 2 else _convert_batch(view, inspected, order)
 
 
 class _Order(NamedTuple):
-    """What to do. append_time: None with create time."""
+    """What to do. magic: of the producer's records. append_time: None with create time."""
 
     rules: AppendRules
+    magic: int
     codec: Codec
     first_offset: Offset
     leader_epoch: int
@@ -189,31 +175,35 @@ class _Order(NamedTuple):
     append_time: Millis | None
 
 
-class _Done(NamedTuple):
-    """What was done."""
-
-    parts: tuple[bytes | memoryview, ...]
-    headers: tuple[BatchHeader, ...]
-    record_count: int
-    codec: Codec
-    rewritten: bool
-
-
-def _check_result(done: _Done, rules: AppendRules) -> Millis:
-    """Return the largest timestamp. Raises RecordTooLarge if the result exceeds the limit (KAFKA-1718)."""
-    if done.rewritten:
-        for header in done.headers:
-            _check_size(header, done.codec, rules)
-    return max((header.max_timestamp for header in done.headers), default=NO_TIMESTAMP)
-
-
-def _check_size(header: BatchHeader, codec: Codec, rules: AppendRules) -> None:
-    if rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
-        raise RecordTooLarge(
-            f"the records take {header.size} bytes as stored by the topic (format v{rules.magic}, codec "
-            f"{codec.name.lower()}), but max.message.bytes allows {rules.batch_bytes_max}: send smaller batches, or "
-            "raise the topic's limit"
-        )
+def _assigned(
+    parts: tuple[bytes | memoryview, ...],
+    headers: tuple[BatchHeader, ...],
+    count: int,
+    order: _Order,
+    codec: Codec | None = None,
+) -> Assigned:
+    """What was done. codec: that of records that were rewritten. Raises RecordTooLarge if these exceed the limit
+    (KAFKA-1718)."""
+    rules, append_time = order.rules, order.append_time
+    if codec is not None and rules.batch_bytes_max is not None:
+        for header in headers:
+            if header.size > rules.batch_bytes_max:
+                raise RecordTooLarge(
+                    f"the records take {header.size} bytes as stored by the topic (format v{rules.magic}, codec "
+                    f"{codec.name.lower()}), but max.message.bytes allows {rules.batch_bytes_max}: send smaller "
+                    "batches, or raise the topic's limit"
+                )
+    return Assigned(
+        parts,
+        headers,
+        order.first_offset,
+        Offset(order.first_offset + count - 1),
+        max([header.max_timestamp for header in headers], default=NO_TIMESTAMP),
+        NO_TIMESTAMP if append_time is None else append_time,
+        count,
+        codec is not None,
+        count if order.magic != rules.magic else 0,
+    )
 
 
 # --- v2 ----------------------------------------------------------------------------------------------------------
@@ -253,45 +243,30 @@ def _inspect(
     return Inspected(rules, analysis, facts, codec, data, rebuilt)
 
 
-def _stamp_batch(
-    view: memoryview, inspected: Inspected, first_offset: Offset, leader_epoch: int, append_time: Millis | None
-) -> Assigned:
-    """Stamp a batch that stays a v2 batch: the common case. append_time: None with create time."""
-    rules, analysis, facts = inspected.rules, inspected.analysis, inspected.facts
-    header, rewritten = analysis.headers[0], inspected.recompressed is not None
+def _stamp_batch(view: memoryview, inspected: Inspected, order: _Order) -> Assigned:
+    """Stamp a batch that stays a v2 batch: the common case."""
+    header, codec = inspected.analysis.headers[0], None
     if inspected.recompressed is not None:
-        view = memoryview(inspected.recompressed)
+        view, codec = memoryview(inspected.recompressed), inspected.codec
         header = read_header(view)
-        _check_size(header, inspected.codec, rules)
     payload = view[HEADER_BYTES:]
-    max_timestamp = Millis(facts.max_timestamp) if append_time is None else append_time
     stamped = stamped_header(
         header,
         payload,
-        base_offset=first_offset,
-        leader_epoch=leader_epoch,
-        timestamp_type=rules.timestamp_type,
-        max_timestamp=max_timestamp,
+        base_offset=order.first_offset,
+        leader_epoch=order.leader_epoch,
+        timestamp_type=order.rules.timestamp_type,
+        max_timestamp=Millis(inspected.facts.max_timestamp) if order.append_time is None else order.append_time,
     )
     head = HEADER.pack(*stamped[1:])
     parts: tuple[bytes | memoryview, ...] = (head, payload)
-    if not (rewritten or view.readonly):
+    if not (codec is not None or view.readonly):
         view[:HEADER_BYTES] = head
         parts = (view,)
-    return Assigned(
-        parts,
-        (stamped,),
-        first_offset,
-        Offset(first_offset + facts.record_count - 1),
-        max_timestamp,
-        NO_TIMESTAMP if append_time is None else append_time,
-        facts.record_count,
-        rewritten,
-        0,
-    )
+    return _assigned(parts, (stamped,), inspected.facts.record_count, order, codec)
 
 
-def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Done:
+def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> Assigned:
     """Convert a v2 batch for a topic of v0 or v1."""
     batch = RecordBatch(view, header=inspected.analysis.headers[0])
     _ensure_fits(batch, inspected.facts, order.rules.magic)
@@ -320,7 +295,7 @@ def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
 # --- v0 and v1 ---------------------------------------------------------------------------------------------------
 
 
-def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Done:
+def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> Assigned:
     rules, limits = order.rules, order.rules.at(order.now)
     batches = [batch for batch in iter_batches(view) if isinstance(batch, LegacyRecordBatch)]
     if any(batch.timestamp_type is TimestampType.LOG_APPEND_TIME for batch in batches):
@@ -400,23 +375,21 @@ def _writable(view: memoryview) -> memoryview:
     return memoryview(bytearray(view)) if view.readonly else view
 
 
-def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> _Done:
+def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> Assigned:
     view = _writable(view)
     for index, batch in enumerate(batches):
         stamp_message(view, batch.position, offset=order.first_offset + index)
         if order.append_time is not None and batch.magic > 0:
             set_message_timestamp(view, batch.position, TimestampType.LOG_APPEND_TIME, order.append_time)
-    headers = tuple(walk_headers(view))
-    return _Done((view,), headers, len(batches), Codec.NONE, rewritten=False)
+    return _assigned((view,), tuple(walk_headers(view)), len(batches), order)
 
 
-def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order) -> _Done:
+def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order) -> Assigned:
     view = _writable(view)
     stamp_message(view, 0, offset=order.first_offset + facts.record_count - 1)
     timestamp = facts.max_timestamp if order.append_time is None else order.append_time
     set_message_timestamp(view, 0, order.rules.timestamp_type, timestamp)
-    count, headers = facts.record_count, tuple(walk_headers(view))
-    return _Done((view,), headers, count, order.codec, rewritten=False)
+    return _assigned((view,), tuple(walk_headers(view)), facts.record_count, order)
 
 
 def _numbered(checked: list[_Checked]) -> Iterator[Record]:
@@ -428,7 +401,7 @@ def _numbered(checked: list[_Checked]) -> Iterator[Record]:
 # --- both --------------------------------------------------------------------------------------------------------
 
 
-def _built(records: Iterator[Record], order: _Order) -> _Done:
+def _built(records: Iterator[Record], order: _Order) -> Assigned:
     """Rebuild all records in the topic's format and codec, numbered from the first offset on."""
     rules = order.rules
     level = rules.level if order.codec is rules.codec else None
@@ -455,7 +428,7 @@ def _built(records: Iterator[Record], order: _Order) -> _Done:
     for record in records:
         builder.append(key=record.key, value=record.value, timestamp=record.timestamp, headers=record.headers)
     built = builder.build()
-    return _Done((built,), tuple(walk_headers(built)), builder.count, order.codec, rewritten=True)
+    return _assigned((built,), tuple(walk_headers(built)), builder.count, order, order.codec)
 
 
 def _refuse(problems: tuple[Problem, ...], count: int, limits: Rules) -> None:
