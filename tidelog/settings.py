@@ -24,31 +24,31 @@ class InvalidValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingKind(Generic[T]):
-    """A type of values.
-
-    expected: completes "must be ...". unit: for the documentation. parse: from text (the environment, or a topic's
-    settings). check: from a typed value of TOML. Both raise ValueError. show: the inverse of parse.
-    """
+    """A type of values."""
 
     expected: str
+    """Completes "must be ..."."""
     parse: Callable[[str], T]
+    """Makes a value from text (the environment, or a topic's settings). Raises ValueError."""
     check: Callable[[object], T]
+    """Makes a value from a typed value of TOML. Raises ValueError."""
     show: Callable[[T], str] = str
+    """The inverse of parse."""
     unit: str = ""
+    """The unit in the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One setting.
-
-    name: the node's key. default: MISSING if it must be given. topic: the topic's key; None if only nodes have the
-    setting.
-    """
+    """One setting."""
 
     name: str
+    """The node's key."""
     default: T
+    """MISSING if it must be given."""
     kind: SettingKind[T]
     topic: str | None = None
+    """The topic's key; None if only nodes have the setting."""
 
     @property
     def variable(self) -> str:

@@ -268,17 +268,16 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class BatchReceipt:
-    """What the leader states about an acknowledged batch of format v2.
-
-    checksum: CRC-32C of the batch as stored. replicas: in-sync replicas that had the batch, as far as the leader knew.
-    durable_replicas: those of them that had reported it as durable, as `durability` defines it. Both by node id.
-    """
+    """What the leader states about an acknowledged batch of format v2."""
 
     topic_id: TopicId
     last_offset: Offset
     checksum: int
+    """CRC-32C of the batch as stored."""
     replicas: tuple[NodeId, ...]
+    """In-sync replicas that had the batch, according to the leader, by node id."""
     durable_replicas: tuple[NodeId, ...]
+    """Those of them that had reported it as durable, as `durability` defines it."""
     durability: Durability
 
 

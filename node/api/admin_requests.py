@@ -58,15 +58,17 @@ class DamagedLog:
 
 @dataclass(frozen=True, slots=True)
 class LogDirState:
-    """A log directory. offline, refusal: why it is offline, and why it rejects appends for lack of space; empty: not.
-    reserve_bytes: the part of `usable_bytes`, the free space at the last check, that appends must leave free."""
+    """A log directory."""
 
     directory_id: DirectoryId
     path: str
     offline: str
+    """Why it is offline; empty if it is not."""
     usable_bytes: int
     reserve_bytes: int
+    """The part of `usable_bytes`, the free space at the last check, that appends must leave free."""
     refusal: str
+    """Why it rejects appends for lack of space; empty if it does not."""
     damaged: tuple[DamagedLog, ...]
 
 
@@ -100,10 +102,12 @@ class ExplainRestartRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRestartAnswer:
-    """safe: everything stays readable and writable meanwhile. reasons: why not."""
+    """Whether a node may be stopped for a while."""
 
     safe: bool
+    """All partitions stay readable and writable while the node is stopped."""
     reasons: tuple[str, ...]
+    """Why it is not safe."""
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -190,12 +194,13 @@ class DescribeConfigsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersRequest:
-    """partitions: empty: every partition that needs the election. validate_only: report what an unclean election would
-    do."""
+    """Elect the leaders of partitions."""
 
     type: ElectionType
     partitions: tuple[TopicPartitionId, ...]
+    """Empty for all partitions that need the election."""
     validate_only: bool = False
+    """Only report the leaders and the losses of an unclean election."""
 
 
 @dataclass(frozen=True, slots=True)

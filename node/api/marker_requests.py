@@ -20,15 +20,16 @@ class PartitionId:
 
 @dataclass(frozen=True, slots=True)
 class TransactionMarker:
-    """The end of a transaction in partitions that the node leads. coordinator_epoch: leader epoch of the coordinator's
-    partition. transaction_version: 2: the marker's epoch is above that of the transaction (KIP-890)."""
+    """The end of a transaction in partitions that the node leads."""
 
     producer_id: ProducerId
     producer_epoch: int
     coordinator_epoch: int
+    """Leader epoch of the coordinator's partition."""
     committed: bool
     partitions: tuple[PartitionId, ...]
     transaction_version: int
+    """2: the marker's epoch is above that of the transaction (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from tidelog.types import NodeAddress, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class GetMetadataRequest:
-    """topics, topic_ids: the requested topics. A topic id that no topic can have (not 16 bytes) is answered as unknown.
-    all_topics: every topic, regardless of the two."""
+    """A request for the nodes of the cluster and for topics."""
 
     topics: tuple[str, ...] = ()
+    """The requested topics. A topic id that no topic can have (not 16 bytes) is answered as unknown."""
     topic_ids: tuple[bytes, ...] = ()
     all_topics: bool = False
+    """Return every topic, whatever the other fields name."""
 
 
 class PartitionMetadata(NamedTuple):
@@ -48,11 +49,12 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GetMetadataAnswer:
-    """nodes: the unfenced nodes, with their addresses on the listener of the request. metadata_offset: how far the
-    answering node has applied the metadata log."""
+    """The nodes of the cluster and the requested topics."""
 
     cluster_id: str
     controller_id: NodeId
     nodes: tuple[NodeAddress, ...]
+    """The unfenced nodes, with their addresses on the listener of the request."""
     topics: tuple[TopicMetadata, ...]
     metadata_offset: Offset
+    """The answering node has applied the metadata log up to here."""

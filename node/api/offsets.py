@@ -30,15 +30,17 @@ class ListOffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """offset: -1 if no record is that recent. timestamp_ms: of that record; -1 for earliest and latest.
-    leader_epoch: of that record; for latest, of the record before it; -1 unknown."""
+    """The offset of one partition for a timestamp, or one of its ends."""
 
     topic_id: TopicReference
     partition: int
     error: TidelogError | None = None
     offset: Offset = Offset(-1)
+    """-1 if there is no record at or after the timestamp."""
     timestamp_ms: Millis = NO_TIMESTAMP
+    """Timestamp of the record; -1 for earliest and latest."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Leader epoch of the record, for latest that of the record before it; -1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +86,23 @@ class OffsetForLeaderEpochAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogInfoRequest:
-    """topic_id: the bytes as sent. look_ms: how long the node may read a damaged log to find the lost
-    offsets; then the report is less precise."""
+    """A request for the extent of a node's replica."""
 
     topic_id: bytes
+    """The bytes of the id, as they were sent."""
     partition: int
     look_ms: int
+    """How long the node may read a damaged log to find the lost offsets; then the report is less precise."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogInfo:
-    """The extent of a node's replica, leader or not; queried before an unclean election (KIP-966).
-
-    last_epoch: of the last record; -1 none. directory_id: None if there is no log yet. lost: description of the offsets
-    of a damaged log that cannot be read; empty: none.
-    """
+    """The extent of a node's replica, leader or not; queried before an unclean election (KIP-966)."""
 
     last_epoch: LeaderEpoch
+    """Epoch of the last record; -1 for an empty log."""
     log_end_offset: Offset
     directory_id: DirectoryId | None = None
+    """None if there is no log yet."""
     lost: str = ""
+    """Describes the offsets of a damaged log that cannot be read; empty if there are none."""

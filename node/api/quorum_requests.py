@@ -30,20 +30,19 @@ class IntroduceRequest:
 
 @dataclass(frozen=True, slots=True)
 class IntroduceAnswer:
-    """The identity of a replica.
-
-    cluster_id: the cluster of its metadata directory, "" for none. leader_id, leader_epoch: the quorum's leader (-1:
-    unknown) and its epoch. voters: in its log; none if no quorum was formed, as far as it knows. incarnation: of the
-    process; empty for a node of an earlier version.
-    """
+    """The identity of a replica."""
 
     node_id: int
     cluster_id: str
+    """The cluster of the replica's metadata directory; empty if it has none."""
     directory_id: bytes
     leader_id: NodeId
+    """The quorum's leader (-1: unknown) and its epoch."""
     leader_epoch: LeaderEpoch
     voters: tuple[UncheckedReplicaKey, ...]
+    """The voters in the replica's log; empty if it knows of no quorum."""
     incarnation: bytes
+    """The incarnation of the process; empty for a node of an earlier version."""
 
     @property
     def key(self) -> UncheckedReplicaKey:
@@ -91,69 +90,77 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchMetadataRequest:
-    """A replica fetches the metadata log from `fetch_offset` on.
-
-    cluster_id: of the sender's directory; "" for a new directory, which fetches from offset 0. node_id, directory_id:
-    the sender. current_leader_epoch: as known to the sender, -1: unknown. last_fetched_epoch: of the record before
-    `fetch_offset`, -1: none. max_wait_ms: how long the answer may wait for new records. max_bytes: size limit; at least
-    one batch is returned. durable_offset: offsets below are fsynced by the sender. high_watermark: of the sender, which
-    is answered at once if the leader's is higher; None: it waits for records only. receiver: the replica addressed.
-    """
+    """A replica fetches the metadata log from `fetch_offset` on."""
 
     cluster_id: str
+    """The cluster of the sender's directory; empty for a new directory, which fetches from offset 0."""
     node_id: int
+    """The sender."""
     directory_id: bytes
     current_leader_epoch: int
+    """The epoch as known to the sender; -1 if unknown."""
     fetch_offset: int
     last_fetched_epoch: int
+    """Epoch of the record before `fetch_offset`; -1 if there is none."""
     max_wait_ms: int
+    """How long the answer may wait for new records."""
     max_bytes: int
+    """Size limit; at least one batch is returned."""
     durable_offset: int
+    """Offsets below are fsynced by the sender."""
     high_watermark: int | None
+    """The sender's high watermark: it is answered at once if the leader's is higher. None: it waits for records
+    only."""
     receiver: UncheckedReplicaKey
+    """The replica addressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchMetadataAnswer:
-    """The answer to a fetch of the metadata log. error: the rejection; then only the cluster and the leader are set.
-
-    leader_id, leader_epoch: the quorum's leader (-1: unknown) and its epoch. high_watermark: offsets below are
-    committed. diverging: the logs diverge, truncate to this end. snapshot: the log starts later, fetch this snapshot
-    first. records: whole batches; epochs: the epoch entries in their range.
-    """
+    """The answer to a fetch of the metadata log."""
 
     cluster_id: str
     leader_id: NodeId
+    """The quorum's leader (-1: unknown) and its epoch."""
     leader_epoch: LeaderEpoch
     error: TidelogError | None = None
+    """The rejection; then only the cluster and the leader are set."""
     high_watermark: Offset = Offset(0)
+    """Offsets below are committed."""
     log_start_offset: Offset = Offset(0)
     diverging: EpochEnd | None = None
+    """Set if the logs diverge: truncate to this end."""
     snapshot: SnapshotId | None = None
+    """Set if the log starts after `fetch_offset`: fetch this snapshot first."""
     epochs: tuple[EpochStart, ...] = ()
+    """The epoch entries in the range of the records."""
     records: bytes = b""
+    """Whole batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
-    """`replica` fetches at most `max_bytes` of a snapshot from `position` on. current_leader_epoch: as known to the
-    sender. receiver: the replica addressed."""
+    """`replica` fetches at most `max_bytes` of a snapshot from `position` on."""
 
     cluster_id: str
     replica: UncheckedReplicaKey
     current_leader_epoch: int
+    """The epoch as known to the sender."""
     snapshot: SnapshotId
     position: int
     max_bytes: int
     receiver: UncheckedReplicaKey
+    """The replica addressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotAnswer:
-    """A part of a snapshot. error: the rejection; then only the leader is set. size: of the whole snapshot."""
+    """A part of a snapshot."""
 
     leader_id: NodeId
     leader_epoch: LeaderEpoch
     error: TidelogError | None = None
+    """The rejection; then only the leader is set."""
     size: int = 0
+    """Size of the whole snapshot in bytes."""
     data: bytes = b""

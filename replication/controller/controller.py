@@ -67,17 +67,16 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Settings of the controller. Times in milliseconds.
-
-    drain_ms_max: after this long a draining node may stop even if it leads partitions. voters: the size to which the
-    metadata quorum is extended. imbalance_check_ms: interval of electing preferred leaders where others hold more than
-    `imbalance_percent` of a node's preferred leaderships; 0: only on command.
-    """
+    """Settings of the controller. Times in milliseconds."""
 
     session_ms: int
     drain_ms_max: int
+    """After this long a draining node may stop even if it leads partitions."""
     voters: int
+    """The size to which the metadata quorum is extended."""
     imbalance_check_ms: int
+    """Interval of electing preferred leaders if other nodes have more than `imbalance_percent` of a node's preferred
+    leaderships; 0: only on command."""
     imbalance_percent: int
     limits: PartitionLimits = field(default_factory=PartitionLimits)
 

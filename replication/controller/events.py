@@ -46,15 +46,13 @@ from tidelog.types import (
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """This process became the leader of the metadata quorum.
-
-    image: of the whole log, committed or not, including the record that opens the quorum epoch.
-    node_id, incarnation: of this process. An older incarnation of the same node has certainly ended.
-    """
+    """This process became the leader of the metadata quorum."""
 
     at: Millis
     image: ClusterImage
+    """The image of the whole log, committed or not, including the record that opens the quorum epoch."""
     node_id: NodeId
+    """The node and incarnation of this process. An older incarnation of the node has certainly ended."""
     incarnation: Incarnation
 
 
@@ -190,12 +188,13 @@ class ElectionType(Enum):
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
     """Elect the preferred leaders or, `UNCLEAN`, the replica with the most records in partitions that cannot have a
-    leader otherwise. partitions: empty: every one that needs it. validate_only: report what an unclean election would
-    do."""
+    leader otherwise."""
 
     type: ElectionType
     partitions: tuple[PartitionKey, ...] = ()
+    """Empty for all partitions that need the election."""
     validate_only: bool = False
+    """Only report the leaders and the losses of an unclean election."""
 
 
 @dataclass(frozen=True, slots=True)

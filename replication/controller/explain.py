@@ -37,12 +37,13 @@ Full: TypeAlias = Mapping[DirectoryId, str]
 
 @dataclass(frozen=True, slots=True)
 class OnDisks:
-    """Findings that nodes report about their own disks. damaged: lost parts of replica logs, by node and partition.
-    unanswered: unfenced nodes that did not answer the query; their disks may be full or damaged."""
+    """Findings that nodes report about their own disks."""
 
     full: Full = field(default_factory=dict)
     damaged: Mapping[tuple[NodeId, PartitionKey], str] = field(default_factory=dict)
+    """Lost parts of replica logs, by node and partition."""
     unanswered: tuple[NodeId, ...] = ()
+    """Unfenced nodes that did not answer the query; their disks may be full or damaged."""
 
     def refuses(self, state: PartitionState) -> str | None:
         """Why the partition's leader rejects every write; None if it accepts them, or if there is no leader."""

@@ -18,12 +18,14 @@ from tidelog.types import NodeId, PartitionIndex, PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class ImageChanges:
-    """removed: deleted topics, as they were. partitions: new or changed partitions, and all partitions of topics with
-    changed settings. nodes: nodes that registered, changed or were removed."""
+    """The differences between two images."""
 
     removed: tuple[TopicState, ...]
+    """Deleted topics, as they were."""
     partitions: tuple[PartitionKey, ...]
+    """New or changed partitions, and all partitions of topics with changed settings."""
     nodes: frozenset[NodeId]
+    """Nodes that registered, changed or were removed."""
 
 
 def changes_between(old: ClusterImage, new: ClusterImage) -> ImageChanges:

@@ -127,24 +127,24 @@ class TopicRemovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A new partition.
-
-    replicas: the preferred leader first. directories: the log directory of each replica, in the order of `replicas`.
-    elr: eligible leader replicas (KIP-966): not in sync, but with every committed record. last_known_elr: the last
-    leader, while isr and elr are empty. adding, removing: the replicas that a reassignment adds and removes.
-    """
+    """A new partition."""
 
     topic_id: TopicId
     partition: PartitionIndex
     replicas: tuple[NodeId, ...]
+    """The preferred leader first."""
     directories: tuple[DirectoryId, ...]
+    """The log directory of each replica, in the order of `replicas`."""
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...]
+    """Eligible leader replicas (KIP-966): not in sync, but with every committed record."""
     last_known_elr: tuple[NodeId, ...]
+    """The last leader, while isr and elr are empty."""
     leader: NodeId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     adding: tuple[NodeId, ...] = ()
+    """The replicas that a reassignment adds and removes."""
     removing: tuple[NodeId, ...] = ()
 
     @property

@@ -37,12 +37,14 @@ from tidelog.types import Buffer, Millis, Offset, ProducerId, TimestampType
 
 
 class LastRecord(NamedTuple):
-    """The last entry of an active producer in the log. last_data_offset: last offset of its last batch, None if a
-    marker came last. producer_epoch: of that entry. coordinator_epoch: of its last marker, -1 for none."""
+    """The last entry of an active producer in the log."""
 
     last_data_offset: Offset | None
+    """Last offset of its last batch, None if a marker came last."""
     producer_epoch: int
+    """The producer epoch of that entry."""
     coordinator_epoch: int
+    """Coordinator epoch of its last marker; -1 if there is none."""
 
 
 @dataclass(slots=True)

@@ -48,36 +48,39 @@ class CleaningCancelled(Exception):
 
 
 class CleaningSource(NamedTuple):
-    """A segment to clean. end: next segment's base offset. size: bytes. youngest_ms: timestamp of its youngest
-    record."""
+    """A segment to clean."""
 
     segment: LogSegment
     path: str
     base_offset: Offset
     end: Offset
+    """Base offset of the next segment."""
     size: int
+    """Size in bytes."""
     youngest_ms: Millis
+    """Timestamp of its youngest record."""
 
 
 class CleaningPlan(NamedTuple):
-    """The input of a round, captured at one moment on the owner's thread.
-
-    sources: from the log's first segment on. first_dirty: keys are collected from this offset on. map_bytes: memory for
-    the offset map. now: wall clock, for delete horizons. epochs: the entries of the epoch cache, ascending.
-    first_unfetched: as in BatchFilter.
-    """
+    """The input of a round, captured at one moment on the owner's thread."""
 
     files: Files
     directory: str
     config: LogConfig
     sources: Sequence[CleaningSource]
+    """The segments, from the first one of the log on."""
     first_dirty: Offset
+    """Keys are collected from this offset on."""
     aborted: Sequence[AbortedTransaction]
     producers: Mapping[ProducerId, LastRecord]
     map_bytes: int
+    """Memory for the offset map."""
     now: Millis
+    """Wall clock, for delete horizons."""
     epochs: Sequence[EpochStart]
+    """The entries of the epoch cache, ascending."""
     first_unfetched: Offset
+    """As in BatchFilter."""
 
 
 class CleanedGroup(NamedTuple):

@@ -10,13 +10,15 @@ from storage.recovery.loaded import Progress
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Progress of loading a directory's logs. log: the last one loaded. bytes: of all logs loaded."""
+    """Progress of loading a directory's logs."""
 
     directory: str
     log: str
+    """The log that was loaded last."""
     done: int
     total: int
     bytes: int
+    """Size of all logs that were loaded."""
     segment: int = 0
     """Segments recovered of the log in recovery, out of `segments`; 0 between two logs."""
     segments: int = 0

@@ -55,15 +55,16 @@ class _Sound:
 
 @dataclass(slots=True)
 class Salvage:
-    """The readable part of one damaged log, which is not used otherwise meanwhile. durable_offset: where the log should
-    end. holes: offsets may be missing although nothing is lost (compaction)."""
+    """The readable part of one damaged log, which is not used otherwise meanwhile."""
 
     files: Files
     directory: str
     start: Offset
     durable_offset: Offset
+    """Where the log should end."""
     epochs: Sequence[EpochStart]
     holes: bool
+    """True if offsets may be missing without a loss, because of compaction."""
     end: Offset = Offset(0)
     """The end of the log, after `search` or `prepare`."""
     lost: list[LostOffsets] = field(default_factory=list)

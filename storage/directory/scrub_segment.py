@@ -60,16 +60,17 @@ _SUFFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An error in a closed segment. path, position: the file and the byte. Offsets from `first_offset` to below
-    `end_offset` are affected. repaired: True if it was repaired."""
+    """An error in a closed segment."""
 
     kind: FindingKind
     path: str
+    """The file; `position` is the byte in it. Offsets from `first_offset` to below `end_offset` are affected."""
     position: int
     first_offset: Offset
     end_offset: Offset
     reason: str
     repaired: bool
+    """True if it was repaired."""
 
     def __str__(self) -> str:
         outcome = "repaired" if self.repaired else "not repaired"

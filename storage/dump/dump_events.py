@@ -44,23 +44,22 @@ class DumpFinding:
 
 @dataclass(frozen=True, slots=True)
 class FileFound(Found):
-    """The start of a file. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`,
-    `properties`, `marks`, `agreements`, or `other` for a file that is not read. size: in bytes."""
+    """The start of a file."""
 
     kind: str
+    """`log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`, `properties`, `marks`, `agreements`, or
+    `other` for a file that is not read."""
     size: int
+    """Size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFound(Found):
-    """One record batch; of v0 and v1 one outer message, plain or wrapper.
-
-    position, size: bytes. crc_ok: True if the stored checksum is correct. Fields that a format lacks are None, as are
-    `base_offset` and `count` of a wrapper that cannot be decompressed. codec, timestamp_type: Kafka's names. control:
-    names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...).
-    """
+    """One record batch; of v0 and v1 one outer message, plain or wrapper. Fields that a format lacks are None, as are
+    `base_offset` and `count` of a wrapper that cannot be decompressed."""
 
     position: int
+    """Position and size in bytes."""
     size: int
     magic: int
     base_offset: int | None
@@ -68,6 +67,7 @@ class BatchFound(Found):
     count: int | None
     leader_epoch: int | None
     codec: str
+    """Codec and timestamp type by Kafka's names."""
     timestamp_type: str
     max_timestamp: int
     producer_id: int | None
@@ -77,22 +77,26 @@ class BatchFound(Found):
     is_transactional: bool
     is_control: bool
     control: tuple[str, ...]
+    """Names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...)."""
     delete_horizon_ms: int | None
     crc: int
     crc_ok: bool
+    """True if the stored checksum is correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFound(Found):
-    """A record of the preceding batch. sequence: -1 for none. control, coordinator_epoch: None for data."""
+    """A record of the preceding batch."""
 
     offset: int
     timestamp: int
     sequence: int
+    """-1 for a record without a sequence number."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     control: str | None
+    """The type of a control record; None for data."""
     coordinator_epoch: int | None
 
 
@@ -183,14 +187,16 @@ class PropertyFound(Found):
 
 @dataclass(frozen=True, slots=True)
 class LogSummed(Found):
-    """The end of a log, or of a single .log file. log_start_offset: None if unknown; log_end_offset: one past the last
-    offset found. records: None if damage hides the number."""
+    """The end of a log, or of a single .log file."""
 
     segments: int
     log_start_offset: int | None
+    """None if unknown."""
     log_end_offset: int
+    """One past the last offset found."""
     batches: int
     records: int | None
+    """None if damage hides the number."""
     size: int
     damage: int
     notes: int

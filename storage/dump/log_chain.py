@@ -26,17 +26,16 @@ RESTORE = (
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What other files record about the log; None where there is no such file.
-
-    durable_below: the larger of recovery point and durable-offset mark: everything below was durable. log_start: from
-    the checkpoint. cleaned_to: from the cleaner's checkpoint: holes below it are normal. in_log_directory: the log is
-    in a log directory.
-    """
+    """What other files record about the log; None where there is no such file."""
 
     durable_below: int | None = None
+    """The larger of recovery point and durable-offset mark: everything below was durable."""
     log_start: int | None = None
+    """The log start in the checkpoint."""
     cleaned_to: int | None = None
+    """The offset in the cleaner's checkpoint: holes below it are normal."""
     in_log_directory: bool = False
+    """The log is in a log directory."""
 
 
 class LogChain:

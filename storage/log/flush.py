@@ -62,11 +62,7 @@ class SyncOrder:
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """The files to sync, and the offset up to which the log is then durable.
-
-    handles: files, shared by this ticket until it is released. directories: directories whose names to sync, innermost
-    first.
-    """
+    """The files to sync, and the offset up to which the log is then durable."""
 
     up_to: Offset
     files: Files
@@ -77,7 +73,9 @@ class FlushTicket:
     begun_ms: Millis
     """When the ticket was created."""
     handles: list[File] = field(default_factory=list)
+    """The files, which this ticket shares until it is released."""
     directories: list[str] = field(default_factory=list)
+    """The directories whose names are synced, innermost first."""
     closed: list[LogSegment] = field(default_factory=list)
     """Closed segments whose indexes this ticket syncs."""
     new_names: bool = False

@@ -39,22 +39,25 @@ HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
 
 
 class _Marker(NamedTuple):
-    """An abort marker in the batches. producer_id: of the transaction. earliest: lower bound of its first offset, one
-    past the producer's previous marker. stable: the last stable offset after the marker."""
+    """An abort marker in the batches."""
 
     producer_id: ProducerId
+    """The producer of the transaction."""
     earliest: Offset
+    """Lower bound of the transaction's first offset: one past the producer's previous marker."""
     stable: Offset
+    """The last stable offset after the marker."""
 
 
 class Transactions(NamedTuple):
-    """The transactions in the batches of a segment. aborted: those aborted in it with batches in it or in earlier
-    segments. markers: all abort markers, by offset. open_since: first offset of the oldest transaction open at its
-    end."""
+    """The transactions in the batches of a segment."""
 
     aborted: list[AbortedTransaction]
+    """The transactions whose abort marker is in the segment; their batches are in it or in earlier ones."""
     markers: dict[Offset, _Marker]
+    """All abort markers, by offset."""
     open_since: Offset | None
+    """First offset of the oldest transaction that is open at the end of the segment."""
 
 
 class Unverified(WouldBlock):

@@ -30,11 +30,12 @@ from tidelog.types import Millis, Offset
 
 
 class Replayed(NamedTuple):
-    """Result of a replay. notes: sentences for the node's log. broken: segments with an unreadable batch, and its
-    error."""
+    """Result of a replay."""
 
     notes: list[str]
+    """Sentences for the node's log."""
     broken: list[tuple[Batches, BrokenChain]]
+    """Segments with an unreadable batch, each with the error."""
 
 
 def rebuild(

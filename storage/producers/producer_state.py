@@ -61,12 +61,13 @@ class StartedTransaction(NamedTuple):
 
 
 class ProducerChanges(NamedTuple):
-    """The effect of batches on the state. transactions: in the order of the batches. verified: of the producers of
-    transactional batches, the last epoch whose guards match no more."""
+    """The effect of batches on the state."""
 
     states: dict[ProducerId, ProducerState]
     transactions: Sequence[CompletedTransaction | StartedTransaction]
+    """The transactions, in the order of the batches."""
     verified: dict[ProducerId, int]
+    """For each producer of transactional batches, the last epoch whose guards no longer match."""
 
 
 class ExpirableProducer(NamedTuple):

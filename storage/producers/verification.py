@@ -37,14 +37,12 @@ NOTHING_VERIFIED: Final = VerificationGuard()
 
 
 class TransactionCheck(NamedTuple):
-    """What an append of a transactional batch, or of a marker, is checked against.
-
-    version: the transaction version. guard: of a data batch, from `Verifications.begin`; None: the transaction is not
-    verified.
-    """
+    """What an append of a transactional batch, or of a marker, is checked against."""
 
     version: int = 1
+    """The transaction version."""
     guard: VerificationGuard | None = None
+    """The guard of a data batch, from `Verifications.begin`; None if the transaction is not verified."""
 
 
 UNVERIFIED: Final = TransactionCheck()

@@ -16,12 +16,11 @@ from tidelog.types import Offset
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Records that had been durable and cannot be read: offsets from `first_offset` to below `end_offset` may be lost.
-
-    path, position: the file, and the byte where the first damage was found.
-    """
+    """Records that had been durable and cannot be read: offsets from `first_offset` to below `end_offset` may be
+    lost."""
 
     path: str
+    """The file, and the byte where the first damage was found."""
     position: int
     first_offset: Offset
     end_offset: Offset

@@ -52,31 +52,29 @@ class Fault(BrokenChain):
 
 
 class Checked(NamedTuple):
-    """A step of the walk. link, after: the chain before and after it.
-
-    batch, header: None if there is no batch; then `after` is the end of the file. The header's position is that in the
-    file. The batch is a view that is valid until the next step.
-    """
+    """A step of the walk."""
 
     batch: RecordBatch | None
+    """None if there is no batch; then `after` is the end of the file. The header's position is that in the file. The
+    batch is a view that is valid until the next step."""
     header: BatchHeader | None
     link: Link
+    """The chain before the step; `after` is the chain after it."""
     after: Link
     fault: Fault | None
 
 
 class SegmentRules(NamedTuple):
-    """What is known about a segment's batches from other files.
-
-    behind: base offset of the next segment. epoch_due: the leader epoch that a batch must have. protected: None for a
-    log in use. During a recovery segments may overlap, and every offset below `protected` was durable: no hole may
-    reach across it. 0: holes may be anywhere.
-    """
+    """What is known about a segment's batches from other files."""
 
     base_offset: int
     behind: int
+    """Base offset of the next segment."""
     epoch_due: Callable[[BatchHeader], LeaderEpoch]
+    """The leader epoch that a batch must have."""
     protected: int | None = None
+    """None for a log in use. During a recovery segments may overlap, and every offset below `protected` was durable: no
+    hole may reach across it. 0: holes may be anywhere."""
 
     def fault(self, header: BatchHeader, link: Link) -> Fault | None:
         """What contradicts a batch whose checksum is correct."""
@@ -98,13 +96,15 @@ class SegmentRules(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The bytes from `position` to `end` hold no batch. zeros: all are zero. to_the_end: no batch follows."""
+    """The bytes from `position` to `end` hold no batch."""
 
     position: int
     end: int
     reason: str
     zeros: bool
+    """True if all the bytes are zero."""
     to_the_end: bool
+    """True if no batch follows."""
 
 
 def falling_epoch(header: BatchHeader, before: int) -> str | None:

@@ -142,12 +142,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """Request a producer id from any node; answer with ProducerIdKnown or ProducerIdRefused.
-
-    producer_id, epoch: the exhausted id and epoch; -1 if there was none.
-    """
+    """Request a producer id from any node; answer with ProducerIdKnown or ProducerIdRefused."""
 
     producer_id: ProducerId
+    """The exhausted producer id and epoch; -1 if there were none."""
     epoch: int
 
 

@@ -18,30 +18,32 @@ from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Codec, LeaderEp
 
 
 class Analysis(NamedTuple):
-    """Properties of all batches in the buffer.
-
-    first_offset, first_batch_last_offset: None without a batch. first_offset is also None if the buffer starts with a
-    v0 or v1 wrapper, whose first offset needs decompression. last_offset: -1 without a batch. batch_count: v2 batches
-    and outer messages of v0 and v1. record_count: None if there is a wrapper. max_timestamp, offset_of_max_timestamp:
-    the largest timestamp of the batches and the last offset of the first batch that has it; -1 without a batch. codec:
-    of the last compressed batch, NONE without one. offsets_grow: each batch starts after the end of the previous one.
-    magic: of all batches; None if they differ or there is none. leader_epoch: of the last batch. headers: of all
-    batches, in order.
-    """
+    """Properties of all batches in the buffer."""
 
     first_offset: Offset | None
+    """None without a batch, and if the buffer starts with a v0 or v1 wrapper, whose first
+    offset needs decompression."""
     first_batch_last_offset: Offset
     last_offset: Offset
+    """-1 without a batch."""
     batch_count: int
+    """Number of v2 batches and outer messages of v0 and v1."""
     record_count: int | None
+    """None if there is a wrapper."""
     max_timestamp: Millis
+    """The largest timestamp of the batches and the last offset of the first batch that has it; -1 without a batch."""
     offset_of_max_timestamp: Offset
     codec: Codec
+    """Codec of the last compressed batch; NONE without one."""
     offsets_grow: bool
+    """Each batch starts after the end of the previous one."""
     valid_bytes: int
     magic: int | None
+    """Magic of all batches; None if they differ or there is none."""
     leader_epoch: LeaderEpoch
+    """Leader epoch of the last batch."""
     headers: tuple[BatchHeader, ...] = ()
+    """The headers of all batches, in order."""
 
 
 _NOTHING = Analysis(

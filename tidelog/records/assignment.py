@@ -44,23 +44,25 @@ from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, Codec, Millis, O
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """A topic's rules for its records, with Kafka's setting names.
-
-    magic: `message.format`. codec: `compression.type`, None for "producer". level: of that codec.
-    timestamp_type: `message.timestamp.type`. timestamp_before_max_ms, timestamp_after_max_ms: `message.timestamp.
-    {before,after}.max.ms`, None for no bound. key_required: the topic is compacted. batch_bytes_max:
-    `max.message.bytes`, None for no limit. decompressed_bytes_max: memory limit for one request's records.
-    """
+    """A topic's rules for its records, with Kafka's setting names."""
 
     magic: int = 2
+    """`message.format`."""
     codec: Codec | None = None
+    """`compression.type`, None for "producer"."""
     level: int | None = None
+    """The compression level of that codec."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    """`message.timestamp.type`."""
     timestamp_before_max_ms: int | None = None
+    """`message.timestamp.{before,after}.max.ms`, None for no bound."""
     timestamp_after_max_ms: int | None = None
     key_required: bool = False
+    """The topic is compacted."""
     batch_bytes_max: int | None = None
+    """`max.message.bytes`, None for no limit."""
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    """Memory limit for one request's records."""
 
     def __post_init__(self) -> None:
         if self.magic not in (0, 1, 2):
@@ -80,22 +82,23 @@ class AppendRules:
 
 
 class Assigned(NamedTuple):
-    """Records ready for the log, and the properties that assignment changes.
-
-    parts: consecutive parts of the bytes. If `rewritten` is False they are the buffer's own bytes, all of them or all
-    after a header. headers: of the batches. log_append_time: -1 with create time. record_count: number of records.
-    converted: records whose format changed.
-    """
+    """Records ready for the log, and the properties that assignment changes."""
 
     parts: tuple[bytes | memoryview, ...]
+    """Consecutive parts of the bytes. If `rewritten` is False they are the buffer's own bytes, all of them or all after
+    a header."""
     headers: tuple[BatchHeader, ...]
+    """The headers of the batches."""
     first_offset: Offset
     last_offset: Offset
     max_timestamp: Millis
     log_append_time: Millis
+    """-1 with create time."""
     record_count: int
+    """Number of records."""
     rewritten: bool
     converted: int
+    """Records whose format changed."""
 
     @property
     def records(self) -> bytes | memoryview:
@@ -105,18 +108,17 @@ class Assigned(NamedTuple):
 
 class Inspected(NamedTuple):
     """A v2 batch whose records were validated and, if the topic requires it, recompressed. This is the expensive part
-    of `assign_offsets`; it needs neither the log nor its thread.
-
-    rules: the rules used for validation. payload: its records, decompressed. recompressed: the batch in the
-    topic's codec, None if it keeps its own.
-    """
+    of `assign_offsets`; it needs neither the log nor its thread."""
 
     rules: AppendRules
+    """The rules used for validation."""
     analysis: Analysis
     facts: RecordFacts
     codec: Codec
     payload: bytes | memoryview
+    """Its records, decompressed."""
     recompressed: bytes | None
+    """The batch in the topic's codec, None if it keeps its own."""
 
 
 def inspect(

@@ -70,12 +70,13 @@ class _Delivered:
 
 
 class _Buffered(NamedTuple):
-    """The bytes that gRPC buffered for a connection at the last examination. unexplained: bytes received, less those
-    that messages explain. sent: bytes sent by then."""
+    """The bytes that gRPC buffered for a connection at the last examination."""
 
     unexplained: int
+    """Bytes received, without those of messages that the node got."""
     buffered: int
     sent: int
+    """Bytes sent by then."""
 
 
 class IncompleteMessages:
