@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.client.producer_session import RequestSession, error_of
 from tests.client.producer_states import ProducerStates
+from tests.record_values import encoded_batch
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.producer_events import Flushed, Policy, ProducerIdRefused
 from tidelog.client.sequences import EPOCH_MAX, PROOF_MS, SEQUENCES, Stamp
@@ -33,7 +34,7 @@ from tidelog.errors import (
     UnknownProducerId,
     UnsupportedVersion,
 )
-from tidelog.types import Acks, Codec, Millis
+from tidelog.types import Acks, Millis
 
 POLICY = Policy(
     acks=Acks.ALL,
@@ -147,7 +148,7 @@ def test_a_batch_that_may_be_written_is_resent_unchanged_before_later_ones() -> 
     session = session_with_id()
     batches = full_batches(session, 3)
     sent = session.wire()
-    before = [batch.encode(Codec.NONE, None) for batch in batches]
+    before = [encoded_batch(batch) for batch in batches]
     later = full_batches(session, 1)
     session.wire()
     for attempt in sent:
@@ -156,7 +157,7 @@ def test_a_batch_that_may_be_written_is_resent_unchanged_before_later_ones() -> 
     session.lead()
     session.tick(300)
     assert [attempt.batch for attempt in session.gives[-3:]] == batches
-    assert [batch.encode(Codec.NONE, None) for batch in batches] == before
+    assert [encoded_batch(batch) for batch in batches] == before
     for offset, batch in enumerate(batches + later):
         session.wire()
         session.acknowledge(batch, offset)
@@ -280,12 +281,12 @@ def test_a_leader_without_state_of_the_producer_gets_a_new_epoch(error: TidelogE
     batch = session.put()
     session.tick()
     session.wire()
-    before = batch.encode(Codec.NONE, None)
+    before = encoded_batch(batch)
     session.refuse(batch, error)
     session.tick(300)
     session.wire()
     assert stamps([batch]) == [(1, 0)]
-    assert len(batch.encode(Codec.NONE, None)) == len(before)
+    assert len(encoded_batch(batch)) == len(before)
     session.acknowledge(batch, 3)
     assert batch.outcome.base_offset == 3
     assert len(session.ids_wanted) == 1, "the producer increments epochs by itself"

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.client.producer_session import POLICY, RequestSession, error_of
+from tests.record_values import encoded_batch
 from tidelog.client.core_events import LeaderKnown
 from tidelog.client.producer_events import Finished, NotEncoded
 from tidelog.client.sequences import Stamp
@@ -24,7 +25,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records import RecordBatch
-from tidelog.types import Codec, LeaderEpoch, Millis, NodeId, ProducerId, TopicId
+from tidelog.types import LeaderEpoch, Millis, NodeId, ProducerId, TopicId
 
 
 class TransactionalSession(RequestSession):
@@ -77,7 +78,7 @@ def test_batches_have_the_transactional_bit() -> None:
     batch = session.put()
     session.lead()
     session.tick(5)
-    encoded = RecordBatch(batch.encode(Codec.NONE, None))
+    encoded = RecordBatch(encoded_batch(batch))
     assert (encoded.is_transactional, encoded.producer_id, encoded.producer_epoch) == (True, 7, 4)
 
 

@@ -66,7 +66,9 @@ class PendingBatch:
     stamp: Stamp = PLAIN
     place: int = -1
     """Position among the numbered batches of the partition."""
-    _encoded: tuple[Stamp, bytes] | None = None
+    encoded: bytes = b""
+    """The batch as it is sent; empty before `encode`."""
+    _encoded_with: Stamp = PLAIN
 
     def __post_init__(self) -> None:
         self.outcome = Outcome(self.queue.topic_partition)
@@ -102,10 +104,10 @@ class PendingBatch:
             one.attempt is not None or one.unknown_cause is not None for one in before
         )
 
-    def encode(self, codec: Codec, level: int | None) -> bytes:
-        """Return the encoded batch; it is built once, however often it is sent. Raises the builder's errors."""
+    def encode(self, codec: Codec, level: int | None) -> None:
+        """Build `encoded`, once, however often the batch is sent. Raises the builder's errors."""
         stamp = self.stamp
-        if self._encoded is None:
+        if not self.encoded:
             builder = RecordBatchBuilder(
                 codec,
                 level=level,
@@ -115,10 +117,10 @@ class PendingBatch:
                 is_transactional=self.queue.is_transactional,
             )
             builder.extend(self.records)
-            self._encoded = stamp, builder.build()
+            self.encoded = builder.build()
             self.records = []
-        elif self._encoded[0] != stamp:  # renumbered: the records stay as they are encoded
-            batch = bytearray(self._encoded[1])
+        elif self._encoded_with != stamp:  # renumbered: the records stay as they are encoded
+            batch = bytearray(self.encoded)
             set_producer(
                 batch,
                 0,
@@ -126,8 +128,8 @@ class PendingBatch:
                 producer_epoch=stamp.epoch,
                 base_sequence=stamp.sequence,
             )
-            self._encoded = stamp, bytes(batch)
-        return self._encoded[1]
+            self.encoded = bytes(batch)
+        self._encoded_with = stamp
 
     def faulty(self, codec: Codec, level: int | None, error: Exception) -> dict[int, TidelogError]:
         """Return the records that cannot be encoded, by index, with their errors, after `encode` raised `error`. If
@@ -149,7 +151,7 @@ class PendingBatch:
 
     def drop(self) -> None:
         """Release the content: the batch has its outcome."""
-        self.records, self._encoded = [], None
+        self.records, self.encoded = [], b""
 
 
 class Failure(NamedTuple):

@@ -44,8 +44,8 @@ TRANSACTION_VERSION: Final = 2
 """KIP-890: the leader adds a partition to the transaction when it is first written."""
 
 
-Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
-"""Returns the encoded batch and how many ms the node may wait for the acks; None if the batch must not be sent."""
+Take: TypeAlias = Callable[[Attempt], int | None]
+"""Encodes the batch. Returns how many ms the node may wait for the acks; None if the batch must not be sent."""
 Report: TypeAlias = Callable[[Sequence[Acknowledged | Refused | Lost]], None]
 """Called with the outcomes of all attempts of a message at once. Lost: no answer will arrive on this stream."""
 Throttled: TypeAlias = Callable[[int, Millis], None]
@@ -83,11 +83,10 @@ class ProduceStream(NodeStream[Attempt, ProduceRequest, data_pb2.ProduceResponse
         size, timeout_ms = 0, 0
         while self._outbox and (not batches or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
             attempt = self._outbox.popleft()
-            taken = self._take(attempt)
-            if taken is None:
+            wait_ms = self._take(attempt)
+            if wait_ms is None:
                 continue
-            records, wait_ms = taken
-            queue = attempt.batch.queue
+            queue, records = attempt.batch.queue, attempt.batch.encoded
             assert queue.topic_id is not None, "a leader is known only together with the topic's id"
             partition = queue.topic_partition.partition
             batches.append(

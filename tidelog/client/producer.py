@@ -615,13 +615,13 @@ class Producer(Service, RecordSender):
 
     # --- calls of the streams -----------------------------------------------------------------------------------
 
-    def _take(self, attempt: Attempt) -> tuple[bytes, int] | None:
-        """Return the encoded batch and how many ms the node may wait; None if the attempt must not be sent."""
+    def _take(self, attempt: Attempt) -> int | None:
+        """Encode the batch. Return how many ms the node may wait; None if the attempt must not be sent."""
         at = self._clock.monotonic_ms()
         if not self._core.is_wanted(attempt):  # given up, or tried again, while it waited for its stream
             return None
         try:
-            records = attempt.batch.encode(self._codec, self._level)
+            attempt.batch.encode(self._codec, self._level)
         except Exception as error:  # noqa: BLE001 - raised to the senders of the records that cause it
             self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
             return None
@@ -629,7 +629,7 @@ class Producer(Service, RecordSender):
         self._wake.set()  # the timer has changed
         if not taken:
             return None
-        return records, max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
+        return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
     def _report(self, outcomes: Sequence[Acknowledged | Refused | Lost]) -> None:
         for outcome in outcomes:
