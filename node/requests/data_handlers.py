@@ -47,7 +47,7 @@ from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
-from node.runtime.memory_budget import AnswerCharge, Kind, Share
+from node.runtime.memory_budget import AnswerCharge, Kind
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
@@ -206,7 +206,7 @@ class DataHandlers(MarkerHandlers):
         occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
         memory, kind, copies = self._manager.memory, session.kind, session.copies
         if session.outbox.read or not least:
-            _add(answer, charge, session.collect_read(enough, room), memory.charge(kind, 0))
+            charge.add(session.collect_read(answer.partitions, enough, room), memory.charge(kind, 0))
             return
         if room is not None and room <= 0:
             share = memory.charge(kind, 0)
@@ -219,7 +219,8 @@ class DataHandlers(MarkerHandlers):
             share = await memory.take(kind, copies * wanted, copies * least)
         granted = share.size // copies
         enough = min(enough, granted - least) if granted else enough
-        _add(answer, charge, session.collect(enough, granted if room is None else min(granted, room)), share)
+        room = granted if room is None else min(granted, room)
+        charge.add(session.collect(answer.partitions, enough, room), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
         """Read from the partitions; answer when one can be answered, when all together have enough, or at the deadline,
@@ -340,12 +341,6 @@ def _limited(answers: Sequence[FetchedPartition], limit: int) -> list[FetchedPar
         limited.append(answer if fits else answer._replace(records=b"", aborted=()))
         size += len(limited[-1].records)
     return limited
-
-
-def _add(answer: FetchAnswer, charge: AnswerCharge, partitions: Sequence[FetchedPartition], share: Share) -> None:
-    """Add these partitions to the answer. share: the memory that was taken to read them."""
-    answer.partitions.extend(partitions)
-    charge.add(sum(len(each.records) for each in partitions), share)
 
 
 async def _send_produced(stream: ValueStream[ProduceAnswer, ProduceRequest], session: ProduceSession) -> None:

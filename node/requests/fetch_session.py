@@ -273,13 +273,13 @@ class FetchSession:
         _, partition = self._open[first.topic_id, first.index]
         return enough + first.max_bytes, max(1, partition.log.config.max_message_bytes)
 
-    def collect(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
-        """The answers that are due, at least one, until they contain `enough` bytes of records. Fetches without
-        readable records keep waiting.
+    def collect(self, answers: list[FetchedPartition], enough: int, room: int | None = None) -> int:
+        """Add the answers that are due, at least one, until they contain `enough` bytes of records. Fetches without
+        readable records keep waiting. Returns the bytes of records that were added.
 
         room: the bytes that all answers share; None for no limit. While some are left, a fetch gets at least one
         batch; after that, fetches are answered without records."""
-        answers = self._begin_message()
+        self._begin_message(answers)
         size = 0
         ready = self.outbox.ready
         while ready:
@@ -289,12 +289,12 @@ class FetchSession:
             size += self._try(fetch, answers)
             if size >= enough:
                 break
-        return answers
+        return size
 
-    def collect_read(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
+    def collect_read(self, answers: list[FetchedPartition], enough: int, room: int | None = None) -> int:
         """As `collect`, for fetches whose records were read from disk; their memory is already charged. The rest goes
         into the next messages: together they may exceed the largest one."""
-        answers = self._begin_message()
+        self._begin_message(answers)
         size = 0
         for fetch in list(self.outbox.read):
             if fetch.state is READ:  # a disk failure at an earlier one has ended those of the same directory
@@ -303,15 +303,15 @@ class FetchSession:
                 elif size >= enough:
                     break
                 size += self._try(fetch, answers)
-        return answers
+        return size
 
-    def _begin_message(self) -> list[FetchedPartition]:
-        """The answers that are complete, to begin the next message with."""
-        answers, self.outbox.answers = self.outbox.answers, []
+    def _begin_message(self, answers: list[FetchedPartition]) -> None:
+        """Begin the next message with the answers that are complete. None of them has records."""
+        answers += self.outbox.answers
+        self.outbox.answers.clear()
         self._room.set()
         self._last_sent = self._clock.monotonic_ms()
         self.sign_of_life_due = False
-        return answers
 
     def _try(self, fetch: WaitingFetch, answers: list[FetchedPartition]) -> int:
         """Answer a fetch, or let it wait. Returns the bytes of records in the answer."""

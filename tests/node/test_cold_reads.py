@@ -13,6 +13,7 @@ from node.requests import data_handlers
 from replication.partition.replica_lifecycle import ReplicaState
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, endpoint_of, fetch_request
+from tests.record_values import collected
 from tidelog.errors import KafkaStorageError, NotLeaderOrFollower
 from tidelog.protocol import methods
 from tidelog.protocol.status import to_proto
@@ -188,17 +189,17 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     session = cluster.sessions(1).open(CALLER)
     for index in (0, 1):
         session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
-    assert session.collect(1 << 20) == []
+    assert collected(session) == []
     release(cluster)
     replica = cluster.partition(1, 0)
     replica.state = ReplicaState.TRUNCATING
-    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [1]
+    assert [answer.correlation_id for answer in collected(session, read=True)] == [1]
     assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
     replica.state = ReplicaState.LEADING
     cluster.append(1, batch(b"c"), acks=1)
-    assert session.collect(1 << 20) == []
-    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [0]
+    assert collected(session) == []
+    assert [answer.correlation_id for answer in collected(session, read=True)] == [0]
     cluster.sessions(1).close(session)
 
 
@@ -207,12 +208,12 @@ def test_a_disk_that_fails_for_one_of_several_reads_answers_each_fetch_once(clus
     session = cluster.sessions(1).open(CALLER)
     for index in (0, 1):
         session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
-    assert session.collect(1 << 20) == []
+    assert collected(session) == []
     release(cluster)
     cluster.log(1, 0)._reader.forget()  # what was read from partition 0 is outdated
     cluster.machines[1].disk.is_cold = None
     cluster.machines[1].disk.fail("read", "t-0", times=-1)
-    answers = session.collect_read(1 << 20) + session.collect(1 << 20)
+    answers = collected(session, read=True) + collected(session)
     assert [(answer.correlation_id, type(answer.error)) for answer in answers] == [
         (0, KafkaStorageError),
         (1, NotLeaderOrFollower),
@@ -226,12 +227,12 @@ def test_a_fetch_that_gets_a_place_is_tried_after_those_that_were_ready_before(c
     session = cluster.sessions(1).open(CALLER)
     for index in range(AT_ONCE + 1):
         session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
-    assert session.collect(1 << 20) == []
+    assert collected(session) == []
     session.take(as_value(fetch_request(0, index=AT_ONCE + 1, fetch_id=AT_ONCE + 1)))
     cluster.machines[1].disk.is_cold = None
     release(cluster)
-    assert [answer.correlation_id for answer in session.collect_read(1 << 20)] == [*range(AT_ONCE)]
-    assert [answer.correlation_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
+    assert [answer.correlation_id for answer in collected(session, read=True)] == [*range(AT_ONCE)]
+    assert [answer.correlation_id for answer in collected(session)] == [AT_ONCE + 1, AT_ONCE]
     assert session.idle
     cluster.sessions(1).close(session)
 

@@ -18,6 +18,7 @@ from replication.partition.follower_states import FollowerState
 from storage.append_info import Origin
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
+from tests.record_values import collected
 from tidelog.errors import ClusterAuthorizationFailed, InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
@@ -136,7 +137,7 @@ def of_follower(cluster: Cluster, offset: int, *, fetch_id: int = 2**63 - 1) -> 
 
 
 def refusals(session: FetchSession) -> list[str]:
-    return ["" if answer.error is None else answer.error.kafka_name or "" for answer in session.collect(1 << 20)]
+    return ["" if answer.error is None else answer.error.kafka_name or "" for answer in collected(session)]
 
 
 def test_a_later_stream_of_a_follower_ends_the_earlier_one(cluster: Cluster) -> None:

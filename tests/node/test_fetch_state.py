@@ -17,6 +17,7 @@ from storage.append_info import Origin
 from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation
 from tests.node.wires import CALLER, Cluster, HeldExecutor, as_value, batch, endpoint_of, fetch_request
+from tests.record_values import collected
 from tidelog.record_exchange import FetchedPartition
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
@@ -190,12 +191,12 @@ class Fetches(RuleBasedStateMachine):
             self.collect_read()
             return
         before = self.ready()
-        self.note(self.session.collect(enough), before)
+        self.note(collected(self.session, enough), before)
         self.assert_order(before)
 
     def collect_read(self) -> None:
         before, read = self.ready(), [fetch.correlation_id for fetch in self.outbox.read]
-        self.note(self.session.collect_read(1 << 20), read)
+        self.note(collected(self.session, read=True), read)
         assert not [each for each in self.outbox.read if each.correlation_id in read], "all of them were tried"
         self.assert_order(before)
 

@@ -15,7 +15,7 @@ from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
 from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
-from tests.record_values import bytes_of
+from tests.record_values import bytes_of, collected
 from tests.topic_requests import changed, creating
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
@@ -129,7 +129,7 @@ def test_a_stream_that_is_not_read_is_not_served_further(cluster: Cluster) -> No
     waiting = cluster.loop.create_task(session.wait_room())
     cluster.run(1.0)
     assert not waiting.done()
-    assert len(session.collect(1 << 20)) == UNSENT_MAX
+    assert len(collected(session)) == UNSENT_MAX
     cluster.until(waiting.done, within=0.001)
     cluster.sessions(1).close(session)
 
@@ -139,13 +139,13 @@ def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster
     session = cluster.sessions(1).open(CALLER)
     for _ in range(3_000):
         session.take(as_value(fetch_request(0, max_wait_ms=60_000)))
-        [answer] = session.collect(1 << 20)
+        [answer] = collected(session)
         assert len(answer.records) > 0
     assert session.idle
     session.take(as_value(fetch_request(1, max_wait_ms=500, fetch_id=77)))
-    assert session.collect(1 << 20) == []
+    assert collected(session) == []
     cluster.run(0.6)
-    assert [answer.correlation_id for answer in session.collect(1 << 20)] == [77], (
+    assert [answer.correlation_id for answer in collected(session)] == [77], (
         "the one that waits is still answered in time"
     )
     cluster.sessions(1).close(session)

@@ -9,6 +9,7 @@ import pytest
 from storage.directory.maintenance_config import MaintenanceConfig
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch
+from tests.record_values import collected
 from tidelog.errors import CorruptLog, NotController, OffsetOutOfRange
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import iter_batches
@@ -173,7 +174,7 @@ def test_a_refusal_of_sound_bytes_changes_nothing(rolled: Make) -> None:
     item.last_fetched_epoch = cluster.log(3).last_epoch
     session = cluster.sessions(1).open(CALLER)
     session.take(as_value(request))
-    [answer] = session.collect(1 << 20)
+    [answer] = collected(session)
     assert answer.error is None
     assert cluster.partition(1).leader is not None
     assert cluster.manager(1).damage.reports() == []

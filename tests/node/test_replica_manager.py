@@ -13,6 +13,7 @@ from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller.image import PartitionState, TopicState
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, as_value, batch, fetch_request
+from tests.record_values import collected
 from tidelog.errors import FencedLeaderEpoch, InconsistentTopicId, NotLeaderOrFollower, StaleNodeEpoch, UnknownTopicId
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import iter_batches
@@ -227,7 +228,7 @@ def follower_fetch(cluster: Cluster, *, node: int, incarnation: bytes, epoch: in
     request.partitions[0].durable_offset = request.partitions[0].log_start_offset = 0
     session = cluster.sessions(1).open(CALLER)
     session.take(as_value(request))
-    answers = session.collect(1 << 20)
+    answers = collected(session)
     cluster.sessions(1).close(session)
     return 0 if not answers or answers[0].error is None else int(answers[0].error.code)
 

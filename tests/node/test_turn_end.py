@@ -20,6 +20,7 @@ from storage.append_info import Origin
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
+from tests.record_values import collected
 from tidelog.errors import LeadershipLost, NotLeaderOrFollower, RequestTimedOut, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Acks, Isolation, LeaderEpoch, Millis, NodeId, Offset
 
@@ -242,6 +243,6 @@ def test_a_follower_that_finds_damage_of_its_leader_gets_the_reason(
     session = cluster.sessions(1).open(CALLER)
     session.take(fetch_of(cluster, cluster.partition(1).leader_epoch, refused=True))
     assert cluster.partition(1).role is None
-    [answer] = session.collect(1)
+    [answer] = collected(session, 1)
     assert isinstance(answer.error, NotLeaderOrFollower)
     assert session.idle
