@@ -9,7 +9,6 @@ import logging
 from contextlib import suppress
 
 from replication.partition.follower_events import FetchAgainFrom, LogView, RestartAt, TruncateTo
-from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
@@ -27,9 +26,10 @@ def view_of(log: Log) -> LogView:
     return LogView(log.log_start_offset, log.log_end_offset, log.durable_offset, log.last_epoch)
 
 
-def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch) -> None:
-    """Append the records of a leader's answer. Raises as `Log.append`, and CorruptRecord for records of an epoch after
-    the leader's: with them, the log could not take the records of the next leader."""
+def prepare_append(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch) -> None:
+    """Check the records of a leader's answer before they are appended; an empty log is restarted where they begin.
+    Raises CorruptRecord for records of an epoch after the leader's: with them, the log could not take the records of
+    the next leader."""
     named = [entry.epoch for entry in answer.epochs] or [header.leader_epoch for header in walk_headers(answer.records)]
     if max(named, default=leader_epoch) > leader_epoch:
         raise CorruptRecord(
@@ -38,13 +38,6 @@ def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch)
     begin = _begins_below(log, answer.records)
     if begin is not None:  # the log start follows the leader again once these are committed
         log.truncate_fully_and_start_at(begin)
-    log.append(
-        answer.records,
-        assign_offsets=False,
-        leader_epoch=leader_epoch,
-        origin=Origin.REPLICATION,
-        epochs=answer.epochs,
-    )
 
 
 def unended_transaction(log: Log, records: Buffer, held_from: Offset) -> Offset | None:

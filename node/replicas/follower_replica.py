@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.api.fetch import PartitionFetch
-from node.replicas.follower_log import append_answer, begin_truncation, unended_transaction, view_of
+from node.replicas.follower_log import begin_truncation, prepare_append, unended_transaction, view_of
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import WaitingFetch, wake_all
 from replication.controller.image import PartitionState
@@ -181,7 +181,13 @@ class FollowerReplica:
                 case events.AppendRecords():
                     assert answer is not None, "records are part of an answer"
                     try:
-                        append_answer(self._log, answer, self.leader_epoch)
+                        prepare_append(self._log, answer, self.leader_epoch)
+                        self._log.append(
+                            answer.records,
+                            assign_offsets=False,
+                            leader_epoch=self.leader_epoch,
+                            epochs=answer.epochs,
+                        )
                     except TidelogError as error:
                         queue += self._change_failed(error)
                     else:
