@@ -10,34 +10,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
-from node.api.admin_requests import (
-    AclQuestion,
-    AlterConfigsRequest,
-    AlterReassignmentsRequest,
-    ChangedPartitions,
-    ChangedTopics,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeAclsAnswer,
-    DescribeAclsRequest,
-    DescribeClientQuotasAnswer,
-    DescribeClientQuotasRequest,
-    DescribeClusterRequest,
-    DescribeConfigsAnswer,
-    DescribeConfigsRequest,
-    DescribeLogDirsAnswer,
-    DescribeLogDirsRequest,
-    DescribeScramCredentialsAnswer,
-    DescribeScramCredentialsRequest,
-    ElectLeadersRequest,
-    ExplainPartitionsAnswer,
-    ExplainPartitionsRequest,
-    ExplainRestartAnswer,
-    ExplainRestartRequest,
-    ListReassignmentsAnswer,
-    ListReassignmentsRequest,
-)
+from node.api import admin_requests as admin
+from node.api import quorum_requests as quorum
 from node.api.api import Answered, Api, Asked, Audience
 from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.fetch import FetchRequest
@@ -61,17 +35,6 @@ from node.api.offsets import (
 from node.api.permissions import Need, Permission, Scope
 from node.api.produce import ProduceAnswer
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
-from node.api.quorum_requests import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    FetchMetadataAnswer,
-    FetchMetadataRequest,
-    FetchSnapshotAnswer,
-    FetchSnapshotRequest,
-    IntroduceAnswer,
-    IntroduceRequest,
-    QuorumVoteRequest,
-)
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from replication.controller import events
 from replication.coordination import classic_requests as classic
@@ -291,70 +254,77 @@ ADMIN_GET_METADATA: Final = Api(
 )
 ADMIN_CREATE_TOPICS: Final = _change(
     "Admin.CreateTopics",
-    CreateTopicsRequest,
-    ChangedTopics,
+    admin.CreateTopicsRequest,
+    admin.ChangedTopics,
     _all_of(Need(AclOperation.CREATE, or_else=_each_topic(AclOperation.CREATE))),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_DELETE_TOPICS: Final = _change(
     "Admin.DeleteTopics",
-    DeleteTopicsRequest,
-    ChangedTopics,
+    admin.DeleteTopicsRequest,
+    admin.ChangedTopics,
     _all_of(_each_topic(AclOperation.DELETE)),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_CREATE_PARTITIONS: Final = _change(
     "Admin.CreatePartitions",
-    CreatePartitionsRequest,
-    ChangedTopics,
+    admin.CreatePartitionsRequest,
+    admin.ChangedTopics,
     _all_of(_each_topic(AclOperation.ALTER)),
     quota=QuotaType.CONTROLLER_MUTATION_RATE,
 )
 ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
     "Admin.IncrementalAlterConfigs",
-    AlterConfigsRequest,
-    ChangedTopics,
+    admin.AlterConfigsRequest,
+    admin.ChangedTopics,
     _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),
 )
 ADMIN_DESCRIBE_CONFIGS: Final = Api(
     "Admin.DescribeConfigs",
-    DescribeConfigsRequest,
-    DescribeConfigsAnswer,
+    admin.DescribeConfigsRequest,
+    admin.DescribeConfigsAnswer,
     _all_of(_each_topic(AclOperation.DESCRIBE_CONFIGS)),
     has_rpc=False,
 )
-ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, ClusterDescription, _DESCRIBE)
-ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions, _ALTER)
+ADMIN_DESCRIBE_CLUSTER: Final = Api(
+    "Admin.DescribeCluster", admin.DescribeClusterRequest, ClusterDescription, _DESCRIBE
+)
+ADMIN_ELECT_LEADERS: Final = _change("Admin.ElectLeaders", admin.ElectLeadersRequest, admin.ChangedPartitions, _ALTER)
 ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = _change(
-    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions, _ALTER
+    "Admin.AlterPartitionReassignments", admin.AlterReassignmentsRequest, admin.ChangedPartitions, _ALTER
 )
 ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
-    "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer, _DESCRIBE
+    "Admin.ListPartitionReassignments", admin.ListReassignmentsRequest, admin.ListReassignmentsAnswer, _DESCRIBE
 )
 ADMIN_UPDATE_FEATURES: Final = _change("Admin.UpdateFeatures", events.UpdateFeatures, events.FeaturesUpdated, _ALTER)
 ADMIN_EXPLAIN_PARTITIONS: Final = Api(
     "Admin.ExplainPartitions",
-    ExplainPartitionsRequest,
-    ExplainPartitionsAnswer,
+    admin.ExplainPartitionsRequest,
+    admin.ExplainPartitionsAnswer,
     _all_of(_each_topic(AclOperation.DESCRIBE)),
 )
 ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
     "Admin.DescribeLogDirs",
-    DescribeLogDirsRequest,
-    DescribeLogDirsAnswer,
+    admin.DescribeLogDirsRequest,
+    admin.DescribeLogDirsAnswer,
     Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
 )
-ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer, _DESCRIBE)
+ADMIN_EXPLAIN_RESTART: Final = Api(
+    "Admin.ExplainRestart", admin.ExplainRestartRequest, admin.ExplainRestartAnswer, _DESCRIBE
+)
 ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", events.RemoveVoter, events.VoterRemoved, _ALTER)
 ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", events.CreateAcls, events.AclsCreated, _ALTER)
 ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", events.DeleteAcls, events.AclsDeleted, _ALTER)
-ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer, _DESCRIBE)
-ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision, _DESCRIBE)
+ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", admin.DescribeAclsRequest, admin.DescribeAclsAnswer, _DESCRIBE)
+ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", admin.AclQuestion, AclDecision, _DESCRIBE)
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = _change(
     "Admin.AlterUserScramCredentials", events.AlterScramCredentials, events.ScramCredentialsAltered, _ALTER
 )
 ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
-    "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer, _DESCRIBE
+    "Admin.DescribeUserScramCredentials",
+    admin.DescribeScramCredentialsRequest,
+    admin.DescribeScramCredentialsAnswer,
+    _DESCRIBE,
 )
 ADMIN_ALTER_CLIENT_QUOTAS: Final = _change(
     "Admin.AlterClientQuotas",
@@ -364,8 +334,8 @@ ADMIN_ALTER_CLIENT_QUOTAS: Final = _change(
 )
 ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
     "Admin.DescribeClientQuotas",
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasAnswer,
+    admin.DescribeClientQuotasRequest,
+    admin.DescribeClientQuotasAnswer,
     _all_of(Need(AclOperation.DESCRIBE_CONFIGS)),
 )
 
@@ -379,14 +349,16 @@ CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
 )
 CONTROLLER_ENVELOPE: Final = _for_nodes("Controller.Envelope", Envelope, EnvelopeAnswer, audited=True)
 
-QUORUM_INTRODUCE: Final = _for_nodes("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
+QUORUM_INTRODUCE: Final = _for_nodes("Quorum.Introduce", quorum.IntroduceRequest, quorum.IntroduceAnswer)
 QUORUM_FETCH_METADATA: Final = _for_nodes(
-    "Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer, wait="max_wait_ms"
+    "Quorum.FetchMetadata", quorum.FetchMetadataRequest, quorum.FetchMetadataAnswer, wait="max_wait_ms"
 )
-QUORUM_VOTE: Final = _for_nodes("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
-QUORUM_BEGIN_QUORUM_EPOCH: Final = _for_nodes("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
-QUORUM_END_QUORUM_EPOCH: Final = _for_nodes("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)
-QUORUM_FETCH_SNAPSHOT: Final = _for_nodes("Quorum.FetchSnapshot", FetchSnapshotRequest, FetchSnapshotAnswer)
+QUORUM_VOTE: Final = _for_nodes("Quorum.Vote", quorum.QuorumVoteRequest, VoteAnswer)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = _for_nodes("Quorum.BeginQuorumEpoch", quorum.BeginQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_END_QUORUM_EPOCH: Final = _for_nodes("Quorum.EndQuorumEpoch", quorum.EndQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_FETCH_SNAPSHOT: Final = _for_nodes(
+    "Quorum.FetchSnapshot", quorum.FetchSnapshotRequest, quorum.FetchSnapshotAnswer
+)
 
 APIS: Final[Mapping[str, Api[Any, Any]]] = {
     each.name: each for each in tuple(globals().values()) if isinstance(each, Api)
