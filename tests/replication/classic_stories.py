@@ -518,7 +518,7 @@ def assignments_outlive_the_coordinator() -> None:
     first.join()
     second.join()
     synced(first, second, third)
-    assert first.generation == 2
+    assert first.assignment == f"{first.generation}:{first.member_id}".encode()
     coordinator.fail_over()
     coordinator.pass_time(9_999)
     for client in (first, second, third):
@@ -539,6 +539,24 @@ def generation_that_was_not_assigned_is_forgotten_with_the_coordinator() -> None
     assert said(third.heartbeat) == "UnknownMemberId", "nothing was recorded of it"
     first.look()
     assert said(first.heartbeat) == "IllegalGeneration", "it joins again"
+
+
+def numbers_of_lost_generations_are_not_given_again() -> None:
+    coordinator = world()
+    first, second = pair(coordinator)
+    third = ClassicClient(coordinator, "c")
+    for client in (third, second, first):
+        client.join()
+    lost = first.joined
+    assert lost is not None and len(lost.members) == 3
+    coordinator.fail_over()
+    second.look()
+    first.join()
+    second.join()
+    first.look()
+    assert first.joined is not None and len(first.joined.members) == 2
+    first.joined = lost
+    assert said(first.sync) == "IllegalGeneration", "it assigned to a member that the group does not have any more"
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

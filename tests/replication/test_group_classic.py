@@ -92,7 +92,7 @@ def test_members_of_a_classic_group_are_kept_until_their_sessions_time_out() -> 
         Client(coordinator, "m1").join()
     coordinator.pass_time(10_000)
     group = coordinator.group()
-    assert (group.state, group.members, group.group_epoch) == ("Empty", (), 4)
+    assert (group.state, group.members, group.group_epoch) == ("Empty", (), 104)
     coordinator.fail_over()
     assert coordinator.group() == group
 

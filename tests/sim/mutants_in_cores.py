@@ -52,6 +52,12 @@ IN_GROUPS = [
         "each rebalance is a generation of its own",
     ),
     InGroups(
+        classic.numbers_of_generations_are_given_again,
+        "generations",
+        classic_stories.numbers_of_lost_generations_are_not_given_again,
+        "it assigned to a member that the group does not have any more",
+    ),
+    InGroups(
         classic.any_generation_is_current,
         "generations",
         classic_stories.assignment_of_an_older_generation_is_refused,

@@ -74,6 +74,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = ClassicState.EMPTY
         self.generation = 0
+        self.lost_generations = 0
+        """How many further ones the coordinator before this one may have begun, which it did not record."""
         self.protocol_type = ""
         """Empty until the first member has joined."""
         self.protocol: str | None = None
@@ -191,6 +193,12 @@ class ClassicGroup:
     def move(self, cause: ClassicCause) -> None:
         """Change the state."""
         self.state = CLASSIC_TRANSITIONS[self.state, cause]
+
+    def begin_generation(self) -> None:
+        """Count to a number that no member has seen: what it still sends for a generation that was lost with its
+        coordinator must not be taken for the next one."""
+        self.generation += 1 + self.lost_generations
+        self.lost_generations = 0
 
     def add(self, member: ClassicMember) -> None:
         """A member joins."""

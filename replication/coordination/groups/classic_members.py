@@ -4,7 +4,8 @@ A decision may change what is not recorded of a group (classic_group.py), but no
 changed when its record is applied.
 
 Differences to Kafka 4.1: a JoinGroup that waits is answered when its member sends another one, and a SyncGroup when its
-member leaves; a group is not recorded before it has its first generation.
+member leaves; a group is not recorded before it has its first generation; a coordinator that takes over leaves out some
+numbers of generations.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ from tidelog.types import Millis
 INVITED_MAX: Final = 10_000
 """Ids that a group has given to new members, which have not joined with them. A client that never does asks for one
 after the other, and each is kept for its session timeout."""
+
+
+LOST_GENERATIONS: Final = 100
+"""Generations that a coordinator may begin before one is assigned, and so recorded: each takes as long as its members
+need to join again."""
 
 
 class ClassicMembers:
@@ -337,6 +343,7 @@ class ClassicMembers:
     def loaded(self) -> None:
         """The replay has ended: sessions start now."""
         for _, group in sorted(self._state.classic.items()):
+            group.lost_generations = LOST_GENERATIONS
             for member in group.members.values():
                 self._rebalances.expect_heartbeat(group, member)
 

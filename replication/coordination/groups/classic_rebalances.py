@@ -78,7 +78,7 @@ class ClassicRebalances:
         for member in [each for each in absent if each.instance_id is None]:
             self.drop(group, member, "it did not join again within the rebalance timeout", step)
         if not group.members:
-            group.generation += 1
+            group.begin_generation()
             group.protocol = group.leader = None
             group.move(ClassicCause.NONE_LEFT)
             step.records.append(group.record({}, step.wall_ms))
@@ -88,7 +88,7 @@ class ClassicRebalances:
             return
         if group.leader not in group.joining:
             group.leader = next(member_id for member_id in group.members if member_id in group.joining)
-        group.generation += 1
+        group.begin_generation()
         protocols = (member.protocols for member in group.members.values())
         group.protocol = elected(protocols, group.common_protocols)
         group.move(ClassicCause.ALL_JOINED)

@@ -41,10 +41,15 @@ def generations_keep_their_number(patch: Patch) -> None:
 
     def uncounted(self: Any, group: ClassicGroup, step: ClassicStep) -> None:
         if group.generation > 0:
-            group.generation -= 1
+            group.lost_generations = -1
         end_join(self, group, step)
 
     patch.setattr(ClassicRebalances, "_end_join", uncounted)
+
+
+def numbers_of_generations_are_given_again(patch: Patch) -> None:
+    """A coordinator that takes over counts on from the last generation that is recorded, as if no other had begun."""
+    patch.setattr(classic_members, "LOST_GENERATIONS", 0)
 
 
 def any_generation_is_current(patch: Patch) -> None:
