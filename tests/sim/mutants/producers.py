@@ -6,7 +6,6 @@ from typing import Any
 
 from replication.controller import controller
 from replication.controller.events import ProducerIdBlock
-from storage.log import log as storage_log
 from storage.log import log_producers
 from storage.producers import producer_entry
 from tests.sim.mutants.mutant import Patch
@@ -73,7 +72,7 @@ def blocks_of_ids_are_forgotten(patch: Patch) -> None:
 
 def a_duplicate_is_rejected_in_a_small_set(patch: Patch) -> None:
     """A leader rejects a duplicate as not written while its in-sync set is too small."""
-    patch.setattr(storage_log.Log, "is_duplicate", lambda *_: False)
+    patch.setattr(log_producers.LogProducers, "is_duplicate", lambda *_: False)
 
 
 def a_call_overtakes_waiting_calls(patch: Patch) -> None:
