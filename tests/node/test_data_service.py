@@ -226,9 +226,9 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     reads: list[int] = []
     try_fetch = Log.try_fetch
 
-    def counted(self: Log, offset: Offset, *rest: Any) -> Any:
+    def counted(self: Log, offset: Offset, *rest: Any, **options: Any) -> Any:
         reads.append(offset)
-        return try_fetch(self, offset, *rest)
+        return try_fetch(self, offset, *rest, **options)
 
     monkeypatch.setattr(Log, "try_fetch", counted)
     return reads
