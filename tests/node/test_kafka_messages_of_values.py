@@ -243,10 +243,13 @@ def test_every_asked_partition_is_answered_in_order(version: int) -> None:
         assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (1, 3)
 
 
-def test_the_whole_answer_is_limited_as_asked_and_by_at_least_a_byte() -> None:
+def test_answers_are_limited_as_asked_and_by_at_least_a_byte() -> None:
     """0 stands for the limit of the node inside it."""
+    module = request("Fetch")
     for sent, asked in ((1_000, 1_000), (0, 1), (-1, 1)):
-        assert begun(FETCH, 12, fetch_message(max_bytes=sent))[1].max_bytes == asked
+        topic = module.FetchTopic(topic="orders", partitions=(module.FetchPartition(0, 5, sent),))
+        value = begun(FETCH, 12, fetch_message(max_bytes=sent, topics=(topic,)))[1]
+        assert (value.max_bytes, value.partitions[0].max_bytes) == (asked, asked)
 
 
 def test_a_session_is_not_continued_and_a_broker_is_refused() -> None:

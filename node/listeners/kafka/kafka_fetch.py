@@ -51,7 +51,7 @@ def _read_fetch(message: sent.FetchRequest, _version: int) -> FetchRequest:
                 Offset(partition.fetch_offset),
                 current_leader_epoch=LeaderEpoch(partition.current_leader_epoch),
                 last_fetched_epoch=LeaderEpoch(partition.last_fetched_epoch),
-                max_bytes=partition.partition_max_bytes,
+                max_bytes=max(1, partition.partition_max_bytes),
             )
             for topic in message.topics
             for partition in topic.partitions
