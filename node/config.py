@@ -52,9 +52,7 @@ from tidelog.settings import (
     text,
     texts,
 )
-from tidelog.settings import (
-    SettingKind as Kind,
-)
+from tidelog.settings import SettingKind as Kind
 from tidelog.types import INT32_MAX, Endpoint, Millis, NodeId
 
 CLIENT_LISTENER: Final = "client"

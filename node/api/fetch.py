@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.errors import InvalidRequest
 from tidelog.record_exchange import TopicReference
-from tidelog.types import (
-    NO_LEADER_EPOCH,
-    Incarnation,
-    Isolation,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-)
+from tidelog.types import NO_LEADER_EPOCH, Incarnation, Isolation, LeaderEpoch, NodeId, Offset
 
 
 class FetchingReplica(NamedTuple):

@@ -47,14 +47,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.security.acls import (
-    CLUSTER_NAME,
-    AclDecision,
-    AclOperation,
-    ResourceType,
-    checked_host,
-    checked_principal,
-)
+from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType, checked_host, checked_principal
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 Altered = TypeVar(

@@ -77,12 +77,7 @@ from replication.coordination.group_requests import (
 )
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
-from tidelog.errors import (
-    InvalidRequest,
-    NotCoordinator,
-    TidelogError,
-    TopicAuthorizationFailed,
-)
+from tidelog.errors import InvalidRequest, NotCoordinator, TidelogError, TopicAuthorizationFailed
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
 from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 

@@ -35,13 +35,7 @@ from storage.files.disk_executor import Executor
 from storage.log.validation import inspect_sent, is_transactional, takes_time
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
-from tidelog.errors import (
-    InvalidRequiredAcks,
-    NodeShuttingDown,
-    RecordTooLarge,
-    TidelogError,
-    TopicAuthorizationFailed,
-)
+from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError, TopicAuthorizationFailed
 from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Inspected
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, BatchReceipt, Buffer, Millis, Offset

@@ -10,11 +10,7 @@ from typing import Final
 
 from replication.controller.events import AlterScramCredentials
 from replication.controller.image import ClusterImage
-from replication.controller.metadata_records import (
-    MetadataRecord,
-    SaslSecretRecord,
-    ScramCredentialRecord,
-)
+from replication.controller.metadata_records import MetadataRecord, SaslSecretRecord, ScramCredentialRecord
 from tidelog.errors import DuplicateResource, InvalidRequest, ResourceNotFound, UnacceptableCredential
 from tidelog.types import ScramMechanism
 

@@ -39,16 +39,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownLeaderEpoch,
 )
-from tidelog.types import (
-    Acks,
-    EpochEnd,
-    EpochStart,
-    LeaderEpoch,
-    Millis,
-    NodeId,
-    Offset,
-    TopicPartition,
-)
+from tidelog.types import Acks, EpochEnd, EpochStart, LeaderEpoch, Millis, NodeId, Offset, TopicPartition
 
 
 class PartitionLeader:

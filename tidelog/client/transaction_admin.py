@@ -21,12 +21,7 @@ from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.client.transactions import end_request, init_request
 from tidelog.cluster_descriptions import KnownProducer
-from tidelog.errors import (
-    ConcurrentTransactions,
-    InvalidRequest,
-    RequestTimedOut,
-    TidelogError,
-)
+from tidelog.errors import ConcurrentTransactions, InvalidRequest, RequestTimedOut, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.rpc import Method, Request

@@ -42,12 +42,7 @@ from node.runtime.request_meter import RequestMeter
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_sessions import SaslSession
 from replication.controller.scram_users import CLUSTER_USER
-from tidelog.errors import (
-    ConnectionLost,
-    InvalidConfig,
-    InvalidRequest,
-    TidelogError,
-)
+from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, KEEPALIVE_MS, MESSAGE_BYTES_MAX

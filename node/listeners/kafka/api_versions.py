@@ -15,11 +15,7 @@ from node.listeners.kafka.exchange import ELEMENTS_MAX, Head, KafkaAnswer, Kafka
 from tidelog.errors import InvalidRequest, UnsupportedVersion
 from tidelog.protocol.kafka.message_codec import Data
 from tidelog.protocol.kafka.messages.api_versions_request import API_VERSIONS_REQUEST
-from tidelog.protocol.kafka.messages.api_versions_response import (
-    API_VERSIONS_RESPONSE,
-    ApiVersion,
-    ApiVersionsResponse,
-)
+from tidelog.protocol.kafka.messages.api_versions_response import API_VERSIONS_RESPONSE, ApiVersion, ApiVersionsResponse
 
 KEY: Final = API_VERSIONS_REQUEST.api_key
 VERSIONS: Final = range(5)

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.api.admin_requests import (
-    ConfigInForce,
-    DescribeConfigsAnswer,
-    DescribeConfigsRequest,
-    TopicConfigs,
-)
+from node.api.admin_requests import ConfigInForce, DescribeConfigsAnswer, DescribeConfigsRequest, TopicConfigs
 from node.api.table import ADMIN_DESCRIBE_CONFIGS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi

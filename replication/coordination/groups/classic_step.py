@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from replication.coordination.classic_requests import (
-    ANSWERED_LATER,
-    JoinGroupAnswer,
-    LateAnswer,
-    SyncGroupAnswer,
-)
+from replication.coordination.classic_requests import ANSWERED_LATER, JoinGroupAnswer, LateAnswer, SyncGroupAnswer
 from replication.coordination.coordinator_machine import Decision
 from replication.coordination.group_records import GroupRecord
 from replication.coordination.groups.classic_group import ClassicGroup

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replication.coordination.group_records import (
-    ConsumerGroupRegularExpressionValue,
-    TopicPartitions,
-)
+from replication.coordination.group_records import ConsumerGroupRegularExpressionValue, TopicPartitions
 from replication.coordination.groups.assignments import AssignedTopics, canonical
 from replication.coordination.groups.member import CurrentAssignment, Member, MemberMetadata, normalized
 from replication.coordination.groups.states import GroupState

@@ -54,11 +54,7 @@ from replication.coordination.groups.classic_members import ClassicMembers
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.descriptions import described, list_groups
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.group_deletion import (
-    DeletedTopics,
-    OffsetExpiry,
-    delete_groups,
-)
+from replication.coordination.groups.group_deletion import DeletedTopics, OffsetExpiry, delete_groups
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
 from replication.coordination.groups.member_timers import CLASSIC_TIMERS, MemberTimers, TimerKind, removal_notice

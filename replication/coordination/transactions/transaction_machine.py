@@ -21,11 +21,7 @@ from typing import Any, Final
 from replication.controller.image import EMPTY, ClusterImage
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.transaction_records import (
-    TransactionLogKey,
-    TransactionLogValue,
-    TransactionState,
-)
+from replication.coordination.transaction_records import TransactionLogKey, TransactionLogValue, TransactionState
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,

@@ -15,57 +15,44 @@ from tidelog.errors import InvalidConfig
 OURS: Final = "tidelog."
 KAFKAS: Final = "kafka."
 
-_TLS_FILES: Final = "name PEM files with tidelog.ssl.ca.file, tidelog.ssl.certificate.file and tidelog.ssl.key.file"
-_USER: Final = "name the user with tidelog.sasl.username and tidelog.sasl.password.file, or tidelog.sasl.token.file"
-_BINARY: Final = "keys and values are binary columns: cast or decode them in the query"
-_CHECKPOINT: Final = "Spark's checkpoint keeps the position of a query"
-_NO_MEMBER: Final = "a query is no member of a group: Spark assigns the partitions"
 _PATIENCE: Final = "a task retries by itself and fails after 60 s without progress"
-_ACKS: Final = "the sink always waits for all in-sync replicas; set min.insync.replicas on the topic"
+_IN_PLANS: Final = "Spark shows options in plans and logs: name a file with tidelog.sasl.password.file"
+
+_OF_CLIENTS: Final[Mapping[str, str]] = {
+    "use startingOffsets, startingTimestamp or startingOffsetsByTimestamp": "auto.offset.reset",
+    "keys and values are binary columns: cast or decode them in the query": (
+        "key.deserializer value.deserializer key.serializer value.serializer"
+    ),
+    "Spark's checkpoint keeps the position of a query": "enable.auto.commit auto.commit.interval.ms",
+    "change the records in the query": "interceptor.classes",
+    "a query is no member of a group: Spark assigns the partitions": (
+        "session.timeout.ms heartbeat.interval.ms max.poll.interval.ms group.instance.id partition.assignment.strategy"
+    ),
+    "use maxRecordsPerPartition, or maxOffsetsPerTrigger in a stream": "max.poll.records",
+    "use fetchBytes": "max.partition.fetch.bytes fetch.max.bytes",
+    "a task asks for what is there and waits for nothing": "fetch.min.bytes fetch.max.wait.ms",
+    _PATIENCE: "request.timeout.ms default.api.timeout.ms retries",
+    "name PEM files with tidelog.ssl.ca.file, tidelog.ssl.certificate.file and tidelog.ssl.key.file": (
+        "ssl.truststore.location ssl.truststore.password ssl.truststore.type ssl.truststore.certificates "
+        "ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain"
+    ),
+    "the key file has no password: protect it by its permissions": "ssl.key.password",
+    "the name of a node is always verified": "ssl.endpoint.identification.algorithm",
+    "name the user with tidelog.sasl.username and tidelog.sasl.password.file, or tidelog.sasl.token.file": (
+        "sasl.jaas.config sasl.client.callback.handler.class sasl.login.callback.handler.class"
+    ),
+    _IN_PLANS: "sasl.password",
+    "the sink always waits for all in-sync replicas; set min.insync.replicas on the topic": "acks",
+    'the sink is always idempotent; exactlyOnce="false" does without transactions': "enable.idempotence",
+}
+"""The options of Kafka's clients by what to use instead of them."""
 
 INSTEAD: Final[Mapping[str, str]] = {
-    "kafka.auto.offset.reset": "use startingOffsets, startingTimestamp or startingOffsetsByTimestamp",
-    "kafka.key.deserializer": _BINARY,
-    "kafka.value.deserializer": _BINARY,
-    "kafka.key.serializer": _BINARY,
-    "kafka.value.serializer": _BINARY,
-    "kafka.enable.auto.commit": _CHECKPOINT,
-    "kafka.auto.commit.interval.ms": _CHECKPOINT,
-    "kafka.interceptor.classes": "change the records in the query",
-    "kafka.session.timeout.ms": _NO_MEMBER,
-    "kafka.heartbeat.interval.ms": _NO_MEMBER,
-    "kafka.max.poll.interval.ms": _NO_MEMBER,
-    "kafka.group.instance.id": _NO_MEMBER,
-    "kafka.partition.assignment.strategy": _NO_MEMBER,
-    "kafka.max.poll.records": "use maxRecordsPerPartition, or maxOffsetsPerTrigger in a stream",
-    "kafka.max.partition.fetch.bytes": "use fetchBytes",
-    "kafka.fetch.max.bytes": "use fetchBytes",
-    "kafka.fetch.min.bytes": "a task asks for what is there and waits for nothing",
-    "kafka.fetch.max.wait.ms": "a task asks for what is there and waits for nothing",
-    "kafka.request.timeout.ms": _PATIENCE,
-    "kafka.default.api.timeout.ms": _PATIENCE,
-    "kafka.retries": _PATIENCE,
+    **{KAFKAS + name: why for why, names in _OF_CLIENTS.items() for name in names.split()},
     "kafkaConsumer.pollTimeoutMs": _PATIENCE,
     "fetchOffset.numRetries": _PATIENCE,
     "fetchOffset.retryIntervalMs": _PATIENCE,
-    "kafka.ssl.truststore.location": _TLS_FILES,
-    "kafka.ssl.truststore.password": _TLS_FILES,
-    "kafka.ssl.truststore.type": _TLS_FILES,
-    "kafka.ssl.truststore.certificates": _TLS_FILES,
-    "kafka.ssl.keystore.location": _TLS_FILES,
-    "kafka.ssl.keystore.password": _TLS_FILES,
-    "kafka.ssl.keystore.type": _TLS_FILES,
-    "kafka.ssl.keystore.key": _TLS_FILES,
-    "kafka.ssl.keystore.certificate.chain": _TLS_FILES,
-    "kafka.ssl.key.password": "the key file has no password: protect it by its permissions",
-    "kafka.ssl.endpoint.identification.algorithm": "the name of a node is always verified",
-    "kafka.sasl.jaas.config": _USER,
-    "kafka.sasl.client.callback.handler.class": _USER,
-    "kafka.sasl.login.callback.handler.class": _USER,
-    "kafka.sasl.password": "Spark shows options in plans and logs: name a file with tidelog.sasl.password.file",
-    "tidelog.sasl.password": "Spark shows options in plans and logs: name a file with tidelog.sasl.password.file",
-    "kafka.acks": _ACKS,
-    "kafka.enable.idempotence": 'the sink is always idempotent; exactlyOnce="false" does without transactions',
+    "tidelog.sasl.password": _IN_PLANS,
     "path": f'there is no path: name the cluster with "{OURS}bootstrap.servers" and topics with "subscribe" or "topic"',
 }
 """What to use instead of options that Spark's Kafka source and sink, or Kafka's clients, have and Tidelog has not."""

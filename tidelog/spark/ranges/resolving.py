@@ -12,14 +12,7 @@ from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.offset_bounds import Bound
 from tidelog.spark.options.query_options import BatchOptions, QueryOptions
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot
-from tidelog.spark.ranges.planning import (
-    PartitionBounds,
-    TaskRanges,
-    is_outside,
-    offset_range,
-    require_all,
-    tasks_of,
-)
+from tidelog.spark.ranges.planning import PartitionBounds, TaskRanges, is_outside, offset_range, require_all, tasks_of
 from tidelog.spark.ranges.read_admin import Doubts, ReadAdmin
 from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
 

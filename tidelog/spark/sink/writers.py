@@ -18,14 +18,7 @@ from tidelog.errors import InvalidConfig, InvalidRequest
 from tidelog.spark.sink.batch_commit import BatchCommit
 from tidelog.spark.sink.sink_columns import SinkColumns
 from tidelog.spark.sink.sink_options import SINK_BATCH, SINK_ID, SinkOptions
-from tidelog.spark.sink.sink_task import (
-    SINK_ID_PREFIX,
-    SinkTask,
-    TaskReport,
-    batch_task,
-    reports_of,
-    streaming_task,
-)
+from tidelog.spark.sink.sink_task import SINK_ID_PREFIX, SinkTask, TaskReport, batch_task, reports_of, streaming_task
 from tidelog.spark.sink.task_writer import TaskWriter
 
 
