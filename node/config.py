@@ -68,8 +68,8 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """A named listener. advertised: the address that is registered; None: the bound one. for_nodes: it serves what only
-    nodes may ask. tls: None if the protocol has none. is_kafka: it speaks Kafka's protocol instead of gRPC."""
+    """A named listener. advertised: the address that is registered; None for the bound one. for_nodes: it serves the
+    node-only APIs. tls: None if the protocol has none. is_kafka: it speaks Kafka's protocol instead of gRPC."""
 
     name: str
     bind: Endpoint
@@ -81,7 +81,7 @@ class ListenerConfig:
 
     @property
     def requires(self) -> str:
-        """What callers prove their identity by; empty if they do not."""
+        """The way in which callers must authenticate; empty if they need not."""
         if self.protocol.has_sasl:
             return "SASL"
         return "certificates" if self.tls is not None and self.tls.requires_certificate else ""

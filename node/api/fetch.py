@@ -18,25 +18,25 @@ class FetchingReplica(NamedTuple):
 
 
 class PartitionFetch(NamedTuple):
-    """A fetch of one partition.
-
-    fetch_offset: the first offset to read; a follower's log end offset. current_leader_epoch: of the node as known to
-    the sender; -1 skips the check (consumers only). last_fetched_epoch: epoch of the record before the fetch offset; -1
-    unknown. durable_offset, log_start_offset: of a follower's log, else -1. max_bytes: at least one whole batch is
-    returned; 0 for the default. refused: the bytes last sent from this offset on were corrupt. correlation_id: on a
-    stream, whose answers come in any order: returned in the answer.
-    """
+    """A fetch of one partition."""
 
     topic_id: TopicReference
     partition: int
     fetch_offset: Offset
+    """The first offset to read; for a follower the end of its log."""
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """The leader epoch as known to the sender; -1 skips the check (consumers only)."""
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before the fetch offset; -1 if unknown."""
     durable_offset: Offset = Offset(-1)
+    """Durable offset and log start of a follower's log; -1 from a consumer."""
     log_start_offset: Offset = Offset(-1)
     max_bytes: int = 0
+    """0 for the default. At least one whole batch is returned."""
     refused: bool = False
+    """The bytes that were last sent from this offset on were corrupt."""
     correlation_id: int = 0
+    """Returned in the answer: the answers on a stream come in any order."""
 
 
 class DurablePosition(NamedTuple):
@@ -51,21 +51,24 @@ class DurablePosition(NamedTuple):
 class FetchRequest(NamedTuple):
     """Fetches to open; a later one replaces an earlier one of the same partition.
 
-    replica: None for a consumer. max_wait_ms, min_bytes: on a stream a partition's fetch is answered once this number
-    of bytes is available, or after this time; the fetch of a follower in the in-sync set waits without limit. A call is
-    answered once all its partitions together have as many bytes, or one has an answer of its own, as an error.
-    isolation_level: for consumers. rack: of a consumer, for the nearest replica (KIP-392). max_bytes: of the records in
-    the answer to a call, except for the first batch, which is returned whole (KIP-74); 0 for the default.
+    On a stream, the fetch of a partition is answered once `min_bytes` are available, or after `max_wait_ms`; the
+    fetch of a follower in the in-sync set waits without limit. A call is answered once all its partitions together
+    have that many bytes, or one of them has an error.
     """
 
     replica: FetchingReplica | None
+    """None for a consumer."""
     max_wait_ms: int
     min_bytes: int
     isolation_level: Isolation
+    """Used for consumers only."""
     partitions: Sequence[PartitionFetch]
     durable_positions: Sequence[DurablePosition] = ()
     rack: str = ""
+    """The consumer's rack, for the nearest replica (KIP-392)."""
     max_bytes: int = 0
+    """Limit of the records in the answer to a call, except for the first batch, which is returned whole (KIP-74); 0 for
+    the default."""
 
 
 _ISOLATION_LEVELS: Final = {int(level): level for level in Isolation}

@@ -10,21 +10,20 @@ from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
 
 
 class ProducedBatch(NamedTuple):
-    """The outcome of one batch: acknowledged if `error` is None.
-
-    base_offset: of the first record; for a duplicate, of its first copy; -1 on errors. log_append_time_ms: the
-    timestamp of the node with log append time, else -1. leader_epoch: the epoch that appended the batch.
-    duplicate: an idempotent producer had already sent this batch. receipt: None unless the request asks for receipts
-    and the node can state what is stored.
-    """
+    """The outcome of one batch: acknowledged if `error` is None."""
 
     error: TidelogError | None
     base_offset: Offset
+    """Offset of the first record, for a duplicate that of its first copy; -1 on errors."""
     log_append_time_ms: Millis
+    """The node's timestamp with log append time, else -1."""
     log_start_offset: Offset
     leader_epoch: LeaderEpoch
+    """The epoch in which the batch was appended."""
     duplicate: bool = False
+    """An idempotent producer had already sent this batch."""
     receipt: BatchReceipt | None = None
+    """None unless the request asks for receipts and the node can make one."""
     correlation_id: int = 0
 
 

@@ -117,19 +117,22 @@ class RegisterNode:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A node is alive. `metadata_offset`: how far it has applied the log. `ready`: it can lead and join. `want_drain`:
-    it is being stopped. `damaged`: replicas found damaged since it registered. `offline_directories`: log directories
-    of its registration that failed since. `refused`: registrations of other nodes whose addresses refuse its
-    connections."""
+    """A node is alive."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
     metadata_offset: Offset
+    """The node has applied the metadata log up to here."""
     ready: bool
+    """The node can lead partitions and join in-sync sets."""
     want_drain: bool = False
+    """The node is being stopped."""
     damaged: tuple[DamagedReplica, ...] = ()
+    """Replicas found damaged since the node registered."""
     offline_directories: tuple[DirectoryId, ...] = ()
+    """Log directories of its registration that have failed since."""
     refused: tuple[RefusedNode, ...] = ()
+    """Registrations of other nodes whose addresses refuse this node's connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,14 +379,15 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """`drained`: nothing is left that another node could lead; the node is fenced and may stop. `lease_ms`: as of
-    sessions.lease_ms, added when the answer leaves the controller. `probe`: nodes that refuse connections of another
-    one; the sender is to probe their addresses."""
+    """The answer to a heartbeat."""
 
     fenced: bool
     drained: bool
+    """The node leads nothing that another node could lead: it is fenced and may stop."""
     lease_ms: Millis = Millis(0)
+    """The lease (sessions.lease_ms), added when the answer leaves the controller."""
     probe: tuple[NodeId, ...] = ()
+    """Nodes that refuse the connections of another node: the receiver must probe their addresses."""
 
 
 @dataclass(frozen=True, slots=True)

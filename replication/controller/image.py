@@ -66,15 +66,7 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistration:
-    """A node as it last registered.
-
-    directories: its log directories that are not known to have failed; `last_registration` of each is the least number
-    by
-        which it is known as that same directory: a copy that carries a smaller one is older. It becomes this
-        registration's number when the node is unfenced, since the node has fsynced it in each directory by then.
-        former_directories: directories of earlier registrations that this one did not name. offline_directories:
-        directories that it named, and that have failed since.
-    """
+    """A node as it last registered."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
@@ -83,10 +75,16 @@ class NodeRegistration:
     rack: str
     boot_id: bytes
     directories: tuple[DirectoryState, ...]
+    """The log directories that are not known to have failed. `last_registration` is the smallest registration number by
+    which a directory is known to be the same one: a copy with a smaller number is older. It becomes this
+    registration's number when the node is unfenced, because the node has fsynced that number in each directory by
+    then."""
     fenced: bool
     draining: bool
     former_directories: tuple[DirectoryState, ...] = ()
+    """Directories of earlier registrations that this one did not name."""
     offline_directories: tuple[DirectoryState, ...] = ()
+    """Directories that this registration named, and that have failed since."""
 
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
         """Every directory the node ever registered, and the least number by which it is still the same."""

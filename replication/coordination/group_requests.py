@@ -239,29 +239,34 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """The groups of this coordinator. states, types: empty for all."""
+    """List the groups of this coordinator."""
 
     states: tuple[str, ...] = ()
+    """Only groups in these states; empty for all."""
     types: tuple[str, ...] = ()
+    """Only groups of these types; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedCoordinator:
-    """A coordinator of the node that answers a listing. partition: of the internal topic. error: why the answer lacks
-    what it coordinates; None if that is listed."""
+    """A coordinator of the node that answers a listing."""
 
     partition: PartitionIndex
+    """Its partition of the internal topic."""
     error: TidelogError | None = None
+    """Why its groups or transactional ids are missing from the answer; None if they are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsAnswer:
-    """By group id. coordinators: what the answer of a node covers. partition_count: of the internal topic, as far as
-    the node knows; 0 if it does not exist. A coordinator leaves both empty."""
+    """The groups, by group id."""
 
     groups: tuple[GroupListing, ...]
     coordinators: tuple[ListedCoordinator, ...] = ()
+    """The coordinators that the answer of a node covers; empty in the answer of one coordinator."""
     partition_count: int = 0
+    """Number of partitions of the internal topic according to the node; 0 if the topic does not exist, and in the
+    answer of one coordinator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from tidelog.types import NO_TIMESTAMP, Millis, ProducerId
 
 @dataclass(frozen=True, slots=True)
 class InitTransactionalProducer:
-    """producer_id, producer_epoch: of a producer that continues after an error (KIP-360); -1 for a new one."""
+    """Assign a producer id and epoch to the producer of a transactional id."""
 
     transactional_id: str
     transaction_timeout_ms: int
     producer_id: ProducerId
+    """The present producer id and epoch of a producer that continues after an error (KIP-360); -1 for a new one."""
     producer_epoch: int
     transaction_version: int
 
@@ -105,13 +106,14 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsAnswer:
-    """By transactional id. coordinators, partition_count: as of ListGroupsAnswer. max_timeout_ms: the setting
-    `transaction.max.timeout.ms` of the node; 0 in the part of one coordinator."""
+    """The transactions, by transactional id."""
 
     transactions: tuple[ListedTransaction, ...]
     coordinators: tuple[ListedCoordinator, ...] = ()
+    """As in ListGroupsAnswer, like `partition_count`."""
     partition_count: int = 0
     max_timeout_ms: int = 0
+    """The node's setting `transaction.max.timeout.ms`; 0 in the answer of one coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +185,14 @@ class AddOrVerifyPartitionsAnswer:
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
     """Effect: have the leaders of these partitions append the marker of a decided transaction, then report
-    MarkersWritten. Repeated until every leader has answered; a partition whose topic was deleted counts as written.
-
-    producer_epoch: of the marker. coordinator_epoch: of this coordinator.
-    """
+    MarkersWritten. Repeated until every leader has answered; a partition whose topic was deleted counts as written."""
 
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: int
+    """The producer epoch in the marker."""
     coordinator_epoch: int
+    """The leader epoch of this coordinator's partition."""
     committed: bool
     partitions: tuple[NamedPartition, ...]
     transaction_version: int

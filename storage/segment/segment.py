@@ -49,13 +49,14 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class SegmentRead(NamedTuple):
-    """Complete batches of one segment. `next_offset`, `next_position`: start of the batch after them. `left`: if there
-    are no batches, the one that was not read because it is too large or reaches the read bound."""
+    """Complete batches of one segment."""
 
     records: Buffer
     next_offset: Offset
+    """Offset and position of the batch after them."""
     next_position: int
     left: BatchHeader | None
+    """If there are no batches: the one that was not read because it is too large or reaches the read bound."""
 
 
 class BatchPlace(NamedTuple):

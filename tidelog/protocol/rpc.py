@@ -26,12 +26,14 @@ class CallKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Request, Answer]):
-    """One RPC. `service` is the full name (`tidelog.v1.Data`), `name` is the one in the proto file (`FetchStream`).
-    request, answer: protobuf classes, or values that `tidelog/protocol/wire.py` writes and reads."""
+    """One RPC."""
 
     service: str
+    """The full name, for example `tidelog.v1.Data`."""
     name: str
+    """The name in the proto file, for example `FetchStream`."""
     request: type[Request]
+    """A protobuf class, or a value that `tidelog/protocol/wire.py` writes and reads; so is `answer`."""
     answer: type[Answer]
     kind: CallKind = CallKind.UNARY
 

@@ -110,17 +110,16 @@ OPERATIONS: Final = {
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
     """One rule: `permission` for `principal`, connected from `host`, to do `operation` with the resources that
-    `resource_type`, `pattern_type` and `resource_name` name.
-
-    principal: `User:alice`, or `User:*` for everyone. host: an IP address, or `*`. resource_name: with LITERAL one name
-    or `*` for all; with PREFIXED the beginning of names.
-    """
+    `resource_type`, `pattern_type` and `resource_name` name."""
 
     resource_type: ResourceType
     resource_name: str
+    """With LITERAL one name, or `*` for all; with PREFIXED a prefix of names."""
     pattern_type: PatternType
     principal: str
+    """`User:alice`, or `User:*` for everyone."""
     host: str
+    """An IP address, or `*`."""
     operation: AclOperation
     permission: AclPermission
 
@@ -173,16 +172,15 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class AclDecision:
-    """Whether a principal may do something, and why.
-
-    rule: the binding that decided; None if none did. reason: the whole explanation, for people. enforced: the node that
-    decided refuses requests accordingly; without an authorizer it refuses none.
-    """
+    """Whether a principal may do something, and why."""
 
     allowed: bool
     rule: AclBinding | None
+    """The binding that decided; None if none did."""
     reason: str
+    """The whole explanation, for people."""
     enforced: bool = True
+    """Whether the node that decided refuses requests accordingly; without an authorizer it refuses none."""
 
 
 def shown(name: str) -> str:

@@ -17,16 +17,15 @@ from tidelog.errors import InvalidConfig
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The files of a client's TLS connections, in PEM form.
-
-    ca: certificates of the authorities that may sign the certificates of nodes; None: those that gRPC brings along.
-    certificate, key: the own certificate with its chain, and its private key without a password; None: no own
-    certificate. Raises InvalidConfig if only one of the two is given.
-    """
+    """The files of a client's TLS connections, in PEM form. Raises InvalidConfig if only one of `certificate` and `key`
+    is given."""
 
     ca: str | Path | None = None
+    """Certificates of the authorities that may sign the certificates of nodes; None for those that gRPC contains."""
     certificate: str | Path | None = None
+    """The client's own certificate with its chain; None without one."""
     key: str | Path | None = None
+    """The private key of the certificate, without a password."""
 
     def __post_init__(self) -> None:
         for name in ("ca", "certificate", "key"):

@@ -23,17 +23,15 @@ PROBLEMS_MAX: Final = 100
 
 
 class Rules(NamedTuple):
-    """Rules for records.
-
-    key_required: a compacted topic rejects null keys. timestamp_min, timestamp_max: bounds of a create time, inclusive;
-    -1 (none) is always allowed. consecutive: offsets increase by 1, as from a producer; otherwise they only increase,
-    as after compaction.
-    """
+    """Rules for records."""
 
     key_required: bool = False
+    """A compacted topic rejects null keys."""
     timestamp_min: int = INT64_MIN
+    """Bounds of a create time, inclusive; -1 (no timestamp) is always allowed."""
     timestamp_max: int = INT64_MAX
     consecutive: bool = True
+    """Offsets increase by 1, as from a producer. Otherwise they only increase, as after compaction."""
 
 
 class ProblemKind(IntEnum):
@@ -45,12 +43,13 @@ class ProblemKind(IntEnum):
 
 
 class Problem(NamedTuple):
-    """A record that violates a rule. record: its index. detail: its timestamp, or its offset relative to the batch's
-    first record."""
+    """A record that violates a rule."""
 
     record: int
+    """The index of the record."""
     kind: ProblemKind
     detail: int = 0
+    """Its timestamp, or its offset relative to the batch's first record."""
 
     def describe(self, rules: Rules) -> str:
         """Return the sentence for the producer."""
@@ -67,19 +66,19 @@ class Problem(NamedTuple):
 
 
 class RecordFacts(NamedTuple):
-    """Result of deep validation of a batch.
-
-    max_timestamp: the largest timestamp, -1 if there is none; max_timestamp_index: the first record that has it.
-    consecutive: offset deltas were 0, 1, 2 ... with_headers: number of records with headers. problems: at most
-    `PROBLEMS_MAX`.
-    """
+    """Result of deep validation of a batch."""
 
     record_count: int
     max_timestamp: int
+    """The largest timestamp; -1 if there is none."""
     max_timestamp_index: int
+    """The first record with that timestamp."""
     consecutive: bool
+    """Whether the offset deltas are 0, 1, 2 ..."""
     with_headers: int
+    """Number of records with headers."""
     problems: tuple[Problem, ...]
+    """At most `PROBLEMS_MAX`."""
 
 
 def check_records(
