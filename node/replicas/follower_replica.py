@@ -18,15 +18,13 @@ from typing import Final
 
 from node.api.fetch import PartitionFetch
 from node.replicas.follower_log import begin_truncation, prepare_append, unended_transaction, view_of
-from node.replicas.replica_services import ReplicaServices
-from node.replicas.waiting_fetch import WaitingFetch, wake_all
+from node.replicas.replica_services import ReplicaParts
+from node.replicas.waiting_fetch import wake_all
 from replication.controller.image import PartitionState
 from replication.partition import follower_events as events
 from replication.partition.follower import PartitionFollower
 from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.replica_lifecycle import ReplicaCause
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
 from tidelog.errors import (
     CorruptLog,
     NotLeaderOrFollower,
@@ -36,7 +34,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.record_exchange import FetchedPartition
-from tidelog.types import Millis, Offset, PartitionKey, TopicPartition
+from tidelog.types import Millis, Offset
 
 _log = logging.getLogger("node.partition")
 
@@ -55,12 +53,7 @@ class FollowerReplica:
 
     def __init__(
         self,
-        key: PartitionKey,
-        name: TopicPartition,
-        log: Log,
-        directory: LogDirectory,
-        services: ReplicaServices,
-        readers: dict[WaitingFetch, None],
+        parts: ReplicaParts,
         state: PartitionState,
         *,
         want_fetch: Callable[[FollowerReplica], None],
@@ -68,14 +61,16 @@ class FollowerReplica:
         leave: Callable[[FollowerReplica], None],
         moved: Callable[[ReplicaCause], None],
     ) -> None:
-        """readers: consumers' fetches, to wake when the high watermark moves. want_fetch, report_durable, leave: of the
-        stream to the leader. moved: called when a truncation begins and ends."""
-        self.key = key
-        self.topic_id = key.topic_id.bytes
+        """want_fetch, report_durable, leave: of the stream to the leader. moved: called when a truncation begins and
+        ends."""
+        self.key, self._name, self._log = parts.key, parts.name, parts.log
+        self._directory, self._services, self._readers = parts.directory, parts.services, parts.readers
+        self.topic_id = parts.key.topic_id.bytes
         self.leader_epoch = state.leader_epoch
-        self.core = PartitionFollower(name=name, leader_epoch=state.leader_epoch, log=view_of(log), rng=services.rng)
+        self.core = PartitionFollower(
+            name=parts.name, leader_epoch=state.leader_epoch, log=view_of(parts.log), rng=parts.services.rng
+        )
         self._leader_node = state.leader
-        self._name, self._log, self._directory, self._services, self._readers = name, log, directory, services, readers
         self._want_fetch, self._report_durable, self._leave, self._moved = want_fetch, report_durable, leave, moved
         self._ended = False
         self._started_at: Millis | None = None

@@ -24,7 +24,7 @@ from typing import TypeAlias
 from node.api.fetch import DurablePosition, PartitionFetch
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
-from node.replicas.replica_services import ReplicaServices
+from node.replicas.replica_services import ReplicaParts
 from node.replicas.waiting_fetch import (
     FollowerIdentity,
     WaitingFetch,
@@ -38,7 +38,6 @@ from replication.controller.image import PartitionState
 from replication.partition import leader_events as events
 from replication.partition.leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
-from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import WouldBlock
 from storage.log.log import Log
 from storage.log.log_read import LogRead
@@ -64,8 +63,6 @@ from tidelog.types import (
     NodeId,
     Offset,
     PartitionEpoch,
-    PartitionKey,
-    TopicPartition,
 )
 
 _log = logging.getLogger("node.partition")
@@ -88,27 +85,23 @@ class LeaderReplica:
 
     def __init__(
         self,
-        key: PartitionKey,
-        name: TopicPartition,
-        log: Log,
-        directory: LogDirectory,
-        services: ReplicaServices,
-        readers: dict[WaitingFetch, None],
+        parts: ReplicaParts,
         state: PartitionState,
         min_insync: int,
         views: Mapping[NodeId, events.ReplicaView],
     ) -> None:
-        """log: the epoch has begun in it. readers: consumers' fetches, to wake when the high watermark moves."""
-        self.key = key
+        """parts: the epoch has begun in the log."""
+        self.key, self._name, self._log = parts.key, parts.name, parts.log
+        self._directory, self._services, self._readers = parts.directory, parts.services, parts.readers
+        log, services = parts.log, parts.services
         self.proposed_on = PartitionEpoch(-1)
         """The newest partition epoch in which this leader proposed an in-sync set."""
         self.waiting: dict[WaitingFetch, None] = {}
         """Followers' fetches."""
         self.observer: LeaderObserver | None = None
         """The coordinator of the partition, if it has one."""
-        self._name, self._log, self._directory, self._services, self._readers = name, log, directory, services, readers
         self.core = PartitionLeader(
-            name=name,
+            name=parts.name,
             me=services.me,
             leader_epoch=state.leader_epoch,
             history=log.epochs.entries,

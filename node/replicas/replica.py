@@ -22,7 +22,7 @@ from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
 from node.replicas.replica_fetcher import ReplicaFetcher
-from node.replicas.replica_services import ReplicaServices
+from node.replicas.replica_services import ReplicaParts, ReplicaServices
 from node.replicas.waiting_fetch import (
     FollowerIdentity,
     WaitingFetch,
@@ -128,9 +128,7 @@ class Replica:
         if self.offline is not None:
             return  # the flush could not begin
         self._move(ReplicaCause.ELECTED)
-        self.role = leader = LeaderReplica(
-            self.key, self.name, log, self.directory, self._services, self._readers, state, min_insync, views
-        )
+        self.role = leader = LeaderReplica(self._parts(), state, min_insync, views)
         leader.start()
         if self.role is leader:  # it may have failed at once
             self._services.leaderships.began(self.name, self.key)
@@ -141,12 +139,7 @@ class Replica:
         self.used_in = state.leader_epoch
         self._move(ReplicaCause.LEADER_KNOWN)
         self.role = follower = FollowerReplica(
-            self.key,
-            self.name,
-            self.log,
-            self.directory,
-            self._services,
-            self._readers,
+            self._parts(),
             state,
             want_fetch=fetcher.want,
             report_durable=fetcher.report,
@@ -154,6 +147,9 @@ class Replica:
             moved=self._move,
         )
         follower.start()
+
+    def _parts(self) -> ReplicaParts:
+        return ReplicaParts(self.key, self.name, self.log, self.directory, self._services, self._readers)
 
     def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
         """Stop leading or following, and answer all waiting requests with the reason."""

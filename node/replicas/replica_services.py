@@ -1,4 +1,4 @@
-"""The services of a node that its replicas use. Not here: their implementation (replica_manager.py)."""
+"""A replica as its roles have it, with the services of the node. Not here: the services (replica_manager.py)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.turn_end import TurnEnd
+from node.replicas.waiting_fetch import WaitingFetch
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.types import NodeId, PartitionKey
+from tidelog.types import NodeId, PartitionKey, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +48,16 @@ class ReplicaServices:
         directory.commit.request(log)
         self.schedule.watch(user)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaParts:
+    """A replica, as its roles have it."""
+
+    key: PartitionKey
+    name: TopicPartition
+    log: Log
+    directory: LogDirectory
+    services: ReplicaServices
+    readers: dict[WaitingFetch, None]
+    """Consumers' fetches, to wake when the high watermark moves."""
