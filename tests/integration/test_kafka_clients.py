@@ -50,7 +50,11 @@ class Read:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {"broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 200}
+    settings = {
+        "broker.session.timeout.ms": 1_000,
+        "broker.heartbeat.interval.ms": 200,
+        "group.initial.rebalance.delay.ms": 0,
+    }
     with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
         started.wait_healthy(60)
         yield started
@@ -265,6 +269,52 @@ async def _write_in_order_with_aiokafka(cluster: LocalCluster, topic: str, value
         sent = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
         await producer.flush()
         await asyncio.gather(*sent)
+
+
+async def test_members_of_different_clients_share_a_group(cluster: LocalCluster) -> None:
+    """librdkafka reads alone and commits, shares the partitions with aiokafka, and leaves them to it."""
+    await asyncio.to_thread(cluster.create_topic, "shared", PARTITIONS)
+    await write_with_aiokafka(cluster, "shared")
+    member = confluent_kafka.Consumer(
+        librdkafka(
+            cluster,
+            **{
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "partition.assignment.strategy": "roundrobin",
+                "heartbeat.interval.ms": 100,
+                "session.timeout.ms": 6_000,
+            },
+        )
+    )
+    member.subscribe(["shared"])
+    committed = await asyncio.to_thread(_read_all_and_commit, member)
+    other = aiokafka.AIOKafkaConsumer(
+        "shared", bootstrap_servers=cluster.kafka_bootstrap, group_id="readers", heartbeat_interval_ms=100
+    )
+    starting = asyncio.get_running_loop().create_task(other.start())  # ends when it has an assignment
+    async with asyncio.timeout(WAIT_S):
+        while not (other.assignment() and len(member.assignment()) == PARTITIONS - len(other.assignment())):
+            await asyncio.to_thread(member.poll, 0.05)
+        await starting
+        await asyncio.to_thread(member.close)
+        while len(other.assignment()) < PARTITIONS:
+            await other.getmany(timeout_ms=50)
+        assert {each.partition: await other.committed(each) for each in other.assignment()} == committed
+    await other.stop()
+
+
+def _read_all_and_commit(member: confluent_kafka.Consumer) -> dict[int, int]:
+    """The committed offsets, which are the ends of the partitions."""
+    found: dict[int, int] = {}
+    for _ in ALL:
+        message = member.poll(WAIT_S)
+        assert message is not None and message.error() is None
+        found[message.partition()] = message.offset() + 1
+    committed = member.commit(asynchronous=False) or []
+    assert {each.partition: each.offset for each in committed} == found
+    return found
 
 
 async def test_topics_are_created_and_deleted(cluster: LocalCluster) -> None:

@@ -25,24 +25,39 @@ from node.listeners.kafka.exchange import Exchange, KafkaApi, head_of
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
 from node.listeners.kafka.kafka_fetch import FETCH
+from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
+from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
 from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
 from replication.controller.events import ChangedTopic
 from replication.controller.image import PartitionState
+from replication.coordination import classic_requests as classic
+from replication.coordination.group_requests import (
+    CommittedPartition,
+    CommittedPartitions,
+    FetchedOffset,
+    FindCoordinatorAnswer,
+    FoundCoordinator,
+    NamedPartition,
+    OffsetFetchAnswer,
+)
 from tests.node.kafka_frames import both_ways, decoded, request_frame
 from tidelog.errors import (
     KAFKA_CODE_MAX,
+    CoordinatorNotAvailable,
     CorruptRecord,
     DiskFull,
     LeadershipLost,
+    MemberIdRequired,
     NodeShuttingDown,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TidelogError,
     TooFewNodes,
     TopicExists,
+    UnknownMemberId,
     UnknownTopicId,
     UnknownTopicOrPartition,
     all_errors,
@@ -451,6 +466,127 @@ def test_settings_have_their_source(version: int) -> None:
     assert [each.source for each in first.configs[1].synonyms] == [1]
     assert [each.name for each in second.configs] == ["retention.ms"]
     assert (broker.error_code, broker.resource_type, broker.resource_name) == (42, 4, "0")
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", FIND_COORDINATOR.versions)
+def test_coordinators_are_found_by_one_key_and_later_by_many(version: int) -> None:
+    module, node = request("FindCoordinator"), NodeAddress(NodeId(2), Endpoint("host", 9094))
+    keys = {"coordinator_keys": ("a", "b")} if version >= 4 else {"key": "a"}
+    kind = {"key_type": 1} if version >= 1 else {}
+    message = module.FindCoordinatorRequest(**keys, **kind)
+    _, value = begun(FIND_COORDINATOR, version, message)
+    assert (value.type, value.keys) == (len(kind), ("a", "b") if version >= 4 else ("a",))
+    found = (FoundCoordinator("a", None, node), FoundCoordinator("b", CoordinatorNotAvailable("none yet")))
+    answer = exchanged(FIND_COORDINATOR, version, message, FindCoordinatorAnswer(found[: len(value.keys)]))
+    shown = [(each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators or (answer,)]
+    assert shown == [(0, 2, "host", 9094), (15, -1, "", -1)][: len(value.keys)]
+
+
+@pytest.mark.parametrize("version", JOIN_GROUP.versions)
+def test_a_member_joins_as_its_version_knows_it(version: int) -> None:
+    module = request("JoinGroup")
+    protocols = (module.JoinGroupRequestProtocol("range", b"a"), module.JoinGroupRequestProtocol("sticky", b"b"))
+    more: dict[str, Any] = {"rebalance_timeout_ms": 9_000} if version >= 1 else {}
+    more |= {"group_instance_id": "one"} if version >= 5 else {}
+    message = module.JoinGroupRequest("g", 6_000, "m", "consumer", protocols, **more)
+    _, value = begun(JOIN_GROUP, version, message)
+    assert (value.group_id, value.member_id, value.protocol_type) == ("g", "m", "consumer")
+    assert [(each.name, each.metadata) for each in value.protocols] == [("range", b"a"), ("sticky", b"b")]
+    assert (value.session_timeout_ms, value.rebalance_timeout_ms) == (6_000, 9_000 if version >= 1 else 6_000)
+    assert (value.needs_member_id, value.skips_assignment) == (version >= 4, version >= 9)
+    assert value.instance_id == ("one" if version >= 5 else None)
+
+    members = (classic.JoinedMember("m", "one" if version >= 5 else None, b"a"),)
+    joined = classic.JoinGroupAnswer("m", 4, "consumer", "range", "m", members, skip_assignment=version >= 9)
+    answer = exchanged(JOIN_GROUP, version, message, joined)
+    assert (answer.error_code, answer.generation_id, answer.protocol_name, answer.leader) == (0, 4, "range", "m")
+    assert [(each.member_id, each.metadata) for each in answer.members] == [("m", b"a")]
+    named = exchanged(JOIN_GROUP, version, message, classic.JoinGroupAnswer("new", error=MemberIdRequired("again")))
+    assert (named.error_code, named.member_id, named.generation_id) == (79, "new", -1)
+
+
+@pytest.mark.parametrize("version", SYNC_GROUP.versions)
+def test_the_leader_assigns_and_all_get_their_part(version: int) -> None:
+    module = request("SyncGroup")
+    message = module.SyncGroupRequest("g", 4, "m", (module.SyncGroupRequestAssignment("m", b"0,1"),))
+    _, value = begun(SYNC_GROUP, version, message)
+    assert value == classic.SyncGroup("g", "m", 4, None, None, None, (classic.MemberAssignment("m", b"0,1"),))
+    answer = exchanged(SYNC_GROUP, version, message, classic.SyncGroupAnswer("consumer", "range", b"0,1"))
+    assert (answer.error_code, answer.assignment) == (0, b"0,1")
+    assert answer.protocol_name == ("range" if version >= 5 else None)
+
+
+@pytest.mark.parametrize("version", HEARTBEAT.versions)
+def test_heartbeats(version: int) -> None:
+    message = request("Heartbeat").HeartbeatRequest("g", 4, "m")
+    _, value = begun(HEARTBEAT, version, message)
+    assert value == classic.ClassicHeartbeat("g", "m", 4)
+    assert exchanged(HEARTBEAT, version, message, classic.ClassicHeartbeatAnswer()).error_code == 0
+
+
+@pytest.mark.parametrize("version", LEAVE_GROUP.versions)
+def test_members_leave_alone_and_later_together(version: int) -> None:
+    module, unknown = request("LeaveGroup"), UnknownMemberId("no such member")
+    if version >= 3:
+        members = (module.MemberIdentity("m", None), module.MemberIdentity("", "one"))
+        message = module.LeaveGroupRequest("g", members=members)
+        left = classic.LeaveGroupAnswer((classic.LeftMember("m", None), classic.LeftMember("", "one", unknown)))
+        answer = exchanged(LEAVE_GROUP, version, message, left)
+        found = [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members]
+        assert (answer.error_code, found) == (0, [("m", None, 0), ("", "one", 25)])
+    else:
+        message = module.LeaveGroupRequest("g", "m")
+        answer = exchanged(
+            LEAVE_GROUP, version, message, classic.LeaveGroupAnswer((classic.LeftMember("m", None, unknown),))
+        )
+        assert answer.error_code == 25
+
+
+@pytest.mark.parametrize("version", OFFSET_COMMIT.versions)
+def test_offsets_are_committed_in_the_order_of_the_request(version: int) -> None:
+    module = request("OffsetCommit")
+    more = {"committed_leader_epoch": 3} if version >= 6 else {}
+    partitions = tuple(module.OffsetCommitRequestPartition(each, 70 + each, None, **more) for each in (5, 2))
+    topics = tuple(module.OffsetCommitRequestTopic(name=name, partitions=partitions) for name in ("b", "a"))
+    message = module.OffsetCommitRequest("g", 4, "m", topics)
+    _, value = begun(OFFSET_COMMIT, version, message)
+    assert [(each.topic, each.partition, each.offset, each.metadata) for each in value.partitions] == [
+        (name, index, 70 + index, "") for name in ("b", "a") for index in (5, 2)
+    ]
+    assert {each.leader_epoch for each in value.partitions} == {3 if version >= 6 else -1}
+    errors = (None, UnknownTopicOrPartition("gone"), None, None)
+    outcomes = (CommittedPartition("", PartitionIndex(0), each) for each in errors)
+    answer = exchanged(OFFSET_COMMIT, version, message, CommittedPartitions(tuple(outcomes)))
+    found = [
+        (topic.name, part.partition_index, part.error_code) for topic in answer.topics for part in topic.partitions
+    ]
+    assert found == [("b", 5, 0), ("b", 2, 3), ("a", 5, 0), ("a", 2, 0)]
+
+
+@pytest.mark.parametrize("version", OFFSET_FETCH.versions)
+def test_committed_offsets_are_answered_in_the_order_of_the_request(version: int) -> None:
+    """All of a group are asked for by null, and then answered topic by topic."""
+    module = request("OffsetFetch")
+    message = module.OffsetFetchRequest("g", (module.OffsetFetchRequestTopic("a", (5, 2)),))
+    _, value = begun(OFFSET_FETCH, version, message)
+    assert value.partitions == (NamedPartition("a", PartitionIndex(5)), NamedPartition("a", PartitionIndex(2)))
+
+    def fetched(topic: str, index: int) -> FetchedOffset:
+        return FetchedOffset(topic, PartitionIndex(index), None, Offset(70 + index), LeaderEpoch(3), "note")
+
+    asked = OffsetFetchAnswer((fetched("a", 5), fetched("a", 2)))
+    (topic,) = exchanged(OFFSET_FETCH, version, message, asked).topics
+    found = [(each.partition_index, each.committed_offset, each.metadata) for each in topic.partitions]
+    assert (topic.name, found) == ("a", [(5, 75, "note"), (2, 72, "note")])
+    assert {each.committed_leader_epoch for each in topic.partitions} == {3 if version >= 5 else -1}
+    if version >= 2:
+        everything = OffsetFetchAnswer((fetched("b", 1), fetched("a", 2), fetched("b", 0)))
+        answer = exchanged(OFFSET_FETCH, version, module.OffsetFetchRequest("g", None), everything)
+        parts = [(each.name, [part.partition_index for part in each.partitions]) for each in answer.topics]
+        assert parts == [("a", [2]), ("b", [0, 1])]
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from typing import Final
 from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
 from node.listeners.kafka.kafka_fetch import FETCH
+from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
+from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
@@ -27,4 +29,11 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    JOIN_GROUP,
+    SYNC_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
 )
