@@ -40,6 +40,7 @@ from replication.controller import events
 from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.record_exchange import FetchAnswer, ProduceRequest
@@ -215,7 +216,7 @@ GROUPS_DELETE_GROUPS: Final = Api(
 TRANSACTIONS_INIT_PRODUCER_ID: Final = Api(
     "Transactions.InitProducerId",
     transactions.InitTransactionalProducer,
-    transactions.NextProducer,
+    TransactionalProducer,
     _all_of(_TRANSACTION),
 )
 TRANSACTIONS_ADD_PARTITIONS_TO_TXN: Final = Api(
@@ -231,7 +232,7 @@ TRANSACTIONS_ADD_OFFSETS_TO_TXN: Final = Api(
     _all_of(_TRANSACTION, _group(AclOperation.READ)),
 )
 TRANSACTIONS_END_TXN: Final = Api(
-    "Transactions.EndTxn", transactions.EndTxn, transactions.NextProducer, _all_of(_TRANSACTION)
+    "Transactions.EndTxn", transactions.EndTxn, TransactionalProducer, _all_of(_TRANSACTION)
 )
 TRANSACTIONS_LIST_TRANSACTIONS: Final = Api(
     "Transactions.ListTransactions",

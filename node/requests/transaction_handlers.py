@@ -31,6 +31,7 @@ from node.requests.group_checks import (
 )
 from node.requests.permitted import described, refused_topics
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.group_requests import CommittedPartition, CommittedPartitions, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
@@ -45,7 +46,6 @@ from replication.coordination.transaction_requests import (
     InitTransactionalProducer,
     ListTransactions,
     ListTransactionsAnswer,
-    NextProducer,
 )
 from tidelog.errors import NotCoordinator, OperationNotAttempted, TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
@@ -61,7 +61,9 @@ class TransactionHandlers:
 
     # --- producers ---
 
-    async def init_producer_id(self, request: InitTransactionalProducer, context: RequestContext) -> NextProducer:
+    async def init_producer_id(
+        self, request: InitTransactionalProducer, context: RequestContext
+    ) -> TransactionalProducer:
         """The producer id and epoch of a transactional id; fences the former producer."""
         ensure_transactional_id(request.transactional_id)
         ensure_transaction_version(request.transaction_version)
@@ -91,7 +93,7 @@ class TransactionHandlers:
         answer: AddOffsetsToTxnAnswer = await self._ask(request.transactional_id, request, context)
         return answer
 
-    async def end_txn(self, request: EndTxn, context: RequestContext) -> NextProducer:
+    async def end_txn(self, request: EndTxn, context: RequestContext) -> TransactionalProducer:
         """Commit or abort the transaction. The answer follows the commit of the decision, the markers come later."""
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_transaction_version(request.transaction_version)

@@ -35,8 +35,10 @@ class Instant(NamedTuple):
     """Since 1970, for records."""
 
 
-class TransactionalProducer(NamedTuple):
-    """The producer in whose transaction records are appended."""
+@dataclass(frozen=True, slots=True)
+class TransactionalProducer:
+    """The producer in whose transaction records are appended. As the answer to InitTransactionalProducer and EndTxn:
+    that of the next transaction; with version 1 EndTxn changes neither field."""
 
     producer_id: ProducerId
     producer_epoch: int

@@ -26,15 +26,6 @@ class InitTransactionalProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class NextProducer:
-    """The answer to InitTransactionalProducer and EndTxn: the producer of the next transaction. With version 1 EndTxn
-    changes neither."""
-
-    producer_id: ProducerId
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class InitWithProducerId:
     """As its request, which was answered by ProducerIdNeeded. fresh: a producer id that was never assigned."""
 

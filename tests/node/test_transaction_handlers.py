@@ -16,6 +16,7 @@ from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.transaction_handlers import TransactionHandlers
 from node.security.authorizer import Authorizer
 from replication.controller.image import EMPTY, TopicState
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.group_requests import CommittedPartitions, ListedCoordinator, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
@@ -31,7 +32,6 @@ from replication.coordination.transaction_requests import (
     ListTransactions,
     ListTransactionsAnswer,
     MarkersWritten,
-    NextProducer,
     ProducerIdNeeded,
     TransactionToVerify,
     WriteMarkers,
@@ -159,11 +159,11 @@ def test_what_no_client_sends_reaches_no_coordinator(
 def test_a_producer_id_is_taken_when_the_coordinator_needs_one(world: World) -> None:
     def answers(_partition: int, request: Any) -> Any:
         if isinstance(request, InitWithProducerId):
-            return NextProducer(request.fresh, 0)
+            return TransactionalProducer(request.fresh, 0)
         return ProducerIdNeeded()
 
     world.answers = answers
-    assert world.call("init_producer_id", init()) == NextProducer(ProducerId(1000), 0)
+    assert world.call("init_producer_id", init()) == TransactionalProducer(ProducerId(1000), 0)
     assert [request for _, request in world.asked] == [init(), InitWithProducerId(init(), ProducerId(1000))]
 
 

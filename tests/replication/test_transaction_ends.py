@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddOffsetsToTxnAnswer,
     MarkersRefused,
     MarkersWritten,
-    NextProducer,
     WriteMarkers,
 )
 from tests.replication.transaction_world import TXN, World, is_error, parts
@@ -41,7 +41,7 @@ def test_a_transaction_is_decided_then_marked_then_complete(committed: bool) -> 
     assert world.write(p, "orders-0", "orders-2") == [None, None]
     assert world.write(p, "payments-1") == [None]
     assert world.state() is State.ONGOING
-    assert world.end(p, committed=committed) == NextProducer(*next_of(p))
+    assert world.end(p, committed=committed) == TransactionalProducer(*next_of(p))
     assert world.state() is (State.PREPARE_COMMIT if committed else State.PREPARE_ABORT)
     wanted = parts("orders-0", "orders-2", "payments-1")
     assert world.markers == [WriteMarkers(TXN, ProducerId(p[0]), p[1] + 1, 0, committed, wanted, 2)]
@@ -91,12 +91,12 @@ def test_a_late_write_cannot_open_a_transaction_that_nobody_ends(settled: bool) 
 def test_an_abort_of_nothing_fences_a_first_write_that_is_still_on_its_way() -> None:
     world = World()
     p = world.started()
-    assert world.abort(p) == NextProducer(*next_of(p))
+    assert world.abort(p) == TransactionalProducer(*next_of(p))
     assert world.state() is State.COMPLETE_ABORT
     assert world.markers == []
     assert world.write(p, "orders-0") == [ProducerFenced]
-    assert world.abort(p) == NextProducer(*next_of(p)), "a repetition of the first request"
-    assert world.abort(next_of(p)) == NextProducer(ProducerId(p[0]), p[1] + 2), "another abort of nothing"
+    assert world.abort(p) == TransactionalProducer(*next_of(p)), "a repetition of the first request"
+    assert world.abort(next_of(p)) == TransactionalProducer(ProducerId(p[0]), p[1] + 2), "another abort of nothing"
 
 
 @pytest.mark.parametrize("ends", ["nothing", "commit", "abort"])
@@ -149,7 +149,7 @@ def test_an_abort_cannot_be_turned_into_a_commit(settled: bool) -> None:
         world.settle()
     assert is_error(world.commit(p), TransactionAbortable)
     world.settle()
-    assert world.abort(p) == NextProducer(*next_of(p))
+    assert world.abort(p) == TransactionalProducer(*next_of(p))
 
 
 def test_the_next_transaction_waits_for_the_markers() -> None:

@@ -8,7 +8,7 @@ from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.transaction_records import TransactionLogKey
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import MarkersWritten, NextProducer
+from replication.coordination.transaction_requests import MarkersWritten
 from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.replication.transaction_world import TXN, World, is_error
 from tidelog.errors import ConcurrentTransactions, ProducerFenced, TransactionAbortable, UnreadableCoordinatorRecord
@@ -68,7 +68,7 @@ def test_a_fence_survives_a_replacement() -> None:
     assert is_error(world.abort(old), ProducerFenced)
     assert is_error(world.init(expected=old), ProducerFenced)
     world.write(new, "orders-0")
-    assert world.commit(new) == NextProducer(ProducerId(new[0]), new[1] + 1)
+    assert world.commit(new) == TransactionalProducer(ProducerId(new[0]), new[1] + 1)
 
 
 def test_a_timeout_survives_a_replacement_before_its_markers() -> None:
@@ -79,7 +79,7 @@ def test_a_timeout_survives_a_replacement_before_its_markers() -> None:
     world.replace()
     assert [each.committed for each in world.markers] == [False]
     world.settle()
-    assert world.abort(p) == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert world.abort(p) == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
 
 
 def test_a_removed_id_stays_removed() -> None:

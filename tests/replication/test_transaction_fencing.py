@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import (
     InitTransactionalProducer,
     InitWithProducerId,
-    NextProducer,
     ProducerIdNeeded,
 )
 from tests.replication.transaction_world import TXN, World, is_error
@@ -32,9 +32,9 @@ def test_a_new_transactional_id_gets_a_producer_id() -> None:
     request = InitTransactionalProducer(TXN, 1, ProducerId(-1), -1, 2)
     assert world.decide(request) == ProducerIdNeeded()
     assert world.log == []
-    assert world.decide(InitWithProducerId(request, ProducerId(5))) == NextProducer(ProducerId(5), 0)
+    assert world.decide(InitWithProducerId(request, ProducerId(5))) == TransactionalProducer(ProducerId(5), 0)
     assert world.state() is State.EMPTY
-    assert world.decide(InitWithProducerId(request, ProducerId(6))) == NextProducer(ProducerId(5), 1)
+    assert world.decide(InitWithProducerId(request, ProducerId(6))) == TransactionalProducer(ProducerId(5), 1)
 
 
 def test_a_new_producer_fences_the_former_one() -> None:
@@ -75,7 +75,7 @@ def test_a_zombie_cannot_abort_the_transaction_of_the_new_producer() -> None:
     assert is_error(world.init(expected=old), ProducerFenced)
     assert is_error(world.init(expected=(old[0] + 9, 0)), ProducerFenced)
     assert world.state() is State.ONGOING
-    assert world.commit(new) == NextProducer(ProducerId(new[0]), new[1] + 1)
+    assert world.commit(new) == TransactionalProducer(ProducerId(new[0]), new[1] + 1)
 
 
 @pytest.mark.parametrize("replaced", [True, False])
@@ -84,7 +84,7 @@ def test_a_producer_continues_after_an_error(replaced: bool) -> None:
     world = World()
     p = world.started()
     answer = world.init(expected=p)
-    assert answer == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert answer == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
     for _ in range(2):
         if replaced:
             world.replace(compacted=True)
@@ -101,7 +101,7 @@ def test_a_producer_continues_by_aborting_its_own_transaction() -> None:
     assert is_error(world.init(expected=p), ConcurrentTransactions)
     assert is_error(world.init(expected=p), ConcurrentTransactions)
     world.settle()
-    assert world.init(expected=p) == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert world.init(expected=p) == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
 
 
 def test_a_producer_continues_after_an_end_whose_answer_was_lost() -> None:
@@ -111,8 +111,8 @@ def test_a_producer_continues_after_an_end_whose_answer_was_lost() -> None:
     answer = world.commit(p)
     assert is_error(world.init(expected=p), ConcurrentTransactions)
     world.settle()
-    assert world.init(expected=p) == NextProducer(answer.producer_id, answer.producer_epoch)
-    assert world.init(expected=p) == NextProducer(answer.producer_id, answer.producer_epoch)
+    assert world.init(expected=p) == TransactionalProducer(answer.producer_id, answer.producer_epoch)
+    assert world.init(expected=p) == TransactionalProducer(answer.producer_id, answer.producer_epoch)
 
 
 def test_a_new_producer_fences_one_that_continued() -> None:
@@ -126,7 +126,7 @@ def test_a_new_producer_fences_one_that_continued() -> None:
 
 def test_an_expired_producer_continues_with_a_new_producer_id() -> None:
     world = World()
-    assert world.init(expected=(77, 3)) == NextProducer(ProducerId(world.next_id), 0)
+    assert world.init(expected=(77, 3)) == TransactionalProducer(ProducerId(world.next_id), 0)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 900_001])
@@ -160,7 +160,7 @@ def test_a_transaction_in_the_last_epoch_ends_with_another_producer_id(committed
     p = world.with_epoch(LAST)
     world.write(p, "orders-0")
     answer = world.end(p, committed=committed)
-    assert answer == NextProducer(ProducerId(world.next_id), 0)
+    assert answer == TransactionalProducer(ProducerId(world.next_id), 0)
     assert (world.markers[0].producer_id, world.markers[0].producer_epoch) == (7, LAST + 1)
     assert is_error(world.end(p, committed=committed), ConcurrentTransactions)
     new = (answer.producer_id, 0)
@@ -172,7 +172,7 @@ def test_a_transaction_in_the_last_epoch_ends_with_another_producer_id(committed
     assert world.end(p, committed=committed) == answer
     assert is_error(world.end(p, committed=not committed), TransactionAbortable if not committed else InvalidTxnState)
     for _ in range(2):
-        assert world.init(expected=p) == NextProducer(*new)
+        assert world.init(expected=p) == TransactionalProducer(*new)
     assert world.machine.values[TXN].next_producer_id == -1
     assert world.write(p, "orders-0") == [InvalidProducerIdMapping]
     assert world.write(new, "orders-0") == [None]
@@ -182,7 +182,7 @@ def test_an_abort_of_nothing_in_the_last_epoch_gives_another_producer_id() -> No
     world = World()
     p = world.with_epoch(LAST)
     answer = world.abort(p)
-    assert answer == NextProducer(ProducerId(world.next_id), 0)
+    assert answer == TransactionalProducer(ProducerId(world.next_id), 0)
     assert world.abort(p) == answer
 
 
@@ -199,7 +199,7 @@ def test_a_transaction_that_times_out_in_the_last_epoch_leaves_no_producer_with_
     assert world.write((7, LAST + 1), "orders-0") == [ProducerFenced]
     assert is_error(world.abort((7, LAST + 1)), ProducerFenced)
     answer = world.abort(p)
-    assert answer == NextProducer(ProducerId(world.next_id), 0)
+    assert answer == TransactionalProducer(ProducerId(world.next_id), 0)
     if replaced:
         world.replace(compacted=True)
     assert world.abort(p) == answer
@@ -214,7 +214,7 @@ def test_a_producer_that_continues_after_a_timeout_in_the_last_epoch_gets_anothe
     world.later(60_000)
     world.settle()
     answer = world.init(expected=p)
-    assert answer == NextProducer(ProducerId(world.next_id), 0)
+    assert answer == TransactionalProducer(ProducerId(world.next_id), 0)
     assert world.init(expected=p) == answer
 
 
@@ -236,4 +236,4 @@ def test_an_open_transaction_that_kafka_left_in_the_largest_epoch_is_aborted() -
     assert is_error(world.init(), ConcurrentTransactions)
     assert (world.markers[0].producer_epoch, world.markers[0].transaction_version) == (LAST + 1, 1)
     world.settle()
-    assert world.init() == NextProducer(ProducerId(world.next_id), 0)
+    assert world.init() == TransactionalProducer(ProducerId(world.next_id), 0)

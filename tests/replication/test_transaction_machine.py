@@ -14,8 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import MarkersWritten, NextProducer, WriteMarkers
+from replication.coordination.transaction_requests import MarkersWritten, WriteMarkers
 from replication.coordination.transactions.transaction_states import PREPARED_STATES
 from tests.replication.transaction_world import TXN, World
 from tidelog.errors import (
@@ -74,7 +75,7 @@ class Transactions(RuleBasedStateMachine):
         if was_open and self.world.state() is not State.ONGOING:
             self._coordinator_aborted()
         answer = answers[-1]
-        if isinstance(answer, NextProducer):
+        if isinstance(answer, TransactionalProducer):
             if expected == (-1, -1):
                 for other in self.clients:
                     if other is not client:
@@ -121,7 +122,7 @@ class Transactions(RuleBasedStateMachine):
         answer = self.world.end(client.producer, committed=committed, version=self.version)
         if client.wrote or not committed:
             client.sent.append((client.producer, committed))
-        if isinstance(answer, NextProducer) and self.version == 2:
+        if isinstance(answer, TransactionalProducer) and self.version == 2:
             self._was_decided(client.producer, committed=committed)
         if lost:
             client.wanted = committed
@@ -131,7 +132,7 @@ class Transactions(RuleBasedStateMachine):
     def _answered_end(self, client: Client, committed: bool, answer: object) -> None:
         assert client.producer is not None
         match answer:
-            case NextProducer():
+            case TransactionalProducer():
                 assert not (client.fenced and committed)
                 client.got((answer.producer_id, answer.producer_epoch))
             case ConcurrentTransactions():
@@ -170,7 +171,7 @@ class Transactions(RuleBasedStateMachine):
                 self.world.verify(producer, what)  # an old AddPartitionsToTxn cannot be told from a new one
         elif self.version == 2:
             answer = self.world.end(producer, committed=what is not opposite)
-            if isinstance(answer, NextProducer):
+            if isinstance(answer, TransactionalProducer):
                 self._was_decided(producer, committed=what is not opposite)
         if before.transaction_status in PREPARED_STATES:
             assert self.world.machine.values[TXN] == before, "a decision was changed"
@@ -249,10 +250,10 @@ class Transactions(RuleBasedStateMachine):
         for _ in range(3):  # a new producer can always start: abort, and perhaps another producer id
             answer = self.world.init()
             self.world.settle()
-        assert isinstance(answer, NextProducer)
+        assert isinstance(answer, TransactionalProducer)
         assert 0 <= answer.producer_epoch <= 32_766
         assert self.world.write((answer.producer_id, answer.producer_epoch), "orders-0") == [None]
-        assert isinstance(self.world.commit((answer.producer_id, answer.producer_epoch)), NextProducer)
+        assert isinstance(self.world.commit((answer.producer_id, answer.producer_epoch)), TransactionalProducer)
 
 
 Transactions.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

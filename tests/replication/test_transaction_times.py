@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from replication.coordination.coordinator_machine import Instant
+from replication.coordination.coordinator_machine import Instant, TransactionalProducer
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import InitTransactionalProducer, NextProducer
+from replication.coordination.transaction_requests import InitTransactionalProducer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import NO_TIMEOUT_MS
 from tests.replication.transaction_world import TIMEOUT_MS, TXN, World, is_error
-from tidelog.errors import (
-    ConcurrentTransactions,
-    InvalidProducerIdMapping,
-    ProducerFenced,
-    TransactionAbortable,
-)
+from tidelog.errors import ConcurrentTransactions, InvalidProducerIdMapping, ProducerFenced, TransactionAbortable
 from tidelog.types import Millis, ProducerId
 
 DAY_MS = 86_400_000
@@ -39,7 +34,7 @@ def test_an_open_transaction_is_aborted_when_its_timeout_has_passed() -> None:
     assert is_error(world.abort(p), ConcurrentTransactions)
     world.settle()
     assert is_error(world.commit(p), TransactionAbortable)
-    assert world.abort(p) == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert world.abort(p) == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
     assert world.write((p[0], p[1] + 1), "orders-0") == [None]
 
 

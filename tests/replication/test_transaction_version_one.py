@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.group_requests import CommittedPartition, CommittedPartitions
 from replication.coordination.partitioning import partition_of
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import (
-    AddOffsetsToTxn,
-    AddOffsetsToTxnAnswer,
-    NextProducer,
-    WriteMarkers,
-)
+from replication.coordination.transaction_requests import AddOffsetsToTxn, AddOffsetsToTxnAnswer, WriteMarkers
 from tests.replication.transaction_world import TOPICS, TXN, World, is_error, parts
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -33,7 +29,7 @@ def test_a_transaction_keeps_its_epoch(committed: bool) -> None:
         assert world.add(p, "orders-0", "payments-1") == CommittedPartitions(
             (CommittedPartition("orders", PartitionIndex(0)), CommittedPartition("payments", PartitionIndex(1)))
         )
-        assert world.end(p, committed=committed, version=1) == NextProducer(ProducerId(p[0]), p[1])
+        assert world.end(p, committed=committed, version=1) == TransactionalProducer(ProducerId(p[0]), p[1])
         wanted = parts("orders-0", "payments-1")
         assert world.markers == [WriteMarkers(TXN, ProducerId(p[0]), p[1], 0, committed, wanted, 1)]
         world.settle()
@@ -108,9 +104,9 @@ def test_a_producer_of_version_one_that_timed_out_is_fenced_and_may_continue() -
         assert world.verify(p, "orders-0") == [ProducerFenced]
         world.settle()
     answer = world.init(expected=p, version=1)
-    assert answer == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert answer == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
     world.add((p[0], p[1] + 1), "orders-0")
-    assert world.end((p[0], p[1] + 1), committed=True, version=1) == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert world.end((p[0], p[1] + 1), committed=True, version=1) == TransactionalProducer(ProducerId(p[0]), p[1] + 1)
 
 
 def test_a_producer_may_change_to_version_two() -> None:
@@ -120,4 +116,4 @@ def test_a_producer_may_change_to_version_two() -> None:
     world.end(p, committed=True, version=1)
     world.settle()
     world.write(p, "orders-1")
-    assert world.commit(p) == NextProducer(ProducerId(p[0]), p[1] + 1)
+    assert world.commit(p) == TransactionalProducer(ProducerId(p[0]), p[1] + 1)

@@ -25,6 +25,7 @@ from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.replicas.replica_manager import ReplicaManager
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.group_requests import CommittedPartition
 from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from replication.coordination.transaction_requests import (
@@ -35,7 +36,6 @@ from replication.coordination.transaction_requests import (
     InitWithProducerId,
     MarkersRefused,
     MarkersWritten,
-    NextProducer,
     ProducerIdNeeded,
     TransactionToVerify,
     VerifiedTransaction,
@@ -119,9 +119,9 @@ class TransactionCoordinators:
         except ConcurrentTransactions:
             return await self.completing.again(partition, transactional_id, request)
 
-    async def next_producer(self, request: InitTransactionalProducer | EndTxn) -> NextProducer:
+    async def next_producer(self, request: InitTransactionalProducer | EndTxn) -> TransactionalProducer:
         """The answer to a request that may need a producer id that was never assigned. Raises as `submit`."""
-        answer: NextProducer | ProducerIdNeeded = await self.submit(request.transactional_id, request)
+        answer: TransactionalProducer | ProducerIdNeeded = await self.submit(request.transactional_id, request)
         while isinstance(answer, ProducerIdNeeded):
             try:
                 fresh = await self._take()

@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue, TransactionState
-from replication.coordination.transaction_requests import EndTxn, MarkersWritten, NextProducer, ProducerIdNeeded
+from replication.coordination.transaction_requests import EndTxn, MarkersWritten, ProducerIdNeeded
 from replication.coordination.transactions import identities, steps, transaction_refusals
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
 from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
 from tidelog.types import NO_PRODUCER_ID, ProducerId
 
-EndAnswer: TypeAlias = NextProducer | ProducerIdNeeded
+EndAnswer: TypeAlias = TransactionalProducer | ProducerIdNeeded
 
 _COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
@@ -61,7 +61,7 @@ def _decided(
     transactional_id, version = request.transactional_id, request.transaction_version
     next_id = NO_PRODUCER_ID if fresh is None or not identities.is_exhausted(value.producer_epoch) else fresh
     prepared = steps.ended(value, now, committed=request.committed, version=version, next_producer_id=next_id)
-    answer = NextProducer(*identities.current(prepared))
+    answer = identities.current(prepared)
     markers = steps.markers_of(transactional_id, prepared, coordinator_epoch)
     if markers.partitions:
         return Decision(answer, (steps.record(transactional_id, prepared),), effects=(markers,))
@@ -79,14 +79,14 @@ def _repeated(
         if request.committed or not identities.is_replaced(value):
             asked = TransactionalProducer(request.producer_id, request.producer_epoch)
             raise transaction_refusals.fenced(transactional_id, value, asked)
-        return Decision(NextProducer(*identities.current(value)))
+        return Decision(identities.current(value))
     if request.committed is not (value.transaction_status in _COMMITTED):
         raise transaction_refusals.other_outcome(transactional_id, committed=request.committed)
     if value.transaction_status in PREPARED_STATES:
         raise transaction_refusals.completing(transactional_id, value)
     producer = identities.current(value)
     if identities.is_usable(producer):
-        return Decision(NextProducer(*producer))
+        return Decision(producer)
     if fresh is None:
         return Decision(ProducerIdNeeded())
     producer = TransactionalProducer(fresh, 0)
@@ -98,17 +98,17 @@ def _repeated(
         timeout_ms=value.transaction_timeout_ms,
         continued=True,
     )
-    return Decision(NextProducer(*producer), (steps.record(transactional_id, after),))
+    return Decision(producer, (steps.record(transactional_id, after),))
 
 
-def _repeated_without_epoch(value: TransactionLogValue, request: EndTxn) -> NextProducer:
+def _repeated_without_epoch(value: TransactionLogValue, request: EndTxn) -> TransactionalProducer:
     """Version 1, no transaction is open."""
     transactional_id, status = request.transactional_id, value.transaction_status
     if status is TransactionState.EMPTY or request.committed is not (status in _COMMITTED):
         raise transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
     if status in PREPARED_STATES:
         raise transaction_refusals.completing(transactional_id, value)
-    return NextProducer(request.producer_id, request.producer_epoch)
+    return TransactionalProducer(request.producer_id, request.producer_epoch)
 
 
 def complete(

@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue, TransactionState
-from replication.coordination.transaction_requests import InitTransactionalProducer, NextProducer, ProducerIdNeeded
+from replication.coordination.transaction_requests import InitTransactionalProducer, ProducerIdNeeded
 from replication.coordination.transactions import identities, steps, transaction_refusals
 from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
 from tidelog.types import NO_TIMESTAMP, ProducerId
 
-InitAnswer: TypeAlias = NextProducer | ProducerIdNeeded
+InitAnswer: TypeAlias = TransactionalProducer | ProducerIdNeeded
 
 
 def initialize(
@@ -58,7 +58,7 @@ def initialize(
         timeout_ms=request.transaction_timeout_ms,
         continued=expected is not None,
     )
-    return Decision(NextProducer(*producer), (steps.record(transactional_id, after),))
+    return Decision(producer, (steps.record(transactional_id, after),))
 
 
 def _first(request: InitTransactionalProducer, fresh: ProducerId | None, now: Instant) -> Decision[InitAnswer]:
@@ -73,7 +73,7 @@ def _first(request: InitTransactionalProducer, fresh: ProducerId | None, now: In
         transaction_last_update_timestamp_ms=now.wall_ms,
         transaction_start_timestamp_ms=NO_TIMESTAMP,
     )
-    return Decision(NextProducer(fresh, 0), (steps.record(request.transactional_id, value),))
+    return Decision(TransactionalProducer(fresh, 0), (steps.record(request.transactional_id, value),))
 
 
 def _next(

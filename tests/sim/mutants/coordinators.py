@@ -13,7 +13,7 @@ from node.coordinators.transactions.transaction_verifier import TransactionVerif
 from node.process import metadata_node
 from replication.controller.sessions import lease_ms
 from replication.coordination.coordinator_machine import Decision, TransactionalProducer
-from replication.coordination.transaction_requests import NextProducer, VerifiedTransaction
+from replication.coordination.transaction_requests import VerifiedTransaction
 from replication.coordination.transactions import adding, deadlines, ending, identities, initializing, steps
 from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.sim import coordinator_stories as stories
@@ -148,7 +148,7 @@ def a_new_instance_continues_the_open_transaction(patch: Patch) -> None:
             return initialize(value, request, fresh, coordinator_epoch, now)
         producer = TransactionalProducer(value.producer_id, value.producer_epoch + 1)
         after = value.replace(producer_epoch=producer.producer_epoch)
-        return Decision(NextProducer(*producer), (steps.record(request.transactional_id, after),))
+        return Decision(producer, (steps.record(request.transactional_id, after),))
 
     patch.setattr(initializing, "initialize", without_abort)
 
@@ -193,7 +193,7 @@ def a_repeated_request_gets_what_it_asks_for(patch: Patch) -> None:
 
     def repeated(value: Any, request: Any, fresh: Any, now: Any) -> Any:
         del request, fresh, now
-        return Decision(NextProducer(*identities.current(value)))
+        return Decision(identities.current(value))
 
     patch.setattr(ending, "_repeated", repeated)
 
