@@ -1,4 +1,4 @@
-"""Every story of classic groups."""
+"""Every story of classic groups; and their descriptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from replication.coordination.classic_requests import DescribeClassicGroups, DescribedClassicGroup
 from tests.replication import classic_stories
+from tests.replication.classic_stories import pair, world
+from tests.replication.group_stories import Client, Coordinator
 
 STORIES = [
     each
@@ -22,3 +25,29 @@ STORIES = [
 def test_a_story_ends_well(story: Callable[[], None]) -> None:
     """Traps 15 and 19, in the stories that name them."""
     story()
+
+
+def test_a_group_is_described_with_the_bytes_of_its_members() -> None:
+    coordinator = world()
+    first, second = pair(coordinator)
+    Client(coordinator, "m", group_id="h").join()
+    coordinator.commit_offset(0, 1, group_id="o")
+    group, other, offsets, missing = described(coordinator, "g", "h", "o", "x")
+    assert (group.state, group.protocol_type, group.protocol) == ("Stable", "consumer", "range")
+    assert {each.member_id: each.assignment for each in group.members} == {
+        first.member_id: first.assignment,
+        second.member_id: second.assignment,
+    }
+    assert {each.metadata for each in group.members} == {b"topics t"}
+    assert (offsets.state, offsets.error) == ("Empty", None), "a group with nothing but offsets"
+    assert {type(each.error).__name__ for each in (other, missing)} == {"GroupIdNotFound"}, "a consumer group is none"
+    first.join()
+    (group,) = described(coordinator, "g")
+    assert (group.state, group.protocol) == ("PreparingRebalance", ""), "the next generation may use another one"
+    assert {(each.metadata, each.assignment) for each in group.members} == {(b"", b"")}
+
+
+def described(coordinator: Coordinator, *group_ids: str) -> tuple[DescribedClassicGroup, ...]:
+    answer = coordinator.ask(DescribeClassicGroups(group_ids))
+    groups: tuple[DescribedClassicGroup, ...] = answer.groups
+    return groups
