@@ -98,9 +98,9 @@ class KnownProducer:
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: Millis
-    """Of its last record."""
+    """Timestamp of its last record."""
     coordinator_epoch: int
-    """Of its last marker; -1 none."""
+    """Coordinator epoch of its last marker; -1 if there is none."""
     transaction_start: Offset
     """First offset of its open transaction; -1 if none is open."""
 

@@ -28,7 +28,7 @@ class ProduceBatch(NamedTuple):
     records: Records
     """One record batch."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Of the node as known to the sender; -1 skips the check."""
+    """The leader epoch as known to the sender; -1 skips the check."""
     correlation_id: int = 0
     """On a stream, whose answers come in any order: returned in the answer."""
 
@@ -42,9 +42,9 @@ class ProduceRequest(NamedTuple):
     """How long the node may wait for the acks."""
     partitions: Sequence[ProduceBatch]
     transactional_id: str = ""
-    """Of transactional batches; empty: there are none."""
+    """The transactional id of the producer; empty if there are no transactional batches."""
     transaction_version: int = 0
-    """Of transactional batches; 2: the leader adds the partition to the transaction, 1: the producer has added it."""
+    """With 2, the leader adds the partition to the transaction; with 1, the producer has added it."""
     receipts: bool = False
     """Answer each batch with a receipt."""
 
@@ -62,7 +62,7 @@ class FetchedPartition(NamedTuple):
     topic_id: TopicReference
     partition: int
     leader_epoch: LeaderEpoch
-    """Of the leader that answers."""
+    """The epoch of the answering leader."""
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
@@ -81,7 +81,7 @@ class FetchedPartition(NamedTuple):
     records: Records = b""
     """Start with the batch that contains the offset of the fetch."""
     correlation_id: int = 0
-    """Of the fetch."""
+    """The correlation id of the fetch."""
 
 
 class AnswerMemory(Protocol):

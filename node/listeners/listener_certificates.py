@@ -27,7 +27,7 @@ _log = logging.getLogger("node.tls")
 
 @dataclass(frozen=True, slots=True)
 class CallerIdentity:
-    """Who calls. is_node: the caller may be a node: it has the certificate of one, or none is required."""
+    """The identity of a caller. is_node: it may be a node: it has a node's certificate, or none is required."""
 
     principal: str = ANONYMOUS
     is_node: bool = True

@@ -44,7 +44,7 @@ class Metric(Generic[S]):
     by: tuple[str, ...] = ()
     """The labels whose values are the keys of the mapping that `read` returns."""
     bounds: tuple[float, ...] = ()
-    """Of a histogram: `read` returns a Distribution over them."""
+    """The bounds of a histogram: `read` returns a Distribution over them."""
     is_sum: bool = False
     """One sample without labels: the sum over all sources."""
 

@@ -126,7 +126,7 @@ class Node:
             executors=executors,
             audit=audit,
         )
-        """Who the callers of the listeners with SASL are."""
+        """Authenticates the callers of listeners with SASL."""
         self._logs = LogManager()
         self._maintenance: LogMaintenance | None = None
         self._metadata: MetadataNode | None = None

@@ -85,7 +85,7 @@ class DataHandlers(MarkerHandlers):
         self._inspectors = inspectors
         self._verifier = verifier
         self._searching = asyncio.Lock()
-        """Held for each search by timestamp, which reads a batch: one in a turn of the loop, whoever asks."""
+        """Locked for each search by timestamp, which reads a batch: one in a turn of the loop for all callers."""
 
     # --- produce ---
 

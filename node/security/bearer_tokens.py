@@ -52,7 +52,7 @@ class BearerCredential:
 
 @dataclass(frozen=True, slots=True)
 class ValidToken:
-    """Whom a token names, and how long."""
+    """The principal of a token, and how long the token is valid."""
 
     user: str
     credential: BearerCredential

@@ -24,7 +24,7 @@ certificate after two thirds of its validity, so that a warning means that nobod
 
 
 class CertificateExpiry:
-    """Of one listener. Not thread-safe."""
+    """The expiry of one listener's certificates. Not thread-safe."""
 
     def __init__(self, listener: str, file: str, clock: Clock) -> None:
         """file: of the certificate, for the lines."""

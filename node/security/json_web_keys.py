@@ -47,7 +47,7 @@ class VerificationKey:
     key_id: str | None
     """None if it has none."""
     digest: str
-    """Of the key itself."""
+    """Digest of the key itself."""
     by_algorithm: Mapping[str, PyJWK] = field(repr=False, compare=False)
     """The key for each algorithm that it verifies."""
 

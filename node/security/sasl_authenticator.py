@@ -123,7 +123,7 @@ class SaslAuthenticator:
 
     @property
     def handshakes_under_way(self) -> int:
-        """Those that have begun, and those that failed and whose answer is delayed."""
+        """Number of handshakes that have begun, and of failed ones whose answer is delayed."""
         return self._places.taken(self._clock.monotonic_ms())
 
     def requires(self, listener: str) -> bool:

@@ -46,7 +46,7 @@ class SessionStream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class SaslSession:
-    """Who authenticated."""
+    """The session of a caller that has authenticated."""
 
     user: str
     listener: str

@@ -107,7 +107,7 @@ class Controller:
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
         self._state_known_at: dict[NodeId, Offset] = {}
-        """Of each node that is fenced or draining: the log end after the record of that, or a later one."""
+        """For each node that is fenced or draining: the log end after the record of that, or a later one."""
         self._elections = unclean.Elections()
         self._review_at = Millis(0)
         self._rebalance_at = Millis(0)

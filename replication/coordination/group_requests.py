@@ -55,7 +55,7 @@ class ConsumerGroupHeartbeat:
     group_id: str
     member_id: str
     member_epoch: int
-    """Of the last answer; 0 joins, -1 leaves, -2 a static member leaves for a while."""
+    """The epoch in the last answer; 0 joins, -1 leaves, -2: a static member leaves for a while."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1

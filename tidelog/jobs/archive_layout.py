@@ -45,7 +45,7 @@ class Manifest:
     """What was decided when the archive began."""
 
     archive_id: str
-    """Of this archive alone: a restore derives its identity from it."""
+    """Unique id of the archive, from which a restore derives its identity."""
     format: str
     """parquet, delta or iceberg."""
     schema: str | None = None

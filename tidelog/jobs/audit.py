@@ -52,7 +52,7 @@ class AuditReport:
     partitions: tuple[PartitionReport, ...]
     receipts: tuple[ReceiptVerdict, ...]
     unchecked_receipts: int = 0
-    """Of topics that `--topic` does not name."""
+    """Number of receipts of topics that were not audited."""
 
     @property
     def is_well(self) -> bool:

@@ -40,7 +40,7 @@ _TRACED: Final = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?P<error>[A-Za-z_][\w.]*)(?:: *(?P<message>.*))?$",
     re.MULTILINE,
 )
-"""The error of any package at the end of such a traceback, and its message, which it need not have."""
+"""The error of any package at the end of such a traceback, and its message (optional)."""
 _CALLING: Final = "An error occurred while calling"
 """How py4j begins what names only a method; the error of Java is below it, if there is one."""
 _STACK: Final = "JVM stacktrace:"
@@ -48,7 +48,7 @@ _STACK: Final = "JVM stacktrace:"
 _JAVA: Final = re.compile(
     rf"(?:^(?:Caused by)?: |(?<=Trace:\n)|(?<={_STACK}\n))(?P<error>[\w.$]+)(?:: *(?P<message>.*))?$", re.MULTILINE
 )
-"""An error of Java and its message, which it need not have."""
+"""An error of Java and its message (optional)."""
 
 
 def spark_options(connection: ClusterConnection) -> dict[str, str]:

@@ -78,7 +78,7 @@ class PartitionReport:
     """Batches (compacted topics: records) that were compared on at least two replicas."""
     difference: Difference | None
     uncompared_keys: int
-    """Of a compacted topic, beyond the limit of memory."""
+    """Number of keys of a compacted topic that were not compared because of the memory limit."""
     replicas: tuple[ReplicaReport, ...]
     receipts: tuple[ReceiptVerdict, ...] = field(repr=False)
 

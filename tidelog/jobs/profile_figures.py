@@ -50,7 +50,7 @@ class PartitionProfile:
 
     @property
     def bytes(self) -> int:
-        """Of keys, values and headers."""
+        """Total bytes of keys, values and headers."""
         return self.found.key_bytes + self.found.value_bytes + self.found.header_bytes
 
     @property
@@ -120,7 +120,7 @@ class TopicProfile:
     whole: PartitionProfile
     partitions: Sequence[PartitionProfile]
     unit_ms: int
-    """Of the records by time (`moments`)."""
+    """The unit of time in `moments`."""
 
     @property
     def moments(self) -> Counter[int]:

@@ -82,7 +82,7 @@ class RangeProfile:
     gaps: LogHistogram = field(default_factory=LogHistogram)
     """Between the times of consecutive records."""
     delays: LogHistogram = field(default_factory=LogHistogram)
-    """Of records that are older than one before them."""
+    """The delays of records that are older than one before them."""
     moments: Counter[int] = field(default_factory=Counter)
     """Records by time, in units of `unit_ms`."""
     hole_count: int = 0

@@ -51,7 +51,7 @@ class ReceiptVerdict:
     """The verdict on one receipt."""
 
     line: int
-    """Of the file, from 1."""
+    """Number of the line in the file, from 1."""
     receipt: Receipt
     verdict: Verdict
     detail: str

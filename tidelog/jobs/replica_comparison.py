@@ -54,14 +54,14 @@ class AuditedRecord(NamedTuple):
     offset: Offset
     leader_epoch: LeaderEpoch
     digest: bytes
-    """Of key, value, headers and timestamp."""
+    """Digest of key, value, headers and timestamp."""
     key: bytes | None
     """Digest of the key; None if it has none."""
     is_tombstone: bool = False
     producer: ProducerId | None = None
-    """Of a record in a transaction; None outside."""
+    """The producer of a record in a transaction; None outside a transaction."""
     is_committed: bool | None = None
-    """Of a marker; None for a record."""
+    """The outcome in a marker; None for a record."""
 
     def __str__(self) -> str:
         return f"offset {self.offset}, epoch {self.leader_epoch}, digest {self.digest.hex()[:8]}"

@@ -61,7 +61,7 @@ class RestoredTopic:
     topic: str
     target: str
     records: int = 0
-    """Of the archive, within the bounds asked for."""
+    """Number of records of the archive within the requested bounds."""
     steps: int = 0
     complete_before: int = 0
     """Steps that an earlier run had written: nothing of them was written again."""

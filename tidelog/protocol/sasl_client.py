@@ -1,10 +1,10 @@
 """The caller's side of SASL: one session at each node, kept alive while it is used.
 
 A transport asks for the token of a node before each call and stream, and reports a token that was refused.
-Invariants: at most one handshake with a node is under way, and one extension is planned; whoever needs the token waits
-for it. A session that is in use is extended before it expires, so that its streams go on (KIP-368); one that is not
-used is left to expire. Nothing that a node answers makes a client authenticate without a pause. A token of an identity
-provider is never sent without TLS, except to loopback, or where its user allows it.
+Invariants: at most one handshake with a node is under way, and one extension is planned; callers that need the token
+wait for it. A session that is in use is extended before it expires, so that its streams go on (KIP-368); one that is
+not used is left to expire. Nothing that a node answers makes a client authenticate without a pause. A token of an
+identity provider is never sent without TLS, except to loopback, or where its user allows it.
 Not here: the messages (tidelog/security/scram.py, oauth_bearer.py), sending (grpc_transport.py), obtaining a token
 (token_reader.py).
 """

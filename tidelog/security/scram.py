@@ -189,7 +189,7 @@ def _server_first(text: str) -> tuple[str, bytes, int]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whom a client claims to be, and what its proof is checked against. exists: False for a decoy."""
+    """The user that a client claims to be, and the keys to check its proof. exists: False for a decoy."""
 
     username: str
     credential: ScramCredential
@@ -209,7 +209,7 @@ class ScramServer:
 
     @property
     def claim(self) -> Claim:
-        """Whom the client claims to be; proven once `final` has returned."""
+        """The user that the client claims to be; proven once `final` has returned."""
         assert self._claim is not None, "`first` comes first"
         return self._claim
 

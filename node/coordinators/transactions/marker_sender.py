@@ -71,7 +71,7 @@ class _MarkerToWrite:
     transaction: _Transaction
     partition: NamedPartition
     attempts: int = 0
-    """Those that failed."""
+    """Number of attempts that failed."""
 
 
 class MarkerSender:

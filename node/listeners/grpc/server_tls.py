@@ -34,7 +34,7 @@ class ServerTls(ListenerCertificates):
         ]
 
     def identity(self, call: Any, *, has_sasl: bool = False) -> CallerIdentity:
-        """Who makes a call; as `identity_of`."""
+        """The identity of the caller: see `identity_of`."""
         certificates = call.auth_context().get(_CERTIFICATE, ()) if self.requires_certificate else ()
         return self.identity_of(certificates[0] if certificates else b"", has_sasl=has_sasl)
 

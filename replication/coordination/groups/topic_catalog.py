@@ -27,9 +27,9 @@ class Topic:
     name: str
     partitions: int
     racks: tuple[frozenset[str], ...]
-    """Of the replicas of each partition; empty if no node has a rack."""
+    """The racks of the replicas of each partition; empty if no node has a rack."""
     hash: int
-    """Of all the rest."""
+    """Hash of all the other fields."""
 
 
 class TopicCatalog:

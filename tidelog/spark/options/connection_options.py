@@ -47,7 +47,7 @@ class ConnectionOptions(ClusterConnection):
     """The cluster and the credentials for it, of the driver and of all executors. A sink has no use for the rest."""
 
     rack: str = ""
-    """Of the executors; empty for none (KIP-392)."""
+    """The rack of the executors; empty for none (KIP-392)."""
     isolation: Isolation = Isolation.READ_COMMITTED
     """With READ_COMMITTED a query ends at the first transaction that is open, and records of aborted transactions are
     left out."""

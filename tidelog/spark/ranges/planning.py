@@ -62,7 +62,7 @@ class PartitionBounds:
     topic_partition: TopicPartition
     topic_id: TopicId
     last_epoch: LeaderEpoch
-    """Of its last record; NO_LEADER_EPOCH if there is none."""
+    """Leader epoch of its last record; NO_LEADER_EPOCH if there is none."""
     earliest: Offset
     latest: Offset
     """Its end."""

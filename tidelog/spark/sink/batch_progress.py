@@ -60,7 +60,7 @@ class TaskEntry:
 
     batch_id: int
     run_id: str
-    """Of the query's start that wrote it."""
+    """Id of the run that wrote it (a start of the query)."""
     summary: RowSummary
 
     def to_offset(self) -> CommittedOffset:
@@ -76,7 +76,7 @@ class BatchRecord:
     batch_id: int
     run_id: str
     tasks: int
-    """Of the batch or, before it is complete, of the one before; 0: unknown."""
+    """Number of tasks of the batch or, before it is complete, of the one before; 0 if unknown."""
     rows: int
     """As `tasks`."""
     is_complete: bool

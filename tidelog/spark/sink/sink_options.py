@@ -65,7 +65,7 @@ class SinkOptions:
 
     connection: ConnectionOptions
     topic: str | None = None
-    """Of all rows; None: the column `topic`."""
+    """The topic of all rows; None to use the column `topic`."""
     exactly_once: bool = True
     """With transactions."""
     sink_id: str | None = None

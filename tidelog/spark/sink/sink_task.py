@@ -31,7 +31,7 @@ class SinkTask:
 
     sink_id: str
     run_id: str
-    """Of the query's start or, in a batch write, of the write."""
+    """Id of the run: a start of the query or, in a batch write, the write."""
     batch_id: int
     partition: int
     is_single_run: bool = False
@@ -41,7 +41,7 @@ class SinkTask:
 
     @property
     def transactional_id(self) -> str:
-        """Of all its transactions, of any batch and run; also the group of its entry."""
+        """The id of all its transactions, in any batch and run; also the group of its entry."""
         return task_id(self.sink_id, self.partition)
 
     @property
@@ -71,7 +71,7 @@ class TaskReport(WriterCommitMessage):
     outcome: TaskOutcome
     summary: RowSummary
     topics: tuple[str, ...] = ()
-    """Of its rows."""
+    """The topics of its rows."""
     prepared: PreparedTransaction | None = None
     """Its open transaction."""
     driver_decides: bool = False

@@ -50,7 +50,7 @@ class LogState:
     end: Offset
     """Where reading ends: the last stable offset, or the high watermark."""
     end_epoch: LeaderEpoch
-    """Of the record before `end`."""
+    """Leader epoch of the record before `end`."""
     high_watermark: Offset
     """The end of the committed records."""
     epoch_end: EpochEnd | None = None

@@ -60,7 +60,7 @@ class EntryNote:
     kind: EntryKind
     lineage: str
     digest: str
-    """Of the query that chose the start."""
+    """Digest of the query that chose the start."""
     topic_id: TopicId
     at: Millis
     """When it was committed (since 1970)."""

@@ -49,7 +49,7 @@ class TopicPosition:
     """How far a topic is read."""
 
     topic_id: TopicId
-    """Of the incarnation that was read."""
+    """Topic id of the incarnation that was read."""
     partitions: Mapping[PartitionIndex, PartitionPosition]
 
 
