@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -572,6 +573,26 @@ def test_a_synchronous_producer_has_transactions() -> None:
                 txn.enqueue("out", b"bad")
             reader.assign([P0])
             assert [record.value for record in reader.poll(timeout=1)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_synchronous_transaction_takes_arrow_batches_from_a_reader() -> None:
+    pa = pytest.importorskip("pyarrow")
+    with cluster_in_a_thread() as cluster:
+        cluster.create("out")
+        with (
+            sync.Producer(cluster.bootstrap, transactional_id="t") as producer,
+            sync.Consumer(cluster.bootstrap, isolation="read_committed") as reader,
+        ):
+            batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2"]})
+            with producer.transaction() as txn:
+
+                def rows() -> Iterator[Any]:
+                    txn.send("out", b"0")  # the caller's thread may use the transaction meanwhile
+                    yield batch
+
+                txn.enqueue_arrow("out", pa.RecordBatchReader.from_batches(batch.schema, rows()))
+            reader.assign([P0])
+            assert [record.value for record in reader.poll(timeout=1)] == [b"0", b"1", b"2"]
 
 
 def test_a_synchronous_member_that_lost_its_partitions_aborts_the_transaction() -> None:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.machine import LoopThread, blocking
+from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
 from tidelog.types import TopicPartition
 
@@ -45,8 +47,12 @@ class SyncTransaction:
 
     enqueue = blocking(Transaction.enqueue)
     enqueue_many = blocking(Transaction.enqueue_many)
-    enqueue_arrow = blocking(Transaction.enqueue_arrow)
     enqueue_columns = blocking(Transaction.enqueue_columns)
+
+    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
+        """Queue the rows of an Arrow table or of a reader of batches: `enqueue_arrow` of `Transaction`."""
+        # A reader is an iterator that may call a client: its rows are read in the caller's thread.
+        return self.enqueue_columns(topic, columns_of_table(table, partition))
 
     def send_offsets(
         self,
