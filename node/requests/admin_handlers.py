@@ -181,6 +181,7 @@ class AdminHandlers:
             _ensure_permitted(context, table.ADMIN_DESCRIBE_CONFIGS, name)
             return admin.TopicConfigs(name, None, self._settings.described(self._topic_named(name).configs))
         except TidelogError as error:
+            context.meter.count_error(error)
             return admin.TopicConfigs(name, error)
 
     async def describe_cluster(
@@ -238,7 +239,7 @@ class AdminHandlers:
                 asked = admin.CreateTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_TOPICS, asked, context, "created")
 
-        return await _each(request.topics, create)
+        return await _each(request.topics, create, context)
 
     async def delete_topics(self, request: admin.DeleteTopicsRequest, context: RequestContext) -> admin.ChangedTopics:
         """Delete each topic; respond when this node has applied the deletions."""
@@ -251,7 +252,7 @@ class AdminHandlers:
                 asked = admin.DeleteTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_DELETE_TOPICS, asked, context, "deleted")
 
-        return await _each(request.topics, delete)
+        return await _each(request.topics, delete, context)
 
     def _to_delete(self, topic: events.DeleteTopic, context: RequestContext) -> TopicState | None:
         """The topic, if this node knows it. Raises TopicAuthorizationFailed; UnknownTopicId, since permission for an id
@@ -276,9 +277,9 @@ class AdminHandlers:
         places = [self._with_id(each) for each in request.partitions]
         known = tuple(each for each in places if isinstance(each, admin.TopicPartitionId))
         if not known:  # the request would be one for all partitions
-            return self._in_order(places, ())
+            return self._in_order(places, (), context)
         elected = await self._forward(table.ADMIN_ELECT_LEADERS, replace(request, partitions=known), context)
-        return self._in_order(places, elected.partitions)
+        return self._in_order(places, elected.partitions, context)
 
     async def alter_partition_reassignments(
         self, request: admin.AlterReassignmentsRequest, context: RequestContext
@@ -294,7 +295,7 @@ class AdminHandlers:
         begun = await self._forward(
             table.ADMIN_ALTER_PARTITION_REASSIGNMENTS, admin.AlterReassignmentsRequest(moves), context
         )
-        return self._in_order(places, begun.partitions)
+        return self._in_order(places, begun.partitions, context)
 
     async def list_partition_reassignments(
         self, _request: admin.ListReassignmentsRequest, _context: RequestContext
@@ -322,7 +323,7 @@ class AdminHandlers:
             asked = admin.AlterConfigsRequest((topic,))
             return await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
 
-        return await _each(request.topics, alter)
+        return await _each(request.topics, alter, context)
 
     async def create_partitions(
         self, request: admin.CreatePartitionsRequest, context: RequestContext
@@ -338,7 +339,7 @@ class AdminHandlers:
                 asked = admin.CreatePartitionsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_PARTITIONS, asked, context, "changed")
 
-        return await _each(request.topics, grow)
+        return await _each(request.topics, grow, context)
 
     async def _change_topic(
         self, api: Api[Asked, admin.ChangedTopics], request: Asked, context: RequestContext, done: str
@@ -517,13 +518,18 @@ class AdminHandlers:
             return PartitionResult(place, error)
 
     def _in_order(
-        self, places: Sequence[admin.TopicPartitionId | PartitionResult], changed: Sequence[PartitionResult]
+        self,
+        places: Sequence[admin.TopicPartitionId | PartitionResult],
+        changed: Sequence[PartitionResult],
+        context: RequestContext,
     ) -> admin.ChangedPartitions:
         """The answers in the order of the request. changed: of the partitions that were forwarded."""
         found = {each.partition: self._with_name(each) for each in changed}
-        return admin.ChangedPartitions(
-            tuple(each if isinstance(each, PartitionResult) else found[replace(each, topic="")] for each in places)
-        )
+        results = [each if isinstance(each, PartitionResult) else found[replace(each, topic="")] for each in places]
+        for each in results:
+            if each.error is not None:
+                context.meter.count_error(each.error)
+        return admin.ChangedPartitions(tuple(results))
 
     def _with_name(self, changed: PartitionResult) -> PartitionResult:
         place = changed.partition
@@ -542,7 +548,9 @@ class AdminHandlers:
 
 
 async def _each(
-    topics: Sequence[TopicChange], change: Callable[[TopicChange], Awaitable[events.ChangedTopic]]
+    topics: Sequence[TopicChange],
+    change: Callable[[TopicChange], Awaitable[events.ChangedTopic]],
+    context: RequestContext,
 ) -> admin.ChangedTopics:
     """Change each topic on its own, in the order of the request."""
     ensure_few(topics, "topics", TOPICS_CHANGED_MAX)
@@ -558,6 +566,7 @@ async def _each(
                 refusal = error
                 if isinstance(error, NotController | RequestTimedOut):
                     unreachable = error
+        context.meter.count_error(refusal)
         changed.append(events.ChangedTopic(topic.name, refusal))
     return admin.ChangedTopics(tuple(changed))
 

@@ -7,10 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from node.api.admin_requests import ConfigSource, DescribeConfigsRequest
+from node.api.admin_requests import (
+    ConfigSource,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    TopicPartitionId,
+)
 from node.quorum.state import LOST_MS
 from node.requests.context import RequestContext
 from replication.controller import features
+from replication.controller.events import CreateTopic, DeleteTopic, ElectionType
 from tests.node.metadata_world import MetadataWorld
 from tests.topic_requests import altering, changed, growing
 from tidelog.errors import (
@@ -25,6 +33,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
+from tidelog.types import PartitionIndex
 
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 
@@ -123,6 +132,28 @@ def test_topics_of_one_request_are_changed_one_by_one_and_their_errors_are_their
             ("kept", ""),
         ]
         assert set(world.image(1).topic_ids) == {"c"}
+
+
+def test_errors_of_single_topics_and_partitions_are_counted() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("kept")
+        handlers: Any = world.side(0).services["Admin"]
+
+        def errors(handle: str, request: object) -> dict[str, int]:
+            context = RequestContext("client", "here")
+            world.do(getattr(handlers, handle)(request, context))
+            return context.meter.errors
+
+        new = tuple(CreateTopic(name, 1, 1, {}) for name in ("kept", "new", "kept"))
+        assert errors("create_topics", CreateTopicsRequest(new)) == {"TOPIC_ALREADY_EXISTS": 2}
+        gone = (DeleteTopic("none"), DeleteTopic("new"))
+        assert errors("delete_topics", DeleteTopicsRequest(gone)) == {"UNKNOWN_TOPIC_OR_PARTITION": 1}
+        unknown = {"UNKNOWN_TOPIC_OR_PARTITION": 1}
+        assert errors("describe_configs", DescribeConfigsRequest(("none", "kept"))) == unknown
+        places = (TopicPartitionId("none", PartitionIndex(0)), TopicPartitionId("kept", PartitionIndex(0)))
+        elected = errors("elect_leaders", ElectLeadersRequest(ElectionType.PREFERRED, places))
+        assert elected == {**unknown, "ELECTION_NOT_NEEDED": 1}
 
 
 def test_settings_are_described_with_their_origin_and_errors_one_by_one() -> None:
