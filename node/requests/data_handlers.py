@@ -231,7 +231,7 @@ class DataHandlers(MarkerHandlers):
         limit = min(request.max_bytes or UNARY_FETCH_BYTES_MAX, UNARY_FETCH_BYTES_MAX)
         most = max(1, UNARY_FETCH_BYTES_MAX // max(1, len(request.partitions)))
         asked = _numbered(
-            [item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
+            [item._replace(max_bytes=max(1, min(item.max_bytes or BYTES_MAX, most))) for item in request.partitions]
         )
         session = self._sessions.open(context)
         charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH, session.copies)

@@ -274,6 +274,12 @@ def test_a_fetch_whose_next_batch_has_no_room_does_not_wait_for_its_minimum_of_b
     assert values(waiting.result().partitions[0].records) == [b"a", b"b"]
 
 
+def test_a_negative_number_of_bytes_asks_for_one_batch(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    [fetched] = cluster.wait(cluster.service(1).fetch(fetch_request(0, max_bytes=-5), CALLER)).partitions
+    assert values(fetched.records) == [b"a"], "an answer without records at once would be asked for again and again"
+
+
 def test_a_later_fetch_of_a_partition_replaces_the_earlier_one(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
