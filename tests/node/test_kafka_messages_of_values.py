@@ -54,6 +54,7 @@ from tidelog.errors import (
     NodeShuttingDown,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    ThrottlingQuotaExceeded,
     TidelogError,
     TooFewNodes,
     TopicExists,
@@ -444,6 +445,22 @@ def test_topics_are_deleted_by_name_and_later_by_id(version: int) -> None:
     assert [each.error_code for each in answer.responses] == [0, 100]
     if version >= 6:
         assert [(each.name, each.topic_id) for each in answer.responses] == [("a", UUID(int=0)), (None, TOPIC_ID)]
+
+
+def test_changes_that_exceed_a_quota_say_when_to_repeat_them() -> None:
+    refused = [ThrottlingQuotaExceeded("the quota is exceeded", throttle_time_ms=delay) for delay in (40, 70)]
+    outcomes = ChangedTopics((ChangedTopic("a", refused[0]), ChangedTopic("b", refused[1])))
+    to_create, to_delete = request("CreateTopics"), request("DeleteTopics")
+    new = tuple(to_create.CreatableTopic(name, 1, 1, (), ()) for name in ("a", "b"))
+    for kafka, version, message in (
+        (CREATE_TOPICS, 7, to_create.CreateTopicsRequest(new, 1_000, validate_only=False)),
+        (DELETE_TOPICS, 5, to_delete.DeleteTopicsRequest(1_000, topic_names=("a", "b"))),
+    ):
+        assert exchanged(kafka, version, message, outcomes).throttle_time_ms == 70
+        exchange, _ = begun(kafka, version, message)
+        for delay, told in ((60, 70), (90, 90)):
+            answer = answered(kafka, version, exchange.encode(outcomes, delay))
+            assert answer.throttle_time_ms == told, "the longer one"
 
 
 @pytest.mark.parametrize("version", DESCRIBE_CONFIGS.versions)

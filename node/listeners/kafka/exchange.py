@@ -139,7 +139,7 @@ class Exchange:
         if message is None:
             return NO_ANSWER
         if throttle_time_ms:
-            message = message.replace(throttle_time_ms=throttle_time_ms)
+            message = message.replace(throttle_time_ms=max(throttle_time_ms, message.throttle_time_ms))
         codec, version = self._kafka.response, self._version
         body = codec.encode_parts(message, version)
         return answer_of(body, self._correlation_id, is_flexible=version >= codec.flexible_from)

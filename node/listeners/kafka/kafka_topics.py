@@ -10,7 +10,7 @@ from node.api.table import ADMIN_CREATE_TOPICS, ADMIN_DELETE_TOPICS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
 from replication.controller.events import ChangedTopic, CreateTopic, DeleteTopic
-from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, TidelogError
+from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, ThrottlingQuotaExceeded, TidelogError
 from tidelog.protocol.kafka.message_codec import NO_UUID
 from tidelog.protocol.kafka.messages import create_topics_request as to_create
 from tidelog.protocol.kafka.messages import delete_topics_request as to_delete
@@ -28,6 +28,12 @@ from tidelog.types import TopicId
 
 _DEFAULT: Final = 1
 """Partitions and replicas of a topic that names no number (-1), as by default in Kafka."""
+
+
+def _throttle_time_ms(answer: ChangedTopics) -> int:
+    """The time after which a quota allows the refused changes (KIP-599): a client without it repeats them at once."""
+    errors = (each.error for each in answer.topics)
+    return max((each.throttle_time_ms for each in errors if isinstance(each, ThrottlingQuotaExceeded)), default=0)
 
 
 # --- CreateTopics ---
@@ -67,7 +73,7 @@ def _write_created(
     message: to_create.CreateTopicsRequest, answer: ChangedTopics, _version: int
 ) -> CreateTopicsResponse:
     changed = iter(answer.topics)
-    return CreateTopicsResponse(0, tuple(_created(topic, changed) for topic in message.topics))
+    return CreateTopicsResponse(_throttle_time_ms(answer), tuple(_created(topic, changed) for topic in message.topics))
 
 
 def _created(topic: to_create.CreatableTopic, changed: Iterator[ChangedTopic]) -> CreatableTopicResult:
@@ -129,7 +135,7 @@ def _read_delete(message: to_delete.DeleteTopicsRequest, version: int) -> Delete
 
 def _write_deleted(message: to_delete.DeleteTopicsRequest, answer: ChangedTopics, version: int) -> DeleteTopicsResponse:
     pairs = zip(_named(message, version), answer.topics, strict=True)
-    return DeleteTopicsResponse(0, tuple(_deleted(topic, outcome.error) for topic, outcome in pairs))
+    return DeleteTopicsResponse(_throttle_time_ms(answer), tuple(_deleted(topic, each.error) for topic, each in pairs))
 
 
 def _deleted(topic: to_delete.DeleteTopicState, error: TidelogError | None) -> DeletableTopicResult:
