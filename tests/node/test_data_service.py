@@ -173,7 +173,7 @@ def test_a_producer_that_closed_its_side_still_gets_its_answers(cluster: Cluster
     cluster.machines[2].executor.holding = True
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
     cluster.wait(stream.send(ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[entry(1, batch(b"a"))])))
-    stream.end()  # type: ignore[attr-defined]
+    cluster.wait(stream.end())
     cluster.run(0.5)
     cluster.machines[2].executor.release()
     assert [a.batch_id for a in cluster.next(stream).partitions] == [1]

@@ -119,7 +119,7 @@ class WireStream:
             raise item
         return None if item is None else wire.reader(self._receives)(item)
 
-    def end(self, error: TidelogError | None = None) -> None:
+    async def end(self, error: TidelogError | None = None) -> None:
         """This side is done: the other one reads to the end, then this."""
         if self.other is not None and not self.other.broken:
             self.other._inbox.put_nowait(error)
@@ -168,9 +168,9 @@ class Wires:
     async def _serve(handler: Awaitable[None], theirs: WireStream) -> None:
         try:
             await handler
-            theirs.end()
+            await theirs.end()
         except TidelogError as error:
-            theirs.end(status.from_proto(status.to_proto(error)))
+            await theirs.end(status.from_proto(status.to_proto(error)))
 
     async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
         return to not in self.services

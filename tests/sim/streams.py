@@ -33,6 +33,7 @@ SILENCE_US = (
 )  # time until the peer of a machine without power, or behind a disconnected link, detects it
 
 END = object()  # the other side ended the stream after everything that it had sent
+LAST = object()  # the other side sends nothing more, and still receives
 
 
 def caller_of(listener: str, source: str) -> Caller:
@@ -54,7 +55,7 @@ class Pipe:
         self._last_us = 0
 
     def push(self, item: bytes | object) -> None:
-        """Send one item: a message, END, or an error that ends the stream."""
+        """Send one item: a message, LAST, END, or an error that ends the stream."""
         network = self.connection.network
         if isinstance(item, bytes):
             self.unread_bytes += len(item)
@@ -104,6 +105,7 @@ class SimStream:
         self._closed = False
         self.closed_itself = False
         self._ended = False  # the other side ended the stream
+        self._has_last = False  # the other side sends nothing more
         self._error: TidelogError | None = None
         self._receiver: asyncio.Future[None] | None = None
         self._sender: asyncio.Future[None] | None = None
@@ -139,7 +141,7 @@ class SimStream:
                 if sender._sender is not None:
                     sender.wake_sender()
                 return wire.reader(self._receives)(data)
-            if self._ended:
+            if self._ended or self._has_last:
                 return None
             if self._error is not None:
                 raise self._failure()
@@ -152,6 +154,11 @@ class SimStream:
                 raise
             finally:
                 self._receiver = None
+
+    async def end(self) -> None:
+        if self.over:
+            raise self._failure()
+        self._out.push(LAST)
 
     def close(self) -> None:
         """End the stream at once; the other side gets the end after the messages sent before. On the server side
@@ -175,6 +182,10 @@ class SimStream:
             return
         if isinstance(item, bytes):
             self._inbox.append(item)
+            self._wake_receiver()
+            return
+        if item is LAST:
+            self._has_last = True
             self._wake_receiver()
             return
         if item is END:

@@ -105,6 +105,24 @@ def test_a_call_takes_a_round_trip_and_errors_arrive_as_themselves() -> None:
         world.create("old")
 
 
+def test_what_was_sent_before_the_end_is_read_and_answered() -> None:
+    world = World()
+    stream = world.open()
+
+    async def send_and_end() -> list[int]:
+        for number in range(3):
+            await stream.send(batch(number))
+        await stream.end()
+        answered = []
+        while (answer := await stream.receive()) is not None:
+            answered.append(answer.partitions[0].batch_id)
+        return answered
+
+    assert world.run(send_and_end) == [0, 1, 2]
+    assert world.echo.got == [0, 1, 2]
+    assert world.echo.ended is None
+
+
 def test_a_node_that_is_down_refuses_and_a_dead_machine_is_silent() -> None:
     world = World()
     world.server.state = ProcessState.DEAD

@@ -12,6 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from tidelog.clock import Clock
@@ -40,6 +41,8 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
         self._outbox: deque[Given] = deque()
         self._wake = asyncio.Event()
         self._broken: TidelogError | None = None
+        self._stream: MessageStream[Request, Answer] | None = None
+        self._over = asyncio.Event()
 
     def give(self, item: Given) -> bool:
         """Put an item into the outbox. Returns False if the stream has ended; then create a new one."""
@@ -56,12 +59,21 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
         except TidelogError as cause:
             self._break(cause)
             return
+        self._stream = stream
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(stream), name=f"read {self._method} answers of {self._endpoint}")
                 await self._write(stream)
         finally:
             stream.close()
+            self._over.set()
+
+    async def finish(self) -> None:
+        """Return once the node has read all that was sent, or the connection is broken. Nothing may be sent later."""
+        if self._stream is not None and not self._over.is_set():
+            with suppress(TidelogError):
+                await self._stream.end()
+            await self._over.wait()
 
     @abstractmethod
     def _next_request(self) -> Request | None:

@@ -7,6 +7,7 @@ Not here: the stream's lifecycle (node_stream.py), decisions (producer_core.py).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -172,6 +173,12 @@ class ProduceStreams:
         )
         stream.give(attempt)
         return stream
+
+    async def finish(self) -> None:
+        """Return once the nodes have read all that was sent, or their connections are broken."""
+        async with asyncio.TaskGroup() as tasks:
+            for stream in self._streams.values():
+                tasks.create_task(stream.finish())
 
 
 def _stored(result: data_pb2.PartitionProduced) -> StoredBatch | None:

@@ -11,6 +11,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, Unpack
 
@@ -252,6 +253,10 @@ class Producer(Service, RecordSender):
                 await self._transactions.abort()
             if flush and self._tasks is not None:
                 await self.flush()
+                if self.acks is Acks.NONE:  # no answer says that the node has read what a cancelled call would drop
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._core.policy.request_timeout_ms / 1000):
+                            await self._streams.finish()
         finally:
             self._closed = True
             self._abandon("the producer was closed")

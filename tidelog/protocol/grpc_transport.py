@@ -401,6 +401,16 @@ class GrpcStream(Generic[Request, Answer]):
         answer: Answer = message
         return answer
 
+    async def end(self) -> None:
+        """Send nothing more; the node reads what was sent."""
+        try:
+            async with self._lock:
+                await self._call.done_writing()
+        except grpc.aio.AioRpcError as error:
+            raise self._error_of(error) from None
+        except asyncio.CancelledError:
+            _raise_unless_cancelled(self._closed())
+
     def close(self) -> None:
         """End the stream at once. Pending calls raise ConnectionFailed."""
         self._call.cancel()

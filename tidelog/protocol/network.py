@@ -34,8 +34,14 @@ class MessageStream(Protocol[Sent_contra, Received_co]):
         side ended it, or ConnectionFailed on a broken stream."""
         ...
 
+    async def end(self) -> None:
+        """Send nothing more. The other side reads what was sent, then the end; its messages can still be received.
+        Raises ConnectionFailed on a broken stream."""
+        ...
+
     def close(self) -> None:
-        """End the stream at once. Pending calls raise ConnectionFailed. A second call has no effect."""
+        """End the stream at once; what the other side has not read yet may be lost. Pending calls raise
+        ConnectionFailed. A second call has no effect."""
         ...
 
 
