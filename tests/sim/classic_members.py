@@ -60,6 +60,9 @@ class SimClassicGroup:
     def __init__(self, sim: Simulation, name: str, topics: Sequence[str]) -> None:
         self.sim, self.name, self.topics = sim, name, tuple(topics)
         self.members: list[SimClassicMember] = []
+        self.shared: dict[int, list[Place]] = {}
+        """The partitions that the leader of a generation has assigned. A static leader that restarts skips the
+        assignment (KIP-814), and its process does not know what the one before it had seen."""
 
     def join(self, **options: Any) -> SimClassicMember:
         """A new member that lives until it is stopped."""
@@ -123,6 +126,7 @@ class SimClassicMember:
         self.generations = 0
         """How many assignments it has had."""
         self.is_stopping = self.is_over = False
+        self._leads = False
         self._next: dict[Place, int] = {}
         self._transport = WatchedTransport(
             self.client.transport, sim.loop, sim.coordination, name=self.client.process.name
@@ -162,6 +166,8 @@ class SimClassicMember:
         await self._fetch_offsets()
         while not self.is_stopping:
             await self.client.sleep(self.client.rng.uniform(0, HEARTBEAT_S))
+            if self._leads and sorted(self.group.places()) != self.group.shared.get(self.generation):
+                return  # nobody else notices partitions that were added: the leader joins again, to assign them
             await self._patiently(self._beat)  # while its coordinator moves, a member keeps what it has
 
     async def _beat(self) -> None:
@@ -192,8 +198,10 @@ class SimClassicMember:
         members = sorted(each.instance_id or each.member_id for each in joined.members)
         ids = {each.instance_id or each.member_id: each.member_id for each in joined.members}
         shares: dict[str, list[Place]] = {ids[name]: [] for name in members}
+        self._leads = bool(members)
         if members and not joined.skip_assignment:
-            for number, place in enumerate(sorted(self.group.places())):
+            self.group.shared[self.generation] = sorted(self.group.places())
+            for number, place in enumerate(self.group.shared[self.generation]):
                 shares[ids[members[number % len(members)]]].append(place)
         assignments = tuple(MemberAssignment(name, json.dumps(share).encode()) for name, share in shares.items())
         request = SyncGroup(

@@ -159,4 +159,9 @@ WORLDS: Final = (
         "the checkers: a commit told of a loss, and what was returned since was returned again, as documented",
         AS_SEEDED,
     ),
+    FoundBy(
+        2026112990,
+        "the simulated leader of a classic group did not assign partitions that were added to its topic",
+        AS_SEEDED,
+    ),
 )
