@@ -83,6 +83,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Balance
     return BalancedScheduling(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if unnamed := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        # The workers of one run would collect different tests, and none would be run.
+        raise pytest.UsageError(f"an object's address names a case of {unnamed[0]}: give parametrize `ids`")
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()  # modules and 10,000 tests: a collection would visit them all and find nothing
 

@@ -351,7 +351,7 @@ def test_a_member_must_be_allowed_to_describe_every_topic_that_it_names() -> Non
         (GROUPS_HEARTBEAT, lambda group: classic.ClassicHeartbeat(group, "m", 1)),
         (GROUPS_LEAVE_GROUP, lambda group: classic.LeaveGroup(group, ())),
     ],
-    ids=str,
+    ids=["join", "sync", "heartbeat", "leave"],
 )
 def test_a_member_of_a_classic_group_must_be_allowed_to_read_the_group(
     api: Api[Any, Any], request_of: Callable[[str], Any]
