@@ -66,11 +66,12 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
                 await self._write(stream)
         finally:
             stream.close()
+            self._stream = None  # who keeps a closed client would keep its channel too, and with it gRPC's threads
             self._over.set()
 
     async def finish(self) -> None:
         """Return once the node has read all that was sent, or the connection is broken. Nothing may be sent later."""
-        if self._stream is not None and not self._over.is_set():
+        if self._stream is not None:
             with suppress(TidelogError):
                 await self._stream.end()
             await self._over.wait()
