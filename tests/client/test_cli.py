@@ -155,7 +155,10 @@ def test_a_command_says_that_a_quota_slows_it_down(
     received = stream._received
 
     def throttled(self: Any, answer: Any) -> None:
-        answer.throttle_time_ms = 3
+        if command == "consume":
+            answer = answer._replace(throttle_time_ms=3)
+        else:
+            answer.throttle_time_ms = 3
         received(self, answer)
 
     monkeypatch.setattr(stream, "_received", throttled)
