@@ -475,7 +475,7 @@ def _outcome(code: int) -> str:
 
 def _ensure_free(node: LocalNode) -> None:
     """Raise ClusterFailed if an address of the node is in use."""
-    for address in (node.metrics, *node.listeners.values()):
+    for address in (*node.listeners.values(), node.metrics):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection in TIME_WAIT is no listener
             try:
