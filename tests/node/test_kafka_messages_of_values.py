@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +55,7 @@ from tidelog.errors import (
     NodeShuttingDown,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    RequestTimedOut,
     ThrottlingQuotaExceeded,
     TidelogError,
     TooFewNodes,
@@ -614,3 +616,9 @@ def test_every_error_has_a_number_that_clients_of_kafka_know() -> None:
     assert code_of(None) == 0
     likened = {TooFewNodes: 38, LeadershipLost: 6, NodeShuttingDown: 6, DiskFull: 56, CorruptRecord: 2}
     assert {each: code_of(each("why")) for each in likened} == likened
+
+
+def test_an_error_of_a_module_that_is_imported_later_has_a_number() -> None:
+    """The numbers were listed when the listener was imported: any other error was a defect."""
+    sink_errors = importlib.import_module("tidelog.spark.sink.sink_errors")
+    assert code_of(sink_errors.BatchNotCommitted("why")) == RequestTimedOut.code

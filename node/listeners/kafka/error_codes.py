@@ -7,6 +7,7 @@ what is right: it retries, looks the leader up again, or fails.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from tidelog.errors import (
@@ -35,7 +36,8 @@ _LIKE: Final[Mapping[type[TidelogError], int]] = dict.fromkeys((DiskFull, Corrup
 _BY_NAME: Final = {each.kafka_name: each.code for each in all_errors() if each.code <= KAFKA_CODE_MAX}
 
 
-def _code_of(kind: type[TidelogError]) -> int:
+@cache
+def _code_of(kind: type[TidelogError]) -> int:  # not a table: modules that are imported later have errors, too
     if kind in _LIKE:
         return _LIKE[kind]
     if kind.kafka_name in _BY_NAME:
@@ -46,12 +48,9 @@ def _code_of(kind: type[TidelogError]) -> int:
     return _BY_RETRY[kind.retry]
 
 
-_CODES: Final = {kind: _code_of(kind) for kind in all_errors()}
-
-
 def code_of(error: TidelogError | None) -> int:
     """The number of an error; 0 for none."""
-    return NONE if error is None else _CODES[type(error)]
+    return NONE if error is None else _code_of(type(error))
 
 
 CLOSES: Final = (NodeShuttingDown, ConnectionFailed)
