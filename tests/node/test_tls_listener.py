@@ -45,7 +45,7 @@ from tidelog.errors import (
     TlsRequired,
     UnknownCertificateAuthority,
 )
-from tidelog.protocol import methods, status
+from tidelog.protocol import methods, status, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2, quorum_pb2
@@ -70,12 +70,13 @@ class Service:
             self.principals.append(context.principal)
             self.called.append(name)
             self.connections.append(context.connection)
-            if name.endswith("_stream"):
-                while (request := await message.receive()) is not None:
-                    await message.send(type(request).FromString(b""))
-                return None
             method = next(each for each in methods.ALL if each.attribute == name)
-            return method.answer.FromString(b"")
+            empty = wire.reader(method.answer)(b"")
+            if not name.endswith("_stream"):
+                return empty
+            while await message.receive() is not None:
+                await message.send(empty)
+            return None
 
         return serve
 
