@@ -7,7 +7,6 @@ what is right: it retries, looks the leader up again, or fails.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from tidelog.errors import (
@@ -36,7 +35,6 @@ _LIKE: Final[Mapping[type[TidelogError], int]] = dict.fromkeys((DiskFull, Corrup
 _BY_NAME: Final = {each.kafka_name: each.code for each in all_errors() if each.code <= KAFKA_CODE_MAX}
 
 
-@cache
 def _code_of(kind: type[TidelogError]) -> int:  # not a table: modules that are imported later have errors, too
     if kind in _LIKE:
         return _LIKE[kind]
