@@ -8,10 +8,10 @@ Not here: decisions (producer_core.py), queues (accumulator.py), streams (produc
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, Unpack
 
@@ -55,6 +55,8 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.types import INT64_MAX, Acks, Codec, Millis, ProducerId
+
+_log = logging.getLogger("tidelog.client")
 
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
@@ -254,9 +256,15 @@ class Producer(Service, RecordSender):
             if flush and self._tasks is not None:
                 await self.flush()
                 if self.acks is Acks.NONE:  # no answer says that the node has read what a cancelled call would drop
-                    with suppress(TimeoutError):
+                    try:
                         async with asyncio.timeout(self._core.policy.request_timeout_ms / 1000):
                             await self._streams.finish()
+                    except TimeoutError:
+                        _log.warning(
+                            "closing although a node has not read all records within request_timeout_ms (%d): with "
+                            "acks=0 the last ones may be lost; use acks=1 or acks='all'",
+                            self._core.policy.request_timeout_ms,
+                        )
         finally:
             self._closed = True
             self._abandon("the producer was closed")
