@@ -183,6 +183,8 @@ def test_those_that_are_refused_when_their_turn_has_come_let_the_next_have_their
         delete_records(cluster.log(1, index), Offset(1))
     release(cluster)
     cluster.until(everything.done, within=0.1)
+    refused = {each.partition for each in everything.result().partitions if each.error is not None}
+    assert refused == set(range(AT_ONCE, 2 * AT_ONCE))
 
 
 def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_fetch_waiting(cluster: Cluster) -> None:
