@@ -238,7 +238,7 @@ class ClassicWorld(RuleBasedStateMachine):
             )
 
     def teardown(self) -> None:
-        """Quiet: whoever lives follows the protocol."""
+        """No more faults: the members that still run follow the protocol until the group is stable."""
         for client in self.clients.values():
             client.protocols = {"range": b"1", "sticky": b"1"}
         for _ in range(90):  # longer than a new member may wait whose client is gone

@@ -76,7 +76,7 @@ class ListenerState:
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
     connections: set[KafkaConnection] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    """Of requests; whoever stops the listener waits for them."""
+    """Those that handle requests. A listener that stops waits for them before it ends the connections."""
 
 
 class _Opened:
