@@ -101,7 +101,7 @@ class NodeCoordinators:
         self.services: Mapping[str, object] = {
             "Coordinators": CoordinatorHandlers(topics, created, image=image),
             "Groups": groups,
-            "Transactions": TransactionHandlers(self.transactions),
+            "Transactions": TransactionHandlers(self.transactions, lambda: topics.ensure(created.groups)),
         }
         """The handlers, by service."""
 

@@ -56,8 +56,12 @@ Answer = TypeVar("Answer")
 class TransactionHandlers:
     """One method for each API of the Transactions service."""
 
-    def __init__(self, coordinators: TransactionCoordinators) -> None:
-        self._coordinators = coordinators
+    def __init__(
+        self, coordinators: TransactionCoordinators, ensure_offsets_topic: Callable[[], Awaitable[object]]
+    ) -> None:
+        """ensure_offsets_topic: creates the internal topic of groups if it is missing; may raise
+        CoordinatorNotAvailable, UnsupportedVersion."""
+        self._coordinators, self._ensure_offsets_topic = coordinators, ensure_offsets_topic
 
     # --- producers ---
 
@@ -90,6 +94,8 @@ class TransactionHandlers:
         """Add the partition of a group's offsets to the transaction (version 1)."""
         ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch)
         ensure_group_id(request.group_id)
+        # A producer may be the first that names the group: it looks the group's coordinator up only afterwards.
+        await self._ensure_offsets_topic()
         answer: AddOffsetsToTxnAnswer = await self._ask(request.transactional_id, request, context)
         return answer
 

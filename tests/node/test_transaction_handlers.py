@@ -85,7 +85,9 @@ class World:
         self.answers: Callable[[int, Any], Any] = lambda _partition, _request: None
         runtime: Any = self.coordinators.runtime
         runtime.submit = self.submit
-        self.handlers = TransactionHandlers(self.coordinators)
+        self.no_offsets_topic: TidelogError | None = None
+        """Why the internal topic of groups cannot be created."""
+        self.handlers = TransactionHandlers(self.coordinators, self.ensure_offsets_topic)
 
     async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
         raise AssertionError(f"no transaction ends here: {request}")
@@ -102,6 +104,11 @@ class World:
         if isinstance(taken, TidelogError):
             raise taken
         return ProducerId(taken)
+
+    async def ensure_offsets_topic(self) -> None:
+        self.asked.append((-1, "the internal topic of groups"))
+        if self.no_offsets_topic is not None:
+            raise self.no_offsets_topic
 
     def call(self, name: str, request: Any, context: Any = CALLER) -> Any:
         return self.cluster.wait(getattr(self.handlers, name)(request, context))
@@ -180,6 +187,17 @@ def test_without_the_internal_topic_the_producer_looks_the_coordinator_up(world:
     world.image = EMPTY
     with pytest.raises(CoordinatorNotAvailable):
         world.call("init_producer_id", init())
+
+
+def test_a_producer_may_be_the_first_that_names_a_group(world: World) -> None:
+    """It looks the group's coordinator up only after it has added the group: the topic must be there by then."""
+    request = AddOffsetsToTxn("t1", ProducerId(5), 0, "readers")
+    world.call("add_offsets_to_txn", request)
+    assert [asked for _, asked in world.asked] == ["the internal topic of groups", request]
+    world.no_offsets_topic = CoordinatorNotAvailable("too few nodes")
+    with pytest.raises(CoordinatorNotAvailable):
+        world.call("add_offsets_to_txn", request)
+    assert len(world.asked) == 3
 
 
 def test_another_node_is_named_if_it_coordinates(world: World) -> None:
