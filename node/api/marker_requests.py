@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import TidelogError
@@ -67,6 +68,8 @@ class DescribeProducersRequest:
     """The partitions, which the node leads (KIP-664)."""
 
     partitions: tuple[PartitionId, ...]
+    of_any_replica: bool = False
+    """Also those that it follows, with what it has replicated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,14 @@ class DescribeProducersAnswer:
     partitions: tuple[DescribedProducers, ...]
 
 
+ANY_TRANSACTION: Final = Offset(-1)
+"""As the first offset of a transaction to abort: the one that is open. Kafka's clients cannot name another."""
+
+
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRequest:
     """End a transaction that has no coordinator any more (KIP-664). transaction_start: its first offset: another
-    transaction is not aborted."""
+    transaction is not aborted; or ANY_TRANSACTION."""
 
     topic_id: TopicReference
     partition: int

@@ -13,6 +13,7 @@ import asyncio
 from typing import Final
 
 from node.api.marker_requests import (
+    ANY_TRANSACTION,
     AbortTransactionAnswer,
     AbortTransactionRequest,
     DescribedProducers,
@@ -158,17 +159,20 @@ class MarkerHandlers:
         ensure_few(request.partitions, "partitions")
         described = []
         for partition in request.partitions:
-            described.append(self._describe_partition(partition, context))
+            described.append(self._describe_partition(partition, context, of_any_replica=request.of_any_replica))
             await self._clock.sleep_ms(0)  # a partition can have thousands: let other requests run
         return DescribeProducersAnswer(tuple(described))
 
-    def _describe_partition(self, partition: PartitionId, context: RequestContext) -> DescribedProducers:
+    def _describe_partition(
+        self, partition: PartitionId, context: RequestContext, *, of_any_replica: bool
+    ) -> DescribedProducers:
         replica: Replica | None = None
         try:
             replica = locate_permitted(
                 self._manager, context, DATA_DESCRIBE_PRODUCERS, partition.topic_id, partition.partition
             )
-            replica.leading_in(NO_LEADER_EPOCH)
+            if replica.follower is None or not of_any_replica:
+                replica.leading_in(NO_LEADER_EPOCH)
         except TidelogError as error:
             refused = self._manager.registry.with_leader(error, replica, context.listener)
             return DescribedProducers(partition.topic_id, partition.partition, refused)
@@ -224,12 +228,13 @@ def _known_producer(state: ProducerState) -> KnownProducer:
 def _epoch_for_abort(replica: Replica, request: AbortTransactionRequest) -> int:
     """Return the coordinator epoch for the abort marker. Raises the reason if the transaction is not open."""
     state = replica.log.producers.state.state_of(request.producer_id)
-    if state is None or state.transaction_start < 0 or state.transaction_start != request.transaction_start:
+    meant = request.transaction_start
+    if state is None or state.transaction_start < 0 or meant not in (ANY_TRANSACTION, state.transaction_start):
         open_now = (
             "none is open" if state is None or state.transaction_start < 0 else f"one from {state.transaction_start}"
         )
         raise InvalidTxnState(
-            f"producer {request.producer_id} has no open transaction from offset {request.transaction_start} in "
+            f"producer {request.producer_id} has no open transaction{'' if meant < 0 else f' from offset {meant}'} in "
             f"partition {replica} ({open_now}): nothing was aborted; describe the producers again"
         )
     if state.epoch != request.producer_epoch:

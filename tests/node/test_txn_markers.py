@@ -166,8 +166,10 @@ def test_a_node_that_loses_its_leadership_answers_its_markers(cluster: Cluster) 
 # --- tools ---
 
 
-def described(cluster: Cluster, index: int = 0, node: int = 1) -> data_pb2.DescribedProducers:
-    request = data_pb2.DescribeProducersRequest()
+def described(
+    cluster: Cluster, index: int = 0, node: int = 1, *, of_any_replica: bool = False
+) -> data_pb2.DescribedProducers:
+    request = data_pb2.DescribeProducersRequest(of_any_replica=of_any_replica)
     request.partitions.add(topic_id=TOPIC.bytes, partition=index)
     answer = cluster.wait(cluster.service(node).describe_producers(request, CALLER))
     [partition] = answer.partitions
@@ -194,6 +196,10 @@ def test_producers_are_described_with_their_open_transactions(cluster: Cluster) 
     assert (producer.producer_epoch, producer.transaction_start, producer.coordinator_epoch) == (1, -1, 5)
     assert producer.last_sequence == -1
     assert described(cluster, node=2).error.code == NotLeaderOrFollower.code
+    follower = described(cluster, node=2, of_any_replica=True)
+    assert [(each.producer_id, each.producer_epoch, each.transaction_start) for each in follower.producers] == [
+        (PRODUCER, 1, -1)
+    ]
 
 
 def test_a_hanging_transaction_is_aborted_in_one_partition(cluster: Cluster) -> None:
@@ -206,6 +212,16 @@ def test_a_hanging_transaction_is_aborted_in_one_partition(cluster: Cluster) -> 
     assert [each.producer_id for each in log.aborted_transactions(0, 3)] == [PRODUCER]
     assert cluster.log(1, 1).last_stable_offset == 0, "the other partition is not touched"
     assert log.end_for(FetchIsolation.LAST_STABLE_OFFSET) == 3
+
+
+def test_whichever_transaction_is_open_is_aborted_if_none_is_named(cluster: Cluster) -> None:
+    """Kafka's tools name the producer and its epoch alone."""
+    cluster.produce(1, batch(0))
+    abort(cluster, transaction_start=-1)
+    assert (cluster.log(1).last_stable_offset, cluster.log(1).log_end_offset) == (2, 2)
+    with pytest.raises(InvalidTxnState, match=f"producer {PRODUCER} has no open transaction in "):
+        abort(cluster, transaction_start=-1)
+    assert cluster.log(1).log_end_offset == 2
 
 
 @pytest.mark.parametrize(

@@ -1092,6 +1092,9 @@ class DescribeProducersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    OF_ANY_REPLICA_FIELD_NUMBER: _builtins.int
+    of_any_replica: _builtins.bool
+    """or that it follows: with what it has replicated"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionId]:
         """partitions that the node leads"""
@@ -1100,10 +1103,11 @@ class DescribeProducersRequest(_message.Message):
         self,
         *,
         partitions: _abc.Iterable[Global___PartitionId] | None = ...,
+        of_any_replica: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["of_any_replica", b"of_any_replica", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1229,7 +1233,7 @@ class AbortTransactionRequest(_message.Message):
     producer_epoch: _builtins.int
     """its epoch"""
     transaction_start: _builtins.int
-    """first offset of the transaction: another one is not aborted"""
+    """first offset of the transaction: another one is not aborted; -1: whichever is open"""
     def __init__(
         self,
         *,
