@@ -28,7 +28,7 @@ from tests.node.kafka_frames import (
     produce,
     request_frame,
 )
-from tidelog.errors import NodeNotAvailable, NodeShuttingDown, UnknownServerError
+from tidelog.errors import NodeNotAvailable, NodeShuttingDown, RequestTimedOut, TidelogError, UnknownServerError
 
 
 def api_versions(version: int, name: str = "librdkafka", correlation_id: int = 1) -> bytes:
@@ -141,22 +141,23 @@ async def test_a_throttled_client_is_answered_at_once_and_then_not_read() -> Non
 
 async def test_a_request_that_is_refused_as_a_whole_has_an_answer() -> None:
     async with kafka_listener() as listener:
-        listener.service.error = NodeNotAvailable("the node is starting")
+        listener.service.error = RequestTimedOut("the node is busy")
         client = await listener.connect()
         client.send(fetch(version=12), fetch(version=6), produce(b"a"))
-        assert decoded("Fetch", 12, await client.receive())[1].error_code == 8
+        assert decoded("Fetch", 12, await client.receive())[1].error_code == 7
         (topic,) = decoded("Fetch", 6, await client.receive())[1].responses
-        assert [(each.error_code, each.records) for each in topic.partitions] == [(8, b"")]
+        assert [(each.error_code, each.records) for each in topic.partitions] == [(7, b"")]
         (topic,) = decoded("Produce", 9, await client.receive())[1].responses
-        assert [each.error_code for each in topic.partition_responses] == [8]
+        assert [each.error_code for each in topic.partition_responses] == [7]
         client.send(metadata("topic"))  # whose answer has no error before version 13
         assert await client.is_closed()
 
 
-async def test_a_node_that_stops_ends_the_connection() -> None:
-    """A client finds another node then; an error for each partition would only delay it."""
+@pytest.mark.parametrize("error", [NodeShuttingDown("the node is stopping"), NodeNotAvailable("the node is starting")])
+async def test_a_node_that_stops_or_starts_ends_the_connection(error: TidelogError) -> None:
+    """A client finds another node then; an error for each partition would only delay it, or end a transaction."""
     async with kafka_listener() as listener:
-        listener.service.error = NodeShuttingDown("the node is stopping")
+        listener.service.error = error
         client = await listener.connect()
         client.send(produce(b"a"))
         assert await client.is_closed()

@@ -20,7 +20,6 @@ from node.api.admin_requests import (
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
-from node.api.producers import InitProducerIdAnswer
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import Exchange, KafkaApi, head_of
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
@@ -30,7 +29,7 @@ from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
+from node.listeners.kafka.kafka_produce import PRODUCE
 from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
 from replication.controller.events import ChangedTopic
 from replication.controller.image import PartitionState
@@ -44,7 +43,8 @@ from replication.coordination.group_requests import (
     NamedPartition,
     OffsetFetchAnswer,
 )
-from tests.node.kafka_frames import both_ways, decoded, request_frame
+from tests.node.kafka_exchanges import answered, begun, exchanged, read, request
+from tests.node.kafka_frames import both_ways, request_frame
 from tidelog.errors import (
     KAFKA_CODE_MAX,
     CoordinatorNotAvailable,
@@ -89,42 +89,6 @@ EACH = [
     for kafka in KAFKA_APIS
     for version in kafka.versions
 ]
-
-
-def name_of(kafka: KafkaApi) -> str:
-    return kafka.request.message.__name__.removesuffix("Request")
-
-
-def exchanged(kafka: KafkaApi, version: int, message: Any, answer: Any) -> Any:
-    """The message of an answer to a message, after both have been bytes."""
-    exchange, _ = begun(kafka, version, message)
-    return answered(kafka, version, exchange.encode(answer, 0))
-
-
-def begun(kafka: KafkaApi, version: int, message: Any) -> tuple[Exchange, Any]:
-    frame = memoryview(request_frame(name_of(kafka), version, message, 7))[4:]
-    body_at = 11 + (version >= kafka.request.flexible_from)
-    exchange = Exchange(kafka, head_of(frame), body_at)
-    return exchange, exchange.decode(frame)
-
-
-def answered(kafka: KafkaApi, version: int, answer: Any) -> Any:
-    data = b"".join(answer.pieces)
-    assert len(data) == len(answer) == 4 + int.from_bytes(data[:4], "big")
-    correlation_id, message = decoded(name_of(kafka), version, data[4:])
-    assert correlation_id == 7
-    return message
-
-
-def read(kafka: KafkaApi, version: int, **fields: Any) -> Any:
-    """The value of a request."""
-    return begun(
-        kafka, version, both_ways(f"{name_of(kafka)}Request").module.__dict__[f"{name_of(kafka)}Request"](**fields)
-    )[1]
-
-
-def request(name: str) -> Any:
-    return both_ways(f"{name}Request").module
 
 
 # --- all versions -------------------------------------------------------------------------------------------------
@@ -196,23 +160,6 @@ def test_batches_are_answered_with_what_the_version_can_say(version: int) -> Non
         assert [(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints] == [
             (2, "host", 9094, "rack")
         ]
-
-
-def test_transactions_are_refused_until_the_listener_has_them() -> None:
-    message = request("InitProducerId").InitProducerIdRequest("orders", 1_000)
-    frame = memoryview(request_frame("InitProducerId", 4, message, 7))[4:]
-    exchange = Exchange(INIT_PRODUCER_ID, head_of(frame), 12)
-    with pytest.raises(TidelogError) as refused:
-        exchange.decode(frame)
-    answer = exchange.refuse(refused.value)
-    assert answered(INIT_PRODUCER_ID, 4, answer).error_code == 35
-
-
-@pytest.mark.parametrize("version", INIT_PRODUCER_ID.versions)
-def test_an_idempotent_producer_gets_an_id(version: int) -> None:
-    message = request("InitProducerId").InitProducerIdRequest(None, 1_000)
-    answer = exchanged(INIT_PRODUCER_ID, version, message, InitProducerIdAnswer(ProducerId(12), 0))
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 12, 0)
 
 
 # --- fetch --------------------------------------------------------------------------------------------------------

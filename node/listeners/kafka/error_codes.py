@@ -12,9 +12,11 @@ from typing import Final
 from tidelog.errors import (
     KAFKA_CODE_MAX,
     ConnectionFailed,
+    CoordinatorNotAvailable,
     CorruptLog,
     DiskFull,
     KafkaStorageError,
+    NodeNotAvailable,
     NodeShuttingDown,
     NotLeaderOrFollower,
     RequestTimedOut,
@@ -51,5 +53,12 @@ def code_of(error: TidelogError | None) -> int:
     return NONE if error is None else _code_of(type(error))
 
 
-CLOSES: Final = (NodeShuttingDown, ConnectionFailed)
-"""Errors that clients learn by the end of their connection: they continue with another node."""
+def coordinator_code_of(error: TidelogError | None) -> int:
+    """As `code_of`, for the answer of a coordinator. Clients repeat a request whose outcome is unknown, as Kafka's
+    coordinators ask them to: librdkafka takes REQUEST_TIMED_OUT in answer to EndTxn for a transaction to be aborted."""
+    return CoordinatorNotAvailable.code if isinstance(error, RequestTimedOut) else code_of(error)
+
+
+CLOSES: Final = (NodeShuttingDown, NodeNotAvailable, ConnectionFailed)
+"""Errors that clients learn by the end of their connection: they continue with another node. Java takes the number of a
+node that is not available yet for the end of a transaction, or of a group's member."""

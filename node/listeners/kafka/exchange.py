@@ -52,6 +52,9 @@ class KafkaApi:
     """The first announced version, if it is one that is not served."""
     is_pipelined: bool = False
     """True if further requests of this API are handled before it is answered; the answers keep their order."""
+    api_of: Callable[[Data, int, int], Api[Any, Any]] | None = None
+    """The kind of a request of which there are several: of its frame, its version, and where its body begins. Raises
+    MalformedMessage."""
 
     @property
     def key(self) -> int:
@@ -138,7 +141,7 @@ class Exchange:
     def _encoded(self, message: Any, throttle_time_ms: int) -> KafkaAnswer:
         if message is None:
             return NO_ANSWER
-        if throttle_time_ms:
+        if throttle_time_ms and hasattr(message, "throttle_time_ms"):  # what brokers answer each other has none
             message = message.replace(throttle_time_ms=max(throttle_time_ms, message.throttle_time_ms))
         codec, version = self._kafka.response, self._version
         body = codec.encode_parts(message, version)

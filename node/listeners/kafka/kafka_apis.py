@@ -15,8 +15,21 @@ from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from node.listeners.kafka.kafka_produce import INIT_PRODUCER_ID, PRODUCE
+from node.listeners.kafka.kafka_produce import PRODUCE
 from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
+from node.listeners.kafka.kafka_transaction_tools import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    WRITE_TXN_MARKERS,
+)
+from node.listeners.kafka.kafka_transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 
 KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     PRODUCE,
@@ -36,4 +49,12 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     LEAVE_GROUP,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
+    END_TXN,
+    TXN_OFFSET_COMMIT,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    WRITE_TXN_MARKERS,
 )

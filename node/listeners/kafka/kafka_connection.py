@@ -22,8 +22,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from node.api.api import Api
 from node.api.caller import Caller
 from node.boundary.boundary import Boundary, Request
 from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
@@ -245,9 +246,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         client_id, body_at = client_of(frame, is_flexible=head.version >= kafka.request.flexible_from)
         if client_id[:CLIENT_ID_MAX] != self._caller.client_id:
             self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
+        api = kafka.api if kafka.api_of is None else kafka.api_of(frame, head.version, body_at)
         exchange = Exchange(kafka, head, body_at)
         opened = _Opened(is_pipelined=kafka.is_pipelined)
-        serving = self._serve(opened, kafka, exchange, Request(frame, exchange), len(frame))
+        serving = self._serve(opened, api, exchange, Request(frame, exchange), len(frame))
         opened.task = self._loop.create_task(serving)
         opened.task.add_done_callback(self._served)
         self._shared.tasks.add(opened.task)
@@ -255,10 +257,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     async def _serve(
-        self, opened: _Opened, kafka: KafkaApi, exchange: Exchange, request: Request, frame_bytes: int
+        self, opened: _Opened, api: Api[Any, Any], exchange: Exchange, request: Request, frame_bytes: int
     ) -> None:
         try:
-            answered = await self._shared.boundary.serve(kafka.api, request, self._caller)
+            answered = await self._shared.boundary.serve(api, request, self._caller)
             opened.value, opened.throttle_time_ms = answered.value, answered.throttle_time_ms
             opened.answer = answered.data
         except TidelogError as error:

@@ -1,4 +1,4 @@
-"""Produce and InitProducerId of Kafka's protocol."""
+"""Produce of Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from node.api.produce import ProduceAnswer, ProducedBatch
-from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
-from node.api.table import DATA_INIT_PRODUCER_ID, DATA_PRODUCE
+from node.api.table import DATA_PRODUCE
 from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import KafkaApi
-from tidelog.errors import TidelogError, UnsupportedVersion
-from tidelog.protocol.kafka.messages import init_producer_id_request as producer_id_request
+from node.listeners.kafka.kafka_transactions import TRANSACTION_VERSION
+from tidelog.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    TidelogError,
+    TransactionAbortable,
+)
 from tidelog.protocol.kafka.messages import produce_request as sent
-from tidelog.protocol.kafka.messages.init_producer_id_response import INIT_PRODUCER_ID_RESPONSE, InitProducerIdResponse
 from tidelog.protocol.kafka.messages.produce_response import (
     PRODUCE_RESPONSE,
     BatchIndexAndErrorMessage,
@@ -24,13 +30,17 @@ from tidelog.protocol.kafka.messages.produce_response import (
     TopicProduceResponse,
 )
 from tidelog.record_exchange import ProduceBatch, ProduceRequest
-from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, NodeAddress, Offset, ProducerId
-
-_TRANSACTION_VERSION: Final = 1
-"""Clients add partitions to their transactions by requests of their own."""
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, NodeAddress, Offset
 
 _LEADERS_FROM: Final = 10
 """Version from which answers name the addresses of next leaders (KIP-951)."""
+
+_ABORTABLE_FROM: Final = 11
+"""Version from which clients know TRANSACTION_ABORTABLE (KIP-890)."""
+
+_NOT_VERIFIED: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
+"""The transaction of a batch could not be verified yet. As in Kafka, the number is one on which all clients send the
+batch again: producers know errors of coordinators as those of their own requests only."""
 
 
 def _read_produce(message: sent.ProduceRequest, _version: int) -> ProduceRequest:
@@ -40,7 +50,7 @@ def _read_produce(message: sent.ProduceRequest, _version: int) -> ProduceRequest
         for partition in topic.partition_data
     ]
     return ProduceRequest(
-        message.acks, message.timeout_ms, batches, message.transactional_id or "", _TRANSACTION_VERSION
+        message.acks, message.timeout_ms, batches, message.transactional_id or "", TRANSACTION_VERSION
     )
 
 
@@ -62,7 +72,7 @@ def _produced(message: sent.ProduceRequest, batches: Iterator[ProducedBatch], ve
         TopicProduceResponse(
             name=topic.name,
             partition_responses=tuple(
-                _partition(partition.index, next(batches), leaders) for partition in topic.partition_data
+                _partition(partition.index, next(batches), leaders, version) for partition in topic.partition_data
             ),
         )
         for topic in message.topic_data
@@ -74,7 +84,9 @@ def _produced(message: sent.ProduceRequest, batches: Iterator[ProducedBatch], ve
     return ProduceResponse(topics, 0, endpoints)
 
 
-def _partition(index: int, batch: ProducedBatch, leaders: dict[int, NodeAddress] | None) -> PartitionProduceResponse:
+def _partition(
+    index: int, batch: ProducedBatch, leaders: dict[int, NodeAddress] | None, version: int
+) -> PartitionProduceResponse:
     """leaders: gets the next leader if the answer names it; None: the version cannot."""
     error = batch.error
     if error is None:
@@ -87,7 +99,7 @@ def _partition(index: int, batch: ProducedBatch, leaders: dict[int, NodeAddress]
         hint["current_leader"] = LeaderIdAndEpoch(error.leader.node_id, error.leader.leader_epoch)
     return PartitionProduceResponse(
         index,
-        code_of(error),
+        _code(error, version),
         Offset(-1),
         NO_TIMESTAMP,
         batch.log_start_offset,
@@ -95,6 +107,14 @@ def _partition(index: int, batch: ProducedBatch, leaders: dict[int, NodeAddress]
         error.message,
         **hint,
     )
+
+
+def _code(error: TidelogError, version: int) -> int:
+    if isinstance(error, _NOT_VERIFIED):
+        return NotEnoughReplicas.code
+    if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:
+        return InvalidTxnState.code
+    return code_of(error)
 
 
 PRODUCE: Final = KafkaApi(
@@ -107,29 +127,4 @@ PRODUCE: Final = KafkaApi(
     _refuse_produce,
     announced_from=0,  # librdkafka before 2.11.1 compresses only if version 0 is announced (KAFKA-18659)
     is_pipelined=True,
-)
-
-
-def _read_init_producer_id(message: producer_id_request.InitProducerIdRequest, _version: int) -> InitProducerIdRequest:
-    if message.transactional_id is not None:
-        raise UnsupportedVersion("this listener has no transactions yet: use a client of Tidelog for them")
-    return InitProducerIdRequest(message.producer_id, message.producer_epoch)
-
-
-def _write_init_producer_id(_message: object, answer: InitProducerIdAnswer, _version: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, NONE, answer.producer_id, answer.producer_epoch)
-
-
-def _refuse_init_producer_id(_message: object, error: TidelogError, _version: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, code_of(error), ProducerId(-1), -1)
-
-
-INIT_PRODUCER_ID: Final = KafkaApi(
-    range(5),
-    producer_id_request.INIT_PRODUCER_ID_REQUEST,
-    INIT_PRODUCER_ID_RESPONSE,
-    DATA_INIT_PRODUCER_ID,
-    _read_init_producer_id,
-    _write_init_producer_id,
-    _refuse_init_producer_id,
 )
