@@ -78,7 +78,7 @@ FENCED, OLD_EPOCH, LOOK_UP = 90, 47, 15
 PRODUCER = ("t1", ProducerId(12), 3)
 
 
-def each_version(kafka: KafkaApi) -> Any:
+def each_version(kafka: KafkaApi) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("version", kafka.versions)
 
 
