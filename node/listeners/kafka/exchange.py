@@ -18,8 +18,11 @@ from typing import Any, Final, NamedTuple
 from node.api.api import Api
 from node.listeners.kafka.error_codes import CLOSES
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.kafka.message_codec import Data, MalformedMessage, MessageCodec
+from tidelog.protocol.kafka.message_codec import Data, MalformedMessage, MessageCodec, Structure, UnencodableMessage
 from tidelog.protocol.kafka.messages.request_header import REQUEST_HEADER
+
+ERROR_TEXT_MAX: Final = 1_000
+"""Characters that remain of the text of an error which is too long for its message."""
 
 ELEMENTS_MAX: Final = 100_000
 """Elements of arrays in one request. Each is an object; a client asks of at most 10,000 partitions."""
@@ -144,5 +147,20 @@ class Exchange:
         if throttle_time_ms and hasattr(message, "throttle_time_ms"):  # what brokers answer each other has none
             message = message.replace(throttle_time_ms=max(throttle_time_ms, message.throttle_time_ms))
         codec, version = self._kafka.response, self._version
-        body = codec.encode_parts(message, version)
+        try:
+            body = codec.encode_parts(message, version)
+        except UnencodableMessage:  # an error quotes a name of the request, and is longer than a string may be
+            body = codec.encode_parts(_with_short_errors(message), version)
         return answer_of(body, self._correlation_id, is_flexible=version >= codec.flexible_from)
+
+
+def _with_short_errors(message: Any) -> Any:
+    """The message with the texts of all its errors cut."""
+    changes: dict[str, Any] = {}
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_message" and value is not None:
+            changes[name] = value[:ERROR_TEXT_MAX]
+        elif isinstance(value, tuple) and value and isinstance(value[0], Structure):
+            changes[name] = tuple(map(_with_short_errors, value))
+    return message.replace(**changes) if changes else message
