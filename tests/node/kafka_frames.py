@@ -26,7 +26,8 @@ from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, Node
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 FRAME_BYTES_MAX = 1 << 20
-MEMORY_BYTES_MAX = 2 << 20
+MEMORY_BYTES_MAX = 5 * FRAME_BYTES_MAX // 2
+"""Room for two of the largest frames, and a share for small ones."""
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 

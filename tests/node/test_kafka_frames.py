@@ -9,9 +9,12 @@ from contextlib import suppress
 
 import pytest
 
+from node.boundary.boundary import Boundary
 from node.listeners.kafka import kafka_connection
-from node.listeners.kafka.exchange import ELEMENTS_MAX, HEADER_BYTES_MIN
+from node.listeners.kafka.exchange import ELEMENTS_MAX, ERROR_TEXT_MAX, HEADER_BYTES_MIN
+from node.listeners.kafka.frame_budget import SMALL_BYTES
 from node.listeners.kafka.kafka_connection import PIPELINED_MAX
+from node.runtime.request_meter import RequestMeters
 from tests.node.kafka_frames import (
     API_VERSIONS,
     FETCH,
@@ -28,7 +31,14 @@ from tests.node.kafka_frames import (
     produce,
     request_frame,
 )
-from tidelog.errors import NodeNotAvailable, NodeShuttingDown, RequestTimedOut, TidelogError, UnknownServerError
+from tidelog.errors import (
+    InvalidRequest,
+    NodeNotAvailable,
+    NodeShuttingDown,
+    RequestTimedOut,
+    TidelogError,
+    UnknownServerError,
+)
 
 
 def api_versions(version: int, name: str = "librdkafka", correlation_id: int = 1) -> bytes:
@@ -153,6 +163,20 @@ async def test_a_request_that_is_refused_as_a_whole_has_an_answer() -> None:
         assert await client.is_closed()
 
 
+async def test_an_error_that_quotes_a_long_name_is_cut() -> None:
+    """The text of an error is a string of Kafka's, which has less room than a request: the answer could not be written,
+    and the request was taken for a defect."""
+    async with kafka_listener() as listener:
+        listener.service.error = InvalidRequest(f"topic {'x' * 40_000}: no")
+        client = await listener.connect()
+        client.send(produce(b"a", version=8))
+        _, answer = decoded("Produce", 8, await client.receive())
+        [topic] = answer.responses
+        [partition] = topic.partition_responses
+        assert partition.error_code == InvalidRequest.code
+        assert len(partition.error_message) == ERROR_TEXT_MAX
+
+
 @pytest.mark.parametrize("error", [NodeShuttingDown("the node is stopping"), NodeNotAvailable("the node is starting")])
 async def test_a_node_that_stops_or_starts_ends_the_connection(error: TidelogError) -> None:
     """A client finds another node then; an error for each partition would only delay it, or end a transaction."""
@@ -257,23 +281,27 @@ async def test_a_connection_that_ends_cancels_its_requests() -> None:
 
 
 async def test_requests_wait_for_memory_in_the_order_in_which_they_came() -> None:
-    """Two requests of the largest size fill the memory. A small one waits behind a third, and is not lost."""
+    """Two requests of the largest size fill the memory. A smaller one waits behind a third, and is not lost. One that
+    is small is served."""
     async with kafka_listener() as listener:
         held = [b"%d" % number + b"x" * (FRAME_BYTES_MAX - 1_000) for number in range(3)]
+        smaller = b"y" * SMALL_BYTES
         listener.service.holds = {value: asyncio.Event() for value in held[:2]}
-        clients = [await listener.connect() for _ in range(4)]
+        budget, clients = listener.state.budget, [await listener.connect() for _ in range(5)]
         for client, value in zip(clients, held, strict=False):
             client.send(produce(value))
-            await listener.until(lambda: listener.state.budget.used or listener.state.budget.is_short)
+            await listener.until(lambda: budget.used or budget.is_short(FRAME_BYTES_MAX))
         await listener.service.until_begun(2)
-        await listener.until(lambda: listener.state.budget.is_short)
-        clients[3].send(metadata("small"))
+        await listener.until(lambda: listener.state.budget.is_short(FRAME_BYTES_MAX))
+        clients[3].send(produce(smaller))
         used = listener.state.budget.used
-        await listener.until(lambda: len(listener.state.budget._waiting) == 2)
+        await listener.until(lambda: len(listener.state.budget._large._waiting) == 2)
         assert listener.state.budget.used == used <= listener.state.budget.bytes_max
+        clients[4].send(metadata("small", correlation_id=9))
+        assert await clients[4].correlation_id() == 9
         listener.service.holds[held[0]].set()
         assert await clients[2].correlation_id() == await clients[3].correlation_id() == 1
-        assert len(listener.service.begun) == 4
+        assert len(listener.service.begun) == 5
 
 
 async def test_a_slow_sender_does_not_keep_memory_that_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +315,8 @@ async def test_a_slow_sender_does_not_keep_memory_that_others_wait_for(monkeypat
             connection.check()
         assert len(listener.state.connections) == 2, "nobody waits"
         client = await listener.connect()
-        client.send(metadata("topic", correlation_id=8))
-        await listener.until(lambda: listener.state.budget.is_short)
+        client.send(produce(b"x" * (FRAME_BYTES_MAX - 1_000), correlation_id=8))
+        await listener.until(lambda: listener.state.budget.is_short(FRAME_BYTES_MAX))
         for connection in list(listener.state.connections):
             connection.check()
         assert [await each.is_closed() for each in slow] == [True, True]
@@ -311,6 +339,34 @@ async def test_nothing_is_begun_for_a_client_that_does_not_read(monkeypatch: pyt
         monkeypatch.setattr(kafka_connection, "SLOW_READER_MS", 0)
         connection.check()
         await listener.until(lambda: not listener.state.connections)
+
+
+async def test_the_time_until_an_answer_has_left_is_measured() -> None:
+    """Also while it waits for its turn: that is the answer's time, and not the handler's."""
+    now_ms = 0
+    boundary = Boundary(RequestMeters(lambda: now_ms * 1_000_000))
+    async with kafka_listener(boundary) as listener:
+        first = listener.service.holds[b"first"] = asyncio.Event()
+        produced, fetched = boundary.meters.of("Data.Produce"), boundary.meters.of("Data.Fetch")
+        client = await listener.connect()
+        client.send(produce(b"first"), produce(b"second"))
+        await listener.until(lambda: produced.answered == 1)
+        now_ms = 30
+        first.set()
+        await client.receive()
+        await client.receive()
+        assert produced.send_ns == 30_000_000
+
+        listener.service.records = bytes(32 << 20)
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(fetch())
+        await listener.until(lambda: fetched.answered == 1 and not listener.state.tasks)
+        now_ms = 100
+        assert fetched.send_ns == 0
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        await client.receive()
+        await listener.until(lambda: fetched.send_ns)
+        assert fetched.send_ns == 70_000_000
 
 
 async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

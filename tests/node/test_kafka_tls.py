@@ -10,33 +10,14 @@ from pathlib import Path
 import pytest
 
 from node.boundary.boundary import Boundary
-from node.listener_settings import ListenerTls
 from node.listeners.kafka import kafka_connection
 from node.listeners.kafka.kafka_tls import KafkaTls
 from node.security.principals import parse_rules
 from tests.certificates import Authority
-from tests.node.kafka_frames import Connection, Listener, fetch, kafka_listener, metadata
+from tests.node.kafka_frames import Connection, fetch, kafka_listener, metadata
+from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
 from tidelog.clock import MachineClock
-from tidelog.security.tls_files import Tls
 from tidelog.types import Millis
-
-
-def tls_of(config: ListenerTls) -> KafkaTls:
-    return KafkaTls("kafka", config, MachineClock())
-
-
-def client_of(files: Tls, *, has_certificate: bool = True) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(files.ca))
-    if has_certificate:
-        assert files.certificate is not None
-        context.load_cert_chain(files.certificate, files.key)
-    return context
-
-
-async def principal_of(listener: Listener, client: Connection) -> str:
-    client.send(metadata("topic", correlation_id=5))
-    assert await client.correlation_id() == 5
-    return listener.service.contexts[-1].principal
 
 
 async def test_the_principal_is_the_subject_of_the_certificate(tmp_path: Path) -> None:

@@ -3,16 +3,63 @@
 Invariants:
   1. All frames together have at most `bytes_max` bytes. Nothing is allocated for a frame that has no room.
   2. Room is given in the order in which it was asked for, so that small requests cannot keep a large one waiting.
+  3. Small frames have room of their own: whoever announces large ones and sends nothing delays no other's heartbeats.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
+
+SMALL_BYTES: Final = 65_536
+"""Limit of a small frame: most requests, but those with many records."""
+
+_SMALL_SHARE: Final = 8
+"""The small frames have one part in so many."""
 
 
 class FrameBudget:
     """The bytes of all frames of one listener."""
+
+    def __init__(self, bytes_max: int, frame_bytes_max: int) -> None:
+        """bytes_max: of all frames; it is exceeded if one of each kind has no room otherwise."""
+        small = max(bytes_max // _SMALL_SHARE, SMALL_BYTES)
+        self._small, self._large = _Share(small), _Share(max(bytes_max - small, frame_bytes_max))
+
+    @property
+    def bytes_max(self) -> int:
+        """Limit of all frames."""
+        return self._small.bytes_max + self._large.bytes_max
+
+    @property
+    def used(self) -> int:
+        """The bytes of all frames."""
+        return self._small.used + self._large.used
+
+    def is_short(self, size: int) -> bool:
+        """True if others wait for the room that a frame of this size has."""
+        return self._share(size).is_short
+
+    def take(self, size: int, given: Callable[[], None]) -> bool:
+        """Take room for a frame. Returns False if there is none now; `given` is called when there is, with it taken."""
+        return self._share(size).take(size, given)
+
+    def forget(self, given: Callable[[], None]) -> None:
+        """A frame that waits for room, if it does, is not wanted any more."""
+        self._small.forget(given)
+        self._large.forget(given)
+
+    def give_back(self, size: int) -> None:
+        """A frame is no longer needed."""
+        self._share(size).give_back(size)
+
+    def _share(self, size: int) -> _Share:
+        return self._small if size <= SMALL_BYTES else self._large
+
+
+class _Share:
+    """The room of the frames of one kind."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -21,11 +68,9 @@ class FrameBudget:
 
     @property
     def is_short(self) -> bool:
-        """True if frames wait for room."""
         return bool(self._waiting)
 
     def take(self, size: int, given: Callable[[], None]) -> bool:
-        """Take room for a frame. Returns False if there is none now; `given` is called when there is, with it taken."""
         assert size <= self.bytes_max, "a frame that never has room is refused"
         if not self._waiting and self.used + size <= self.bytes_max:
             self.used += size
@@ -34,12 +79,10 @@ class FrameBudget:
         return False
 
     def forget(self, given: Callable[[], None]) -> None:
-        """A frame that waits for room, if it does, is not wanted any more."""
         if self._waiting.pop(given, None) is not None:
             self._give()
 
     def give_back(self, size: int) -> None:
-        """A frame is no longer needed."""
         self.used -= size
         self._give()
 

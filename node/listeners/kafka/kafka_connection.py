@@ -41,6 +41,7 @@ from node.listeners.kafka.exchange import (
 )
 from node.listeners.kafka.frame_budget import FrameBudget
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
+from node.runtime.request_meter import RequestMeter
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.message_codec import MalformedMessage
 from tidelog.record_exchange import FetchAnswer
@@ -53,8 +54,10 @@ PIPELINED_MAX: Final = 5
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
 
-FRAME_MS: Final = 10_000
-"""How long a frame may take to arrive while others wait for memory."""
+FRAME_MS: Final = 1_000
+FRAME_BYTES_PER_MS: Final = 64
+"""While others wait for memory, a frame that has some must arrive so quickly: at this rate, the first
+second not counted. Whoever only announces frames would otherwise keep the memory, one connection after the other."""
 
 GRACE_MS: Final = 10_000
 """How long the requests of a connection that has reached its age may take."""
@@ -75,24 +78,48 @@ class ListenerState:
     connections_max: int
     client_of: Callable[[asyncio.Transport], tuple[Caller, int | None]]
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
+    accepted: dict[KafkaConnection, asyncio.BaseTransport] = field(default_factory=dict)
+    """All connections, with TLS from before the handshake on, with their sockets."""
     connections: set[KafkaConnection] = field(default_factory=set)
+    """Those that may send requests."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Those that handle requests. A listener that stops waits for them before it ends the connections."""
+
+    def accept(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
+        """Count a new connection, once. Returns False if there are too many."""
+        if connection not in self.accepted:
+            if len(self.accepted) >= self.connections_max:
+                return False
+            self.accepted[connection] = transport
+        return True
 
 
 class _Opened:
     """A request that has been begun and whose answer has not left."""
 
-    __slots__ = ("answer", "is_pipelined", "task", "throttle_time_ms", "value")
+    __slots__ = ("answer", "answered_ns", "is_pipelined", "meter", "task", "throttle_time_ms", "value")
 
-    def __init__(self, *, is_pipelined: bool) -> None:
-        self.is_pipelined = is_pipelined
+    def __init__(self, meter: RequestMeter | None, *, is_pipelined: bool) -> None:
+        self.meter, self.is_pipelined = meter, is_pipelined
         self.answer: KafkaAnswer | None = None
         """None until there is one."""
+        self.answered_ns = 0
+        """Since when there is one, by the clock of the meter."""
         self.value: object = None
         """Holds the memory of the answer."""
         self.throttle_time_ms = 0
         self.task: asyncio.Task[None] | None = None
+
+    def answer_with(self, answer: KafkaAnswer) -> None:
+        """The answer is known. It waits for its turn, and for the client to read."""
+        self.answer = answer
+        if self.meter is not None:
+            self.answered_ns = self.meter.now_ns()
+
+    def sent(self) -> None:
+        """The answer has left: the system has all of it."""
+        if self.meter is not None:
+            self.meter.send_ns += self.meter.now_ns() - self.answered_ns
 
 
 _CLOSES: Final = KafkaAnswer(())
@@ -114,8 +141,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames: deque[bytearray] = deque()
         """Whole, not begun."""
         self._opened: deque[_Opened] = deque()
-        self._unsent: list[object] = []
-        """The values of answers of which the transport still has bytes."""
+        self._unsent: list[_Opened] = []
+        """Those whose answers were written, and of which the transport still has bytes."""
         self._blocked_s: float | None = None
         """Since when the client does not read (time of the loop)."""
         self._frame_since_s: float | None = None
@@ -136,7 +163,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._caller, lifetime_ms = self._shared.client_of(self._transport)
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1_000
-        if len(self._shared.connections) >= self._shared.connections_max:
+        if not self._shared.accept(self, transport):
             self._abort()
             return
         # `pause_writing` means: the system did not take all at once. With TLS and high=0, nothing would resume.
@@ -146,6 +173,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """The connection has ended: nothing can be answered any more."""
         self._is_closing = self._is_lost = True
+        self._shared.accepted.pop(self, None)
         self._shared.connections.discard(self)
         self._shared.budget.forget(self._room_given)
         if self._buffer is not self._size_bytes:
@@ -184,7 +212,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """All that was written has left."""
         self._blocked_s = None
-        self._unsent.clear()
+        self._all_sent()
         self._send_answers()
 
     # --- frames -------------------------------------------------------------------------------------------------------
@@ -235,7 +263,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview, head: Head, kafka: KafkaApi | None) -> bool:
         """Returns True if the frame is needed until the request is answered. Raises MalformedMessage."""
         if head.key == API_VERSIONS_KEY:
-            opened = _Opened(is_pipelined=False)
+            opened = _Opened(None, is_pipelined=False)
             opened.answer = self._shared.api_versions.answer(frame, head)
             self._opened.append(opened)
             self._send_answers()
@@ -248,7 +276,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
         api = kafka.api if kafka.api_of is None else kafka.api_of(frame, head.version, body_at)
         exchange = Exchange(kafka, head, body_at)
-        opened = _Opened(is_pipelined=kafka.is_pipelined)
+        opened = _Opened(self._shared.boundary.meters.of(api.name), is_pipelined=kafka.is_pipelined)
         serving = self._serve(opened, api, exchange, Request(frame, exchange), len(frame))
         opened.task = self._loop.create_task(serving)
         opened.task.add_done_callback(self._served)
@@ -262,12 +290,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             answered = await self._shared.boundary.serve(api, request, self._caller)
             opened.value, opened.throttle_time_ms = answered.value, answered.throttle_time_ms
-            opened.answer = answered.data
+            opened.answer_with(answered.data)
         except TidelogError as error:
             refusal = exchange.refuse(error)
             if refusal is None:
                 _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
-            opened.answer = _CLOSES if refusal is None else refusal
+            opened.answer_with(_CLOSES if refusal is None else refusal)
             opened.throttle_time_ms = getattr(error, "throttle_time_ms", 0)
         finally:
             self._shared.budget.give_back(frame_bytes)
@@ -294,14 +322,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._close()
                 return
             if answer is not NO_ANSWER:
-                self._unsent.append(opened.value)
+                self._unsent.append(opened)
                 self._transport.writelines(answer.pieces)
                 if self._blocked_s is None:
-                    self._unsent.clear()
+                    self._all_sent()
             if opened.throttle_time_ms:
                 self._mute(opened.throttle_time_ms)
         self._active_s = self._loop.time()
         self._begin_frames()
+
+    def _all_sent(self) -> None:
+        for opened in self._unsent:
+            opened.sent()
+        self._unsent.clear()
 
     def _mute(self, throttle_time_ms: int) -> None:
         if self._unmuting is not None:
@@ -359,13 +392,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """End the connection if its client is idle, too old, or holds memory that others wait for."""
         now, why = self._loop.time(), ""
         if self._blocked_s is not None and (silent_ms := (now - self._blocked_s) * 1_000) >= SLOW_READER_MS:
-            if any(map(_delays_others, self._unsent)):
+            if any(_delays_others(opened.value) for opened in self._unsent):
                 why = "it has not read an answer, and other requests wait for memory"
             elif silent_ms >= UNREAD_ANSWER_MS:
                 why = "it has not read an answer"
-        elif self._frame_since_s is not None and self._shared.budget.is_short:
-            if (now - self._frame_since_s) * 1_000 >= FRAME_MS:
-                why = "its request has not arrived completely, and other requests wait for memory"
+        elif self._frame_since_s is not None and self._shared.budget.is_short(len(self._buffer)):
+            if (now - self._frame_since_s) * 1_000 >= FRAME_MS + self._filled / FRAME_BYTES_PER_MS:
+                why = "its request arrives slowly, and other requests wait for memory"
         elif now >= self._ends_s and (not self.is_busy or now >= self._ends_s + GRACE_MS / 1_000):
             why = "it has reached its age, so that its client proves its identity again"
         elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:

@@ -10,7 +10,6 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from node.api.caller import ANONYMOUS, Caller
@@ -19,7 +18,7 @@ from node.listeners.kafka.api_versions import ApiVersions
 from node.listeners.kafka.frame_budget import FrameBudget
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
-from node.listeners.kafka.kafka_tls import HANDSHAKE_MS, KafkaTls
+from node.listeners.kafka.kafka_tls import KafkaTls, TlsConnection
 from node.requests.gate import Gate
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import Endpoint
@@ -27,7 +26,7 @@ from tidelog.types import Endpoint
 BACKLOG: Final = 1_024
 """Connections that the system accepts before the node does."""
 
-CHECK_MS: Final = 2_000
+CHECK_MS: Final = 500
 """Interval of looking for idle and slow clients."""
 
 
@@ -53,7 +52,7 @@ class KafkaServer:
             ApiVersions(KAFKA_APIS),
             boundary,
             frame_bytes_max,
-            FrameBudget(max(memory_bytes_max, frame_bytes_max)),
+            FrameBudget(memory_bytes_max, frame_bytes_max),
             connections_max,
             self._client_of,
         )
@@ -87,13 +86,7 @@ class KafkaServer:
         """Accept connections."""
         assert self._socket is not None, "a listener is bound before it is started"
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            partial(KafkaConnection, self._state),
-            sock=self._socket,
-            backlog=BACKLOG,
-            ssl=None if self._tls is None else self._tls.context,
-            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_MS / 1_000,
-        )
+        self._server = await loop.create_server(self._accepted, sock=self._socket, backlog=BACKLOG)
         self._check()
 
     async def stop(self, grace_ms: int) -> None:
@@ -108,8 +101,11 @@ class KafkaServer:
             connection.stop()
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=grace_ms / 1_000)
-        for connection in list(self._state.connections):
-            connection.end()
+        for connection, transport in list(self._state.accepted.items()):
+            if connection in self._state.connections:
+                connection.end()
+            else:  # it is in its handshake
+                transport.close()
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks))
 
@@ -123,8 +119,14 @@ class KafkaServer:
         for connection in list(self._state.connections):
             connection.check()
 
+    def _accepted(self) -> asyncio.BaseProtocol:
+        """The protocol of a new socket."""
+        connection = KafkaConnection(self._state)
+        return connection if self._tls is None else TlsConnection(connection, self._state, self._tls.context)
+
     def _client_of(self, transport: asyncio.Transport) -> tuple[Caller, int | None]:
-        host, port = transport.get_extra_info("peername")[:2]
+        # None if the client has reset the connection before it was accepted.
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         principal, unauthenticated, lifetime_ms = ANONYMOUS, None, None
         if self._tls is not None:
             certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

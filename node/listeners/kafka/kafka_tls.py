@@ -1,22 +1,26 @@
 """TLS of a listener of Kafka's protocol: the context of its handshakes, which follows the files.
 
-Each handshake takes the present files: they are looked at when its first message arrives.
+Each handshake takes the present files: they are looked at when its first message arrives. A connection counts from
+before its handshake on: otherwise callers that never end theirs would be bounded by nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
-from typing import Final
+from asyncio.sslproto import SSLProtocol
+from typing import Any, Final
 
 from node.listener_settings import ListenerTls
+from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.listener_certificates import CallerIdentity, ListenerCertificates
 from tidelog.clock import Clock
 
 _log = logging.getLogger("node.tls")
 
 HANDSHAKE_MS: Final = 10_000
-"""Timeout of a handshake."""
+"""Timeout of a handshake, and of the end of a connection."""
 
 
 class KafkaTls(ListenerCertificates):
@@ -63,3 +67,33 @@ class KafkaTls(ListenerCertificates):
                 except (ssl.SSLError, OSError) as error:  # replaced once more: the next handshake looks again
                     _log.warning("listener %r keeps its certificate for now: %s", self._listener, error)
             handshake.context = self._context
+
+
+class TlsConnection(SSLProtocol):
+    """The socket of a connection with TLS. What asyncio makes by itself tells nobody of a handshake before its end."""
+
+    def __init__(self, connection: KafkaConnection, shared: ListenerState, context: ssl.SSLContext) -> None:
+        waiter: Any = None  # nobody waits for the handshake
+        timeout_s: Any = HANDSHAKE_MS / 1_000
+        super().__init__(
+            asyncio.get_running_loop(),
+            connection,
+            context,
+            waiter,
+            server_side=True,
+            ssl_handshake_timeout=timeout_s,
+            ssl_shutdown_timeout=timeout_s,
+        )
+        self._connection, self._shared = connection, shared
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected. The handshake begins, unless there are too many connections."""
+        if self._shared.accept(self._connection, transport):
+            super().connection_made(transport)
+        else:
+            transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The socket is closed, after the handshake or instead of it."""
+        super().connection_lost(exc)
+        self._shared.accepted.pop(self._connection, None)

@@ -1,0 +1,161 @@
+"""Clients of Kafka's listener that mean harm: they connect and never ask, announce frames and never send them, or go
+away in the middle. Others must be served.
+
+Not here: bytes that are no request (test_kafka_frames.py), made-up requests (tests/fuzz/kafka_requests.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.listeners.kafka import kafka_connection, kafka_tls
+from node.listeners.kafka.frame_budget import SMALL_BYTES
+from tests.certificates import Authority
+from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, framed, kafka_listener, metadata
+from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
+
+CONNECTIONS = 10_000
+
+
+@asynccontextmanager
+async def without_defects() -> AsyncIterator[None]:
+    """Fails if the loop is told of an exception that nobody has handled."""
+    loop, found = asyncio.get_running_loop(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: found.append(context))
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(None)
+    assert found == []
+
+
+async def must_serve(listener: Listener) -> None:
+    client = await listener.connect()
+    client.send(metadata("topic", correlation_id=5))
+    assert await client.correlation_id() == 5
+
+
+# --- connections --------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_resets_its_connection_before_it_is_accepted_harms_nothing() -> None:
+    """Its socket has no address any more. The listener took that for a defect."""
+    async with kafka_listener() as listener, without_defects():
+        for _ in range(20):
+            with socket.create_connection((listener.address.host, listener.address.port)) as gone:
+                gone.send(metadata("topic"))
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await must_serve(listener)
+        await listener.until(lambda: len(listener.state.accepted) == 1)
+
+
+async def test_many_open_connections_do_not_keep_others_out() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    count = min(CONNECTIONS, (hard - 500) // 2)
+    address: tuple[str, int]
+    opened: list[socket.socket] = []
+    try:
+        async with kafka_listener(connections_max=count + 1) as listener, without_defects():
+            address = listener.address.host, listener.address.port
+            loop = asyncio.get_running_loop()
+            for number in range(count):
+                opened.append(socket.socket())
+                opened[-1].settimeout(0)
+                await loop.sock_connect(opened[-1], address)
+                opened[-1].send(b"\0\0\0" if number % 2 else b"")
+            await listener.until(lambda: len(listener.state.accepted) == count)
+            assert listener.state.budget.used == 0
+            await must_serve(listener)
+    finally:
+        for each in opened:
+            each.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_handshakes_that_are_never_ended_count_as_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were bounded by nothing, and a listener that stopped left them open."""
+    monkeypatch.setattr(kafka_tls, "HANDSHAKE_MS", 600)
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node()), connections_max=3) as listener, without_defects():
+        silent = [await listener.connect() for _ in range(2)]
+        garbage = await listener.connect()
+        await listener.until(lambda: len(listener.state.accepted) == 3)
+        further = await listener.connect()
+        assert await further.is_closed()
+        garbage.send(bytes(100))
+        assert await garbage.is_closed()
+        await listener.until(lambda: len(listener.state.accepted) == 2)
+        assert await principal_of(listener, await listener.connect(client_of(authority.client()))) == "User:CN=alice"
+        assert [await each.is_closed() for each in silent] == [True, True]
+        await listener.until(lambda: len(listener.state.accepted) == 1)
+
+
+async def test_a_listener_that_stops_ends_handshakes(tmp_path: Path) -> None:
+    async with kafka_listener(tls=tls_of(Authority(tmp_path).node())) as listener:
+        silent = await listener.connect()
+        await listener.until(lambda: listener.state.accepted)
+        await listener.server.stop(0)
+        assert await silent.is_closed()
+
+
+async def test_what_follows_a_refused_frame_is_not_read(tmp_path: Path) -> None:
+    """With TLS it has arrived already, and asyncio passes it on while the connection ends."""
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node())) as listener, without_defects():
+        for behind in (b"", bytes(3), bytes(20_000)):
+            client = await listener.connect(client_of(authority.client()))
+            client.send(struct.pack(">i", -1) + behind)
+            assert await client.is_closed()
+            client = await listener.connect(client_of(authority.client()))
+            client.send(framed(struct.pack(">hhi", 9_999, 0, 1) + b"\xff\xff") + behind)
+            assert await client.is_closed()
+        assert listener.service.begun == []
+
+
+# --- frames that never come ------------------------------------------------------------------------------------------
+
+
+async def test_announced_frames_delay_no_small_ones() -> None:
+    """Four bytes announce a frame that has the memory: the next request waited ten seconds for each of them."""
+    async with kafka_listener() as listener:
+        announcing = [await listener.connect() for _ in range(20)]
+        for client in announcing:
+            client.send(struct.pack(">i", FRAME_BYTES_MAX))
+        await listener.until(lambda: listener.state.budget.is_short(FRAME_BYTES_MAX))
+        await must_serve(listener)
+        assert listener.state.budget.used <= listener.state.budget.bytes_max
+
+
+async def test_small_frames_that_are_announced_are_ended_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that arrive at the required rate are not."""
+    monkeypatch.setattr(kafka_connection, "FRAME_MS", 0)
+    async with kafka_listener() as listener:
+        budget = listener.state.budget
+        count = budget._small.bytes_max // SMALL_BYTES
+        announcing = [await listener.connect() for _ in range(count)]
+        for client in announcing:
+            client.send(struct.pack(">i", SMALL_BYTES))
+        await listener.until(lambda: budget.used == count * SMALL_BYTES)
+        announcing[0].send(bytes(SMALL_BYTES - 1))
+        await listener.until(lambda: any(each._filled == SMALL_BYTES - 1 for each in listener.state.connections))
+        client = await listener.connect()
+        client.send(struct.pack(">i", SMALL_BYTES))
+        await listener.until(lambda: budget.is_short(SMALL_BYTES))
+        for connection in list(listener.state.connections):
+            connection.check()
+        assert all([await each.is_closed() for each in announcing[1:]])
+        await listener.until(lambda: not budget.is_short(SMALL_BYTES))
+        assert len(listener.state.connections) == 2
+        await must_serve(listener)
