@@ -58,6 +58,8 @@ _ENUMERATIONS: Final = {"transaction_status": "TransactionState"}
 _SHARED: Final = {
     ("ConsumerGroupCurrentMemberAssignmentValue", "TopicPartitions"): "TopicPartitions",
     ("ConsumerGroupTargetAssignmentMemberValue", "TopicPartition"): "TopicPartitions",
+    ("ConsumerGroupHeartbeatRequest", "TopicPartitions"): "TopicPartitions",
+    ("ConsumerGroupHeartbeatResponse", "TopicPartitions"): "TopicPartitions",
 }
 """Structures that are values of tidelog.types: requests have them too, so that an assignment is never converted."""
 
