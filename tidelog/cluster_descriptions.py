@@ -113,8 +113,12 @@ class GroupListing:
     type: str
     """"consumer" or "classic"."""
     state: str
-    """"Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
+    """"Empty", "Assigning", "Reconciling", "Stable" or "Dead"; of a classic group also "PreparingRebalance" or
+    "CompletingRebalance"."""
     members: int
+    protocol_type: str = ""
+    """What the group is for, as its members say: "consumer", "connect" or another name; empty if it has only ever had
+    offsets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class DescribeClassicGroups:
 
 @dataclass(frozen=True, slots=True)
 class DescribedClassicMember:
-    """A member of a classic group. metadata: for the protocol of the generation; empty while there is none."""
+    """A member of a classic group. metadata: for the protocol of the group. Both are empty while it is not stable."""
 
     member_id: str
     instance_id: str | None

@@ -5,9 +5,11 @@ Source: KIP-848, and Kafka's ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
+from uuid import UUID
 
 from replication.coordination.group_records import TopicPartitions
 from tidelog.cluster_descriptions import GroupListing
@@ -230,6 +232,30 @@ class OffsetFetchAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchOffsetsOfGroups:
+    """Fetch committed offsets of several groups. Source: Kafka's OffsetFetch from version 8 on."""
+
+    groups: tuple[OffsetFetch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsOfGroup:
+    """The committed offsets of a group, or why there are none."""
+
+    group_id: str
+    error: TidelogError | None = None
+    partitions: tuple[FetchedOffset, ...] = ()
+    """In the order of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsetsOfGroupsAnswer:
+    """In the order of the request."""
+
+    groups: tuple[OffsetsOfGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetDelete:
     """Delete committed offsets. Refused for topics that members subscribe to."""
 
@@ -292,6 +318,8 @@ class DescribedMember:
     """Its current assignment, without partitions that it has been asked to give up."""
     target: tuple[TopicPartitions, ...]
     """Its target assignment."""
+    is_classic: bool = False
+    """It is a member of the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +343,22 @@ class DescribeGroupsAnswer:
     """In the order of the request."""
 
     groups: tuple[DescribedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroups:
+    """The consumer groups (KIP-848) to describe, with the names of topics. Source: Kafka's ConsumerGroupDescribe."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroupsAnswer:
+    """In the order of the request. A classic group is answered with GroupIdNotFound."""
+
+    groups: tuple[DescribedGroup, ...]
+    topic_names: Mapping[UUID, str]
+    """Those of the topics that members have; one that was deleted since is not in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,7 +315,13 @@ class MemoryGroupsService:
             coordinators.append(pb.ListedCoordinator(partition=1, error=unreadable))
         return pb.ListGroupsResponse(
             groups=[
-                pb.ListedGroup(group_id=name, type="consumer", state=_state(group), members=len(group.members))
+                pb.ListedGroup(
+                    group_id=name,
+                    type="consumer",
+                    state=_state(group),
+                    members=len(group.members),
+                    protocol_type="consumer",
+                )
                 for name, group in sorted(groups.items())
                 if not request.states or _state(group) in request.states
             ],

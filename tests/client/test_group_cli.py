@@ -128,7 +128,9 @@ def test_groups_are_listed_described_and_deleted(cluster: MemoryCluster, tidelog
     with sync.Consumer(cluster.bootstrap, group="g", topics=["orders"], client_id="alice") as consumer:
         consumer.poll(timeout=5)
         assert tidelog("group", "list", "--json") == 0
-        assert tidelog.json == [{"group_id": "g", "type": "consumer", "state": "Stable", "members": 1}]
+        assert tidelog.json == [
+            {"group_id": "g", "type": "consumer", "state": "Stable", "members": 1, "protocol_type": "consumer"}
+        ]
         assert tidelog("group", "list") == 0
         assert b"Stable" in tidelog.out
         assert tidelog("group", "describe", "g") == 0

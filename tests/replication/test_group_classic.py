@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from replication.coordination.classic_requests import ClassicHeartbeat
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     ClassicMemberMetadata,
@@ -34,14 +35,52 @@ from replication.coordination.group_records import (
     OffsetCommitValue,
     TopicPartitions,
 )
-from replication.coordination.group_requests import DeleteGroups, ListGroups, OffsetCommit, OffsetDelete, OffsetToCommit
+from replication.coordination.group_requests import (
+    DeleteGroups,
+    ListGroups,
+    NamedPartition,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+)
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, Entry, settle_all, topic_id
-from tidelog.errors import FencedMemberEpoch, IllegalGeneration, NonEmptyGroup, UnknownMemberId
+from tidelog.errors import (
+    FencedMemberEpoch,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    NonEmptyGroup,
+    UnknownMemberId,
+)
+from tidelog.protocol.kafka.messages.consumer_protocol_assignment import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from tidelog.protocol.kafka.messages.consumer_protocol_subscription import (
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+    ConsumerProtocolSubscription,
+)
 from tidelog.types import Millis, Offset, PartitionIndex
 
 MEMBER = MemberMetadata("c1", "client", "/10.0.0.1", 10_000, b"\0\1", b"\0\2", rebalance_timeout=60_000)
+"""With metadata and an assignment that only its kind understands."""
+SUBSCRIPTION = CONSUMER_PROTOCOL_SUBSCRIPTION.encode(ConsumerProtocolSubscription(("t", "u"), None), 0)
+ASSIGNMENT = CONSUMER_PROTOCOL_ASSIGNMENT.encode(
+    ConsumerProtocolAssignment((TopicPartition("t", (PartitionIndex(3), PartitionIndex(1))),), None), 0
+)
+CONSUMER = MemberMetadata(
+    "c1",
+    "client",
+    "/10.0.0.1",
+    10_000,
+    b"\0\3" + SUBSCRIPTION + b"and what later versions add",
+    b"\0\3" + ASSIGNMENT,
+    rebalance_timeout=60_000,
+)
+"""Reads t and u, as clients of Kafka say it."""
 
 
 def loaded(*records: GroupRecord, config: GroupConfig | None = None) -> Coordinator:
@@ -52,8 +91,8 @@ def loaded(*records: GroupRecord, config: GroupConfig | None = None) -> Coordina
     return coordinator
 
 
-def classic(*members: MemberMetadata) -> GroupRecord:
-    value = GroupMetadataValue("consumer", 3, "range", "c1", members, Millis(WALL_START_MS))
+def classic(*members: MemberMetadata, protocol_type: str = "consumer") -> GroupRecord:
+    value = GroupMetadataValue(protocol_type, 3, "range", "c1", members, Millis(WALL_START_MS))
     return CoordinatorRecord(GroupMetadataKey("g"), value)
 
 
@@ -109,8 +148,6 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets()
 def test_a_classic_group_with_members_is_neither_deleted_nor_committed_for() -> None:
     coordinator = loaded(classic(MEMBER), committed(7))
     assert isinstance(coordinator.ask(DeleteGroups(("g",))).groups[0].error, NonEmptyGroup)
-    with pytest.raises(NonEmptyGroup):
-        coordinator.ask(OffsetDelete("g", ()))
     commit = (OffsetToCommit("t", PartitionIndex(0), Offset(8)),)
     with pytest.raises(UnknownMemberId):
         coordinator.ask(OffsetCommit("g", "", -1, None, commit))
@@ -118,6 +155,73 @@ def test_a_classic_group_with_members_is_neither_deleted_nor_committed_for() -> 
         coordinator.ask(OffsetCommit("g", "c1", 2, None, commit))
     coordinator.ask(OffsetCommit("g", "c1", 3, None, commit))
     assert coordinator.fetched(0).offset == 8
+
+
+def test_it_is_said_what_members_of_the_consumer_protocol_read() -> None:
+    """As far as it exists: t has four partitions, u is no topic any more."""
+    coordinator = loaded(classic(CONSUMER), committed(7))
+    (member,) = coordinator.group().members
+    assert member.subscribed_topic_names == ("t", "u")
+    assert member.assignment == member.target == parts(1, 3)
+    assert member.is_classic
+    (listed,) = coordinator.ask(ListGroups()).groups
+    assert (listed.type, listed.protocol_type) == ("classic", "consumer")
+
+
+@pytest.mark.parametrize(
+    ("subscription", "protocol_type"), [(b"", "consumer"), (b"\0\1\0\0\0\7", "consumer"), (SUBSCRIPTION, "connect")]
+)
+def test_bytes_of_another_protocol_say_nothing(subscription: bytes, protocol_type: str) -> None:
+    member = MemberMetadata("c1", "client", "h", 10_000, subscription, subscription, rebalance_timeout=60_000)
+    coordinator = loaded(classic(member, protocol_type=protocol_type))
+    (described,) = coordinator.group().members
+    assert (described.subscribed_topic_names, described.assignment) == ((), ())
+
+
+def deleted(coordinator: Coordinator, *topics: str) -> list[type]:
+    """The errors of the deletion of the offset of partition 0 of these topics."""
+    named = tuple(NamedPartition(topic, PartitionIndex(0)) for topic in topics)
+    return [type(each.error) for each in coordinator.ask(OffsetDelete("g", named)).partitions]
+
+
+def test_offsets_of_topics_that_classic_members_read_are_not_deleted() -> None:
+    other = CoordinatorRecord(
+        OffsetCommitKey("g", "v", PartitionIndex(0)), OffsetCommitValue(Offset(3), "", Millis(WALL_START_MS))
+    )
+    coordinator = loaded(classic(CONSUMER), committed(7), other)
+    assert deleted(coordinator, "t", "u", "v") == [GroupSubscribedToTopic, GroupSubscribedToTopic, type(None)]
+    assert coordinator.fetched(0).offset == 7
+    assert coordinator.fetched(0, topic="v").offset == -1
+
+
+def test_offsets_of_members_that_say_nothing_are_not_deleted() -> None:
+    """Those of consumers may be of each topic. Connect's coordinate something else."""
+    assert deleted(loaded(classic(MEMBER), committed(7)), "t") == [GroupSubscribedToTopic]
+    with pytest.raises(NonEmptyGroup):
+        deleted(loaded(classic(CONSUMER, protocol_type="connect"), committed(7)), "t")
+    assert deleted(loaded(classic(), committed(7)), "t") == [type(None)]
+
+
+def test_offsets_that_classic_members_do_not_read_expire() -> None:
+    """While the group is stable: between two generations nobody knows what its next members read."""
+
+    def left(member: MemberMetadata, protocol_type: str = "consumer") -> set[str]:
+        offsets = [
+            CoordinatorRecord(
+                OffsetCommitKey("g", topic, PartitionIndex(0)), OffsetCommitValue(Offset(3), "", Millis(WALL_START_MS))
+            )
+            for topic in ("t", "v")
+        ]
+        config = GroupConfig(offsets_retention_minutes=1)
+        coordinator = loaded(classic(member, protocol_type=protocol_type), *offsets, config=config)
+        for _ in range(config.offsets_retention_check_interval_ms // 9_000 + 1):
+            coordinator.pass_time(9_000)
+            coordinator.ask(ClassicHeartbeat("g", "c1", 3))
+        return {each.topic for each in coordinator.ask(OffsetFetch("g", "", -1, None)).partitions}
+
+    assert left(CONSUMER) == {"t"}
+    assert left(MEMBER) == {"t", "v"}
+    assert left(CONSUMER, "connect") == {"t", "v"}
 
 
 def test_an_empty_classic_group_is_deleted_and_expires() -> None:

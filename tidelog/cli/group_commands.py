@@ -25,7 +25,7 @@ app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_a
 cluster_command(app, "reset-offsets")(reset_offsets)
 Groups = Annotated[list[str], typer.Argument(help="Ids of groups.", show_default=False)]
 
-STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+STATES = ("Empty", "Assigning", "Reconciling", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 CLEAR = "\x1b[2J\x1b[H"
 """Clears a terminal and moves to its first line."""

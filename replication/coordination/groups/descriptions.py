@@ -19,12 +19,15 @@ from replication.coordination.group_requests import (
 from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
 from replication.coordination.groups.classic_protocols import metadata_of
 from replication.coordination.groups.classic_states import ClassicState
+from replication.coordination.groups.classic_subscriptions import partitions_of, topics_of
 from replication.coordination.groups.consumer_group import ConsumerGroup
+from replication.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import GroupState
 from replication.coordination.groups.target_assignment import preferred_assignor
+from replication.coordination.groups.topic_catalog import TopicCatalog
 from tidelog.cluster_descriptions import GroupListing
 
 CONSUMER = "consumer"
@@ -48,9 +51,9 @@ def list_groups(state: GroupsState, request: ListGroups) -> ListGroupsAnswer:
 def _listed(state: GroupsState, group_id: str) -> GroupListing:
     group, classic = state.consumer.get(group_id), state.classic.get(group_id)
     if group is not None:
-        return GroupListing(group_id, CONSUMER, group.state().value, len(group.members))
+        return GroupListing(group_id, CONSUMER, group.state().value, len(group.members), CONSUMER_PROTOCOL)
     if classic is not None:
-        return GroupListing(group_id, CLASSIC, classic.state.value, len(classic.members))
+        return GroupListing(group_id, CLASSIC, classic.state.value, len(classic.members), classic.protocol_type)
     return GroupListing(group_id, CLASSIC, GroupState.EMPTY.value, 0)
 
 
@@ -68,7 +71,7 @@ def _described(state: GroupsState, config: GroupConfig, group_id: str) -> Descri
     if group is not None:
         return _consumer_group(group, config)
     if classic is not None:
-        return _classic_group(classic)
+        return _classic_group(classic, state.catalog)
     if state.offsets.has(group_id):
         return DescribedGroup(group_id, None, CLASSIC, GroupState.EMPTY.value)
     return DescribedGroup(group_id, group_not_found(group_id), state=GroupState.DEAD.value)
@@ -101,11 +104,12 @@ def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
         None if said is None else said.subscribed_topic_regex,
         current.assigned_partitions,
         group.target_of(member.member_id),
+        is_classic=said is not None and said.classic_member_metadata is not None,
     )
 
 
-def _classic_group(group: ClassicGroup) -> DescribedGroup:
-    """The generation stands for the epochs. Subscriptions and assignments are bytes of the clients' protocol."""
+def _classic_group(group: ClassicGroup, catalog: TopicCatalog) -> DescribedGroup:
+    """The generation stands for the epochs."""
     return DescribedGroup(
         group.group_id,
         None,
@@ -114,22 +118,25 @@ def _classic_group(group: ClassicGroup) -> DescribedGroup:
         group.generation,
         group.generation,
         group.protocol or "",
-        tuple(_classic_member(group.members[member_id], group.generation) for member_id in sorted(group.members)),
+        tuple(_classic_member(group, member, catalog) for _, member in sorted(group.members.items())),
     )
 
 
-def _classic_member(member: ClassicMember, generation: int) -> DescribedMember:
+def _classic_member(group: ClassicGroup, member: ClassicMember, catalog: TopicCatalog) -> DescribedMember:
+    """Describe a member. Its subscription and its assignment are empty if only the members know them."""
+    assignment = partitions_of(group, member, catalog)
     return DescribedMember(
         member.member_id,
         member.instance_id,
         None,
         member.client_id,
         member.client_host,
-        generation,
-        (),
+        group.generation,
+        topics_of(group, member) or (),
         None,
-        (),
-        (),
+        assignment,
+        assignment,
+        is_classic=True,
     )
 
 
@@ -139,8 +146,7 @@ def _in_bytes(state: GroupsState, group_id: str) -> DescribedClassicGroup:
         if group_id not in state.consumer and state.offsets.has(group_id):
             return DescribedClassicGroup(group_id, None, ClassicState.EMPTY.value)
         return DescribedClassicGroup(group_id, group_not_found(group_id))
-    has_protocol = group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
-    protocol = group.protocol if has_protocol else None  # a rebalance may choose another one
+    protocol = group.protocol if group.state is ClassicState.STABLE else None  # a rebalance may choose another one
     return DescribedClassicGroup(
         group_id,
         None,
@@ -154,7 +160,7 @@ def _in_bytes(state: GroupsState, group_id: str) -> DescribedClassicGroup:
                 member.client_id,
                 member.client_host,
                 metadata_of(member.protocols, protocol),
-                member.assignment if has_protocol else b"",
+                member.assignment if protocol is not None else b"",
             )
             for _, member in sorted(group.members.items())
         ),

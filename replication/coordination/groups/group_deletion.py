@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from replication.coordination.coordinator_machine import Decision
@@ -15,6 +15,8 @@ from replication.coordination.group_records import (
     OffsetCommitValue,
 )
 from replication.coordination.group_requests import DeletedGroup, DeleteGroups, DeleteGroupsAnswer
+from replication.coordination.groups.classic_states import ClassicState
+from replication.coordination.groups.classic_subscriptions import subscribed_topics
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.membership import group_tombstones
@@ -190,13 +192,16 @@ class OffsetExpiry:
         group, classic = state.consumer.get(group_id), state.classic.get(group_id)
         offsets = state.offsets.of_group(group_id)
         since = NO_TIMESTAMP
-        if classic is not None:
-            if classic.members or classic.invited:
+        subscribed: Container[str] = () if group is None else group.topics
+        if classic is not None and (classic.members or classic.invited):
+            topics = subscribed_topics(classic) if classic.state is ClassicState.STABLE else None
+            if topics is None:
                 return []  # only the members know what they subscribe to
+            subscribed = topics
+        elif classic is not None:
             since = classic.recorded_at
         if group is not None and group.empty_since is not None:
             since = max(since, group.empty_since)
-        subscribed = {} if group is None else group.topics
         keys = [
             OffsetCommitKey(group_id, topic, PartitionIndex(partition))
             for (topic, partition), value in offsets.items()

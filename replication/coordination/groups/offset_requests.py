@@ -6,7 +6,7 @@ committed for an earlier incarnation of a topic is not returned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
@@ -26,6 +26,8 @@ from replication.coordination.group_requests import (
 from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.classic_members import ClassicMembers
 from replication.coordination.groups.classic_states import ClassicState
+from replication.coordination.groups.classic_subscriptions import subscribed_topics
+from replication.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState, group_not_found
 from replication.coordination.groups.heartbeats import check_instance
@@ -132,7 +134,7 @@ class OffsetRequests:
         classic = self._state.classic.get(group_id)
         if classic is not None and classic.members:
             _check_classic(classic, request)
-        elif epoch >= 0 or member_id:
+        elif epoch >= 0:
             if self._state.exists(group_id):
                 raise UnknownMemberId(_not_a_member(group_id, member_id))
             raise GroupIdNotFound(
@@ -183,30 +185,38 @@ class OffsetRequests:
     # --- delete ---
 
     def delete(self, request: OffsetDelete) -> Decision[CommittedPartitions]:
-        """Raises GroupIdNotFound or, for a classic group with members, NonEmptyGroup."""
+        """Raises GroupIdNotFound or, for a classic group with members that are no consumers, NonEmptyGroup."""
         if not self._state.exists(request.group_id):
             raise group_not_found(request.group_id)
-        group = self._state.consumer.get(request.group_id)
-        classic = self._state.classic.get(request.group_id)
-        if group is None and classic is not None and classic.members:
-            raise NonEmptyGroup(
-                f"classic group {request.group_id!r} has {len(classic.members)} members: stop them first"
-            )
+        subscribed = self._subscribed_topics(request.group_id)
         outcomes: list[CommittedPartition] = []
         records: list[GroupRecord] = []
         for each in request.partitions:
+            error: TidelogError | None = None
             key = OffsetCommitKey(request.group_id, each.topic, each.partition)
-            if group is not None and each.topic in group.topics:
+            if subscribed is None or each.topic in subscribed:
                 error = GroupSubscribedToTopic(
                     f"members of group {request.group_id!r} subscribe to {each.topic!r}: stop them first"
                 )
-                outcomes.append(CommittedPartition(each.topic, each.partition, error))
-                continue
-            outcomes.append(CommittedPartition(each.topic, each.partition))
-            known = self._state.offsets.get(request.group_id, each.topic, each.partition)
-            if known is not None or self._state.offsets.is_pending(key):
+            elif self._state.offsets.is_known(key):
                 records.append(CoordinatorRecord(key, None))
+            else:
+                error = _missing(each, self._state.catalog.get(each.topic))
+            outcomes.append(CommittedPartition(each.topic, each.partition, error))
         return Decision(CommittedPartitions(tuple(outcomes)), tuple(records))
+
+    def _subscribed_topics(self, group_id: str) -> Container[str] | None:
+        """The topics that members of the group subscribe to. None: only the members know them, so that each topic may
+        be one. Raises NonEmptyGroup."""
+        group = self._state.consumer.get(group_id)
+        if group is not None:
+            return group.topics
+        classic = self._state.classic.get(group_id)
+        if classic is None or not classic.members:
+            return ()
+        if classic.protocol_type != CONSUMER_PROTOCOL:
+            raise NonEmptyGroup(f"classic group {group_id!r} has {len(classic.members)} members: stop them first")
+        return subscribed_topics(classic)
 
 
 def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int) -> TidelogError | None:
@@ -217,11 +227,9 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
             f"the metadata of the offset for {commit.topic}-{commit.partition} has {len(metadata.encode())} bytes; "
             f"offset.metadata.max.bytes is {metadata_max}: shorten it"
         )
-    if topic is None or not 0 <= commit.partition < topic.partitions:
-        return UnknownTopicOrPartition(
-            f"partition {commit.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{commit.partition} does not exist, as far as this "
-            "node knows: create it, or correct its name"
-        )
+    missing = _missing(commit, topic)
+    if missing is not None or topic is None:
+        return missing
     if commit.topic_id is not None and commit.topic_id != topic.topic_id:
         return InconsistentTopicId(
             f"topic {commit.topic} was deleted and created again: the offset is for its former id {commit.topic_id}"
@@ -229,6 +237,16 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
     if commit.offset < 0:
         return InvalidRequest(f"offset {commit.offset} of partition {commit.topic}-{commit.partition} is negative")
     return None
+
+
+def _missing(partition: OffsetToCommit | NamedPartition, topic: Topic | None) -> TidelogError | None:
+    """The error of a partition that does not exist; None if it does. topic: that of its name."""
+    if topic is not None and 0 <= partition.partition < topic.partitions:
+        return None
+    return UnknownTopicOrPartition(
+        f"partition {partition.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{partition.partition} does not exist, as far as this "
+        "node knows: create it, or correct its name"
+    )
 
 
 def _check_classic(group: ClassicGroup, request: OffsetCommit | TxnOffsetCommit) -> None:

@@ -68,6 +68,10 @@ class OffsetStore:
         """All committed offsets of a group."""
         return self._committed.get(group_id, {})
 
+    def is_known(self, key: OffsetCommitKey) -> bool:
+        """Whether the offset is committed, or an open transaction may commit it."""
+        return self.get(key.group, key.topic, key.partition) is not None or self.is_pending(key)
+
     def is_pending(self, key: OffsetCommitKey) -> bool:
         """Whether an open transaction may change the offset."""
         return key in self._open.get(key.group, ())

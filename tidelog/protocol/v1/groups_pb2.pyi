@@ -846,14 +846,17 @@ class ListedGroup(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     """the group"""
     type: _builtins.str
     """"consumer" or "classic" """
     state: _builtins.str
-    """"Empty", "Assigning", "Reconciling", "Stable", "Dead" """
+    """"Empty", "Assigning", "Reconciling", "Stable", "Dead", "PreparingRebalance", "CompletingRebalance" """
     members: _builtins.int
     """number of members"""
+    protocol_type: _builtins.str
+    """what the group is for: "consumer", "connect", ...; empty if it has only ever had offsets"""
     def __init__(
         self,
         *,
@@ -861,10 +864,11 @@ class ListedGroup(_message.Message):
         type: _builtins.str = ...,
         state: _builtins.str = ...,
         members: _builtins.int = ...,
+        protocol_type: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "members", b"members", "state", b"state", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "members", b"members", "protocol_type", b"protocol_type", "state", b"state", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -980,6 +984,7 @@ class DescribedMember(_message.Message):
     SUBSCRIBED_TOPIC_REGEX_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
+    IS_CLASSIC_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     """the member"""
     instance_id: _builtins.str
@@ -994,6 +999,8 @@ class DescribedMember(_message.Message):
     """the group epoch that it has reached"""
     subscribed_topic_regex: _builtins.str
     """its pattern"""
+    is_classic: _builtins.bool
+    """it uses the classic protocol (JoinGroup)"""
     @_builtins.property
     def subscribed_topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """its subscription"""
@@ -1019,10 +1026,11 @@ class DescribedMember(_message.Message):
         subscribed_topic_regex: _builtins.str | None = ...,
         assignment: _abc.Iterable[Global___TopicPartitionList] | None = ...,
         target: _abc.Iterable[Global___TopicPartitionList] | None = ...,
+        is_classic: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_subscribed_topic_regex", b"_subscribed_topic_regex", "instance_id", b"instance_id", "rack_id", b"rack_id", "subscribed_topic_regex", b"subscribed_topic_regex"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_subscribed_topic_regex", b"_subscribed_topic_regex", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "instance_id", b"instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_subscribed_topic_regex", b"_subscribed_topic_regex", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "instance_id", b"instance_id", "is_classic", b"is_classic", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
     _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
