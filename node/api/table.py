@@ -179,6 +179,13 @@ GROUPS_OFFSET_FETCH: Final = Api(
     groups.OffsetFetchAnswer,
     _all_of(_group(AclOperation.DESCRIBE), _each_topic(AclOperation.DESCRIBE)),
 )
+GROUPS_FETCH_OFFSETS_OF_GROUPS: Final = Api(
+    "Groups.FetchOffsetsOfGroups",
+    groups.FetchOffsetsOfGroups,
+    groups.FetchOffsetsOfGroupsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP), _each_topic(AclOperation.DESCRIBE)),
+    has_rpc=False,
+)
 GROUPS_OFFSET_DELETE: Final = Api(
     "Groups.OffsetDelete",
     groups.OffsetDelete,
@@ -202,6 +209,13 @@ GROUPS_DESCRIBE_CLASSIC_GROUPS: Final = Api(
     "Groups.DescribeClassicGroups",
     classic.DescribeClassicGroups,
     classic.DescribeClassicGroupsAnswer,
+    _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP)),
+    has_rpc=False,
+)
+GROUPS_DESCRIBE_CONSUMER_GROUPS: Final = Api(
+    "Groups.DescribeConsumerGroups",
+    groups.DescribeConsumerGroups,
+    groups.DescribeConsumerGroupsAnswer,
     _all_of(Need(AclOperation.DESCRIBE, Scope.EACH_GROUP)),
     has_rpc=False,
 )

@@ -106,8 +106,8 @@ def _ensure_joins(request: ConsumerGroupHeartbeat) -> None:
         reason = "needs a rebalance timeout"
     elif request.topic_partitions:
         reason = "must not have partitions: give them up first"
-    elif not request.subscribed_topic_names and not request.subscribed_topic_regex:
-        reason = "needs topics: names or a pattern"
+    elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        reason = "needs topics: names or a pattern; none is an empty list"
     if reason is not None:
         raise InvalidRequest(f"member {request.member_id!r} that joins group {request.group_id!r} {reason}")
 

@@ -20,7 +20,9 @@ from node.api.peers import ValueStream
 from node.api.table import (
     GROUPS_DELETE_GROUPS,
     GROUPS_DESCRIBE_CLASSIC_GROUPS,
+    GROUPS_DESCRIBE_CONSUMER_GROUPS,
     GROUPS_DESCRIBE_GROUPS,
+    GROUPS_FETCH_OFFSETS_OF_GROUPS,
     GROUPS_OFFSET_COMMIT,
     GROUPS_OFFSET_DELETE,
     GROUPS_OFFSET_FETCH,
@@ -51,6 +53,7 @@ from node.runtime.duplex import run_duplex
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.controller.image import ClusterImage
 from replication.coordination import classic_requests as classic
+from replication.coordination.group_records import TopicPartitions
 from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
@@ -59,10 +62,15 @@ from replication.coordination.group_requests import (
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsAnswer,
+    DescribeConsumerGroups,
+    DescribeConsumerGroupsAnswer,
     DescribedGroup,
+    DescribedMember,
     DescribeGroups,
     DescribeGroupsAnswer,
     FetchedOffset,
+    FetchOffsetsOfGroups,
+    FetchOffsetsOfGroupsAnswer,
     ListGroups,
     ListGroupsAnswer,
     MemberHeartbeat,
@@ -72,14 +80,16 @@ from replication.coordination.group_requests import (
     OffsetDelete,
     OffsetFetch,
     OffsetFetchAnswer,
+    OffsetsOfGroup,
     OffsetToCommit,
     TxnOffsetCommit,
 )
+from replication.coordination.groups.descriptions import CONSUMER
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
-from tidelog.errors import InvalidRequest, NotCoordinator, TidelogError, TopicAuthorizationFailed
+from tidelog.errors import GroupIdNotFound, InvalidRequest, NotCoordinator, TidelogError, TopicAuthorizationFailed
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
-from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
+from tidelog.types import JOIN_EPOCH, OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 
 Result = TypeVar("Result")
 
@@ -134,7 +144,9 @@ class GroupHandlers:
     async def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeat, context: RequestContext
     ) -> ConsumerGroupHeartbeatAnswer:
-        """Decide on the heartbeat of a member."""
+        """Decide on the heartbeat of a member. A new one without an id gets one (KIP-848 before KIP-1082)."""
+        if not request.member_id and request.member_epoch == JOIN_EPOCH:
+            request = replace(request, member_id=str(self._new_uuid()))
         ensure_heartbeat(request)
         view = context.authorizer.topic_view(context)
         heartbeat = MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host, view)
@@ -218,13 +230,16 @@ class GroupHandlers:
         """Let a member join; answer once its generation begins."""
         ensure_join(request)
         client_id = context.client_id[:CLIENT_NAME_MAX]
-        new_id = member_id_of(request.instance_id or client_id, UUID(int=self._rng.getrandbits(128), version=4))
+        new_id = member_id_of(request.instance_id or client_id, self._new_uuid())
         answer: classic.JoinGroupAnswer = await self._ask_and_wait(
             request.group_id,
             lambda ticket: classic.MemberJoin(request, ticket, client_id, context.host, new_id),
             context,
         )
         return answer
+
+    def _new_uuid(self) -> UUID:
+        return UUID(int=self._rng.getrandbits(128), version=4)
 
     async def sync_group(self, request: classic.SyncGroup, context: RequestContext) -> classic.SyncGroupAnswer:
         """The assignment of a member; answer once the leader of the group has sent it."""
@@ -310,6 +325,27 @@ class GroupHandlers:
         refused = refused_topics(context, GROUPS_OFFSET_FETCH, request.partitions)
         return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
 
+    async def fetch_offsets_of_groups(
+        self, request: FetchOffsetsOfGroups, context: RequestContext
+    ) -> FetchOffsetsOfGroupsAnswer:
+        """Committed offsets of several groups. What refuses one of them is its error."""
+        ensure_few(request.groups, "groups", DESCRIBED_MAX)
+
+        async def ask_one(asked: OffsetFetch) -> OffsetsOfGroup:
+            group_id = asked.group_id
+            try:
+                ensure_group_id(group_id)
+                refusal = context.authorizer.resource_refusal(
+                    context, GROUPS_FETCH_OFFSETS_OF_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, group_id
+                )
+                if refusal is not None:
+                    raise refusal
+                return OffsetsOfGroup(group_id, None, (await self.offset_fetch(asked, context)).partitions)
+            except TidelogError as error:
+                return OffsetsOfGroup(group_id, error)
+
+        return FetchOffsetsOfGroupsAnswer(tuple(await all_of(map(ask_one, request.groups))))
+
     async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> CommittedPartitions:
         """Delete committed offsets of partitions that the caller may read."""
         ensure_group_id(request.group_id)
@@ -357,11 +393,29 @@ class GroupHandlers:
     async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
         """The state of groups; an error in the place of those that have none here, or whose members subscribe to a
         topic that the caller may not describe (as Kafka)."""
+        return DescribeGroupsAnswer(await self._described(request, GROUPS_DESCRIBE_GROUPS, context))
+
+    async def describe_consumer_groups(
+        self, request: DescribeConsumerGroups, context: RequestContext
+    ) -> DescribeConsumerGroupsAnswer:
+        """As `describe_groups`, without classic groups."""
+        found = await self._described(DescribeGroups(request.group_ids), GROUPS_DESCRIBE_CONSUMER_GROUPS, context)
+        groups = tuple(
+            each if each.error is not None or each.type == CONSUMER else _no_consumer_group(each) for each in found
+        )
+        ids = {topic.topic_id for each in groups for member in each.members for topic in _topics_of(member)}
+        topics = self._image().topics
+        names = {topic_id: topics[TopicId(topic_id)].name for topic_id in ids if TopicId(topic_id) in topics}
+        return DescribeConsumerGroupsAnswer(groups, names)
+
+    async def _described(
+        self, request: DescribeGroups, api: Api[Any, Any], context: RequestContext
+    ) -> tuple[DescribedGroup, ...]:
         found = await self._of_each_group(
-            request, GROUPS_DESCRIBE_GROUPS, AclOperation.DESCRIBE, DESCRIBED_AT_ONCE, DescribedGroup, context
+            request, api, AclOperation.DESCRIBE, DESCRIBED_AT_ONCE, DescribedGroup, context
         )
         image = self._image()
-        return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
+        return tuple(_visible(group, image, context) for group in found)
 
     async def describe_classic_groups(
         self, request: classic.DescribeClassicGroups, context: RequestContext
@@ -423,9 +477,21 @@ class GroupHandlers:
         return [results[group_id] for group_id in group_ids]
 
 
+def _topics_of(member: DescribedMember) -> tuple[TopicPartitions, ...]:
+    """What it has, and what it is to have."""
+    return (*member.assignment, *member.target)
+
+
+def _no_consumer_group(group: DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group.group_id,
+        GroupIdNotFound(f"group {group.group_id!r} is a {group.type} group, not a consumer group: describe it as such"),
+    )
+
+
 def _visible(group: DescribedGroup, image: ClusterImage, context: RequestContext) -> DescribedGroup:
     names = {name for member in group.members for name in member.subscribed_topic_names}
-    ids = {topic.topic_id for member in group.members for topic in (*member.assignment, *member.target)}
+    ids = {topic.topic_id for member in group.members for topic in _topics_of(member)}
     names |= {topic.name for topic_id in ids if (topic := image.topics.get(TopicId(topic_id))) is not None}
     if all(context.authorizer.allows_topic(context, AclOperation.DESCRIBE, name) for name in names):
         return group

@@ -378,7 +378,9 @@ def test_hostile_requests_get_typed_errors_and_harm_no_other_group(tmp_path: Pat
         await refused(methods.GROUPS_OFFSET_COMMIT, commit(group=long, orders=1), InvalidGroupId)
         await refused(methods.GROUPS_OFFSET_FETCH, fetch(""), InvalidGroupId)
         await refused(beating, join("", "one", "orders"), InvalidGroupId)
-        await refused(beating, join("g", "", "orders"), InvalidRequest)
+        nameless = join("g", "", "orders")
+        nameless.member_epoch = 3
+        await refused(beating, nameless, InvalidRequest)
         await refused(beating, join("g", long, "orders"), InvalidRequest)
         await refused(beating, join("g", "one", "no/topic"), InvalidTopic)
         pattern = join("g", "one")

@@ -25,7 +25,7 @@ from node.listeners.kafka.exchange import Exchange, KafkaApi, head_of
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
 from node.listeners.kafka.kafka_fetch import FETCH
-from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
+from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
@@ -37,11 +37,8 @@ from replication.coordination import classic_requests as classic
 from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
-    FetchedOffset,
     FindCoordinatorAnswer,
     FoundCoordinator,
-    NamedPartition,
-    OffsetFetchAnswer,
 )
 from tests.node.kafka_exchanges import answered, begun, exchanged, read, request
 from tests.node.kafka_frames import both_ways, request_frame
@@ -530,29 +527,6 @@ def test_offsets_are_committed_in_the_order_of_the_request(version: int) -> None
         (topic.name, part.partition_index, part.error_code) for topic in answer.topics for part in topic.partitions
     ]
     assert found == [("b", 5, 0), ("b", 2, 3), ("a", 5, 0), ("a", 2, 0)]
-
-
-@pytest.mark.parametrize("version", OFFSET_FETCH.versions)
-def test_committed_offsets_are_answered_in_the_order_of_the_request(version: int) -> None:
-    """All of a group are asked for by null, and then answered topic by topic."""
-    module = request("OffsetFetch")
-    message = module.OffsetFetchRequest("g", (module.OffsetFetchRequestTopic("a", (5, 2)),))
-    _, value = begun(OFFSET_FETCH, version, message)
-    assert value.partitions == (NamedPartition("a", PartitionIndex(5)), NamedPartition("a", PartitionIndex(2)))
-
-    def fetched(topic: str, index: int) -> FetchedOffset:
-        return FetchedOffset(topic, PartitionIndex(index), None, Offset(70 + index), LeaderEpoch(3), "note")
-
-    asked = OffsetFetchAnswer((fetched("a", 5), fetched("a", 2)))
-    (topic,) = exchanged(OFFSET_FETCH, version, message, asked).topics
-    found = [(each.partition_index, each.committed_offset, each.metadata) for each in topic.partitions]
-    assert (topic.name, found) == ("a", [(5, 75, "note"), (2, 72, "note")])
-    assert {each.committed_leader_epoch for each in topic.partitions} == {3 if version >= 5 else -1}
-    if version >= 2:
-        everything = OffsetFetchAnswer((fetched("b", 1), fetched("a", 2), fetched("b", 0)))
-        answer = exchanged(OFFSET_FETCH, version, module.OffsetFetchRequest("g", None), everything)
-        parts = [(each.name, [part.partition_index for part in each.partitions]) for each in answer.topics]
-        assert parts == [("a", [2]), ("b", [0, 1])]
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

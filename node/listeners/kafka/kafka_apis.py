@@ -10,8 +10,10 @@ from typing import Final
 
 from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
+from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from node.listeners.kafka.kafka_fetch import FETCH
-from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_FETCH
+from node.listeners.kafka.kafka_group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
@@ -49,6 +51,12 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     LEAVE_GROUP,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    OFFSET_DELETE,
+    CONSUMER_GROUP_HEARTBEAT,
+    CONSUMER_GROUP_DESCRIBE,
+    LIST_GROUPS,
+    DESCRIBE_GROUPS,
+    DELETE_GROUPS,
     ADD_PARTITIONS_TO_TXN,
     ADD_OFFSETS_TO_TXN,
     END_TXN,

@@ -14,7 +14,7 @@ from node.api.table import (
     GROUPS_LEAVE_GROUP,
     GROUPS_SYNC_GROUP,
 )
-from node.listeners.kafka.error_codes import NONE, code_of
+from node.listeners.kafka.error_codes import NONE, code_of, coordinator_code_of
 from node.listeners.kafka.exchange import KafkaApi
 from replication.coordination import classic_requests as classic
 from replication.coordination.group_records import ClassicProtocol
@@ -125,7 +125,7 @@ def _read_join(message: asked_join.JoinGroupRequest, version: int) -> classic.Jo
 
 def _write_joined(_message: object, answer: classic.JoinGroupAnswer, version: int) -> JoinGroupResponse:
     return JoinGroupResponse(
-        code_of(answer.error),
+        coordinator_code_of(answer.error),
         answer.generation,
         answer.protocol if version >= _PROTOCOL_TYPE_FROM else answer.protocol or "",
         answer.leader,
@@ -172,7 +172,7 @@ def _write_synced(_message: object, answer: classic.SyncGroupAnswer, _version: i
 
 
 def _refuse_sync(_message: object, error: TidelogError, _version: int) -> SyncGroupResponse:
-    return SyncGroupResponse(code_of(error), b"")
+    return SyncGroupResponse(coordinator_code_of(error), b"")
 
 
 SYNC_GROUP: Final = KafkaApi(
@@ -200,7 +200,7 @@ def _write_heartbeat(_message: object, _answer: object, _version: int) -> Heartb
 
 
 def _refuse_heartbeat(_message: object, error: TidelogError, _version: int) -> HeartbeatResponse:
-    return HeartbeatResponse(code_of(error))
+    return HeartbeatResponse(coordinator_code_of(error))
 
 
 HEARTBEAT: Final = KafkaApi(
@@ -236,7 +236,7 @@ def _write_left(_message: object, answer: classic.LeaveGroupAnswer, version: int
 
 
 def _refuse_leave(_message: object, error: TidelogError, _version: int) -> LeaveGroupResponse:
-    return LeaveGroupResponse(code_of(error))
+    return LeaveGroupResponse(coordinator_code_of(error))
 
 
 LEAVE_GROUP: Final = KafkaApi(
