@@ -134,7 +134,10 @@ def _node_id_of(value: object) -> int:
 
 # The settings that `parse` combines into fields are declared by themselves.
 _ID: Final = number(0, INT32_MAX)
-_LISTENERS: Final = texts("NAME://HOST:PORT", _listeners_of, str)
+_LISTENERS: Final = texts(
+    "NAME://HOST:PORT", _listeners_of, lambda at: ",".join(map("{}://{}".format, at, at.values()))
+)
+_ENDPOINTS: Final = texts("HOST:PORT", _endpoints_of, lambda nodes: ",".join(map(str, nodes)))
 _LISTENER_NAMES: Final = texts("names of listeners", _names_of, ",".join)
 NODE_ID: Final = Setting(
     "node.id",
@@ -160,9 +163,7 @@ class QuorumConfig:
     """The first nodes, and whether this node forms the cluster."""
 
     bootstrap: bool
-    nodes: tuple[Endpoint, ...] = setting(
-        "controller.quorum.bootstrap.servers", MISSING, texts("HOST:PORT", _endpoints_of, str)
-    )
+    nodes: tuple[Endpoint, ...] = setting("controller.quorum.bootstrap.servers", MISSING, _ENDPOINTS)
     """the addresses of the first nodes, this one included; the metadata log defines which nodes vote"""
     voters: int = setting("controller.quorum.voter.count", QUORUM_VOTERS, number(1, 9))
     """the number of voters of a new cluster; the active controller adds voters one at a time up to this number"""

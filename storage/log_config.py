@@ -17,6 +17,7 @@ from tidelog.errors import InvalidConfig
 from tidelog.settings import (
     Setting,
     SettingKind,
+    SettingType,
     choice,
     flag,
     millis,
@@ -55,7 +56,11 @@ CLEANUP_POLICY: Final = Setting(
     "log.cleanup.policy",
     frozenset({"delete"}),
     SettingKind(
-        "delete or compact or compact,delete", _policies, _policies, lambda policies: ",".join(sorted(policies))
+        "delete or compact or compact,delete",
+        _policies,
+        _policies,
+        lambda policies: ",".join(sorted(policies)),
+        type=SettingType.LIST,
     ),
     topic="cleanup.policy",
 )
@@ -208,6 +213,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Setting[Any]]]] = {
     "cleanup.policy": ("", CLEANUP_POLICY),
 }
 _TOPIC_FIELDS: Final = {key: found for key, found in _FIELDS.items() if found[1].topic}
+TOPIC_SETTINGS: Final[Mapping[str, Setting[Any]]] = {key: declared for key, (_, declared) in _TOPIC_FIELDS.items()}
+"""Every setting that a topic may have, by the topic's key."""
 
 
 def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, tuple[str, Setting[Any]]]) -> LogConfig:

@@ -10,16 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from tidelog.errors import InvalidConfig
-from tidelog.types import INT64_MAX
+from tidelog.types import INT32_MAX, INT64_MAX
 
 T = TypeVar("T")
 
 
 class InvalidValue(ValueError):
     """The value is not allowed; the message says why, where "must be ..." does not say enough."""
+
+
+class SettingType(IntEnum):
+    """The type of a setting as Kafka's tools know it, by its numbers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class SettingKind(Generic[T]):
     """The inverse of parse."""
     unit: str = ""
     """The unit in the documentation."""
+    type: SettingType = SettingType.STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,7 @@ def number(
         check=check,
         show=lambda value: str(value // scale),
         unit=unit,
+        type=SettingType.INT if high <= INT32_MAX else SettingType.LONG,
     )
 
 
@@ -134,7 +148,9 @@ def ratio() -> SettingKind[float]:
             raise ValueError(value)
         return float(found)
 
-    return SettingKind("a number from 0 to 1", parse=lambda text: check(float(text)), check=check)
+    return SettingKind(
+        "a number from 0 to 1", parse=lambda text: check(float(text)), check=check, type=SettingType.DOUBLE
+    )
 
 
 def choice(values: Mapping[str, T]) -> SettingKind[T]:
@@ -151,7 +167,9 @@ def choice(values: Mapping[str, T]) -> SettingKind[T]:
 
 def flag() -> SettingKind[bool]:
     text = choice({"true": True, "false": False})
-    return SettingKind(text.expected, text.parse, lambda value: bool(_typed(bool, value)), text.show)
+    return SettingKind(
+        text.expected, text.parse, lambda value: bool(_typed(bool, value)), text.show, type=SettingType.BOOLEAN
+    )
 
 
 def text() -> SettingKind[str]:
@@ -171,4 +189,5 @@ def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]
         parse=lambda given: check([item.strip() for item in given.split(",") if item.strip()]),
         check=check,
         show=show,
+        type=SettingType.LIST,
     )
