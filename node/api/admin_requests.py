@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from replication.controller.events import (
     AlterConfigs,
@@ -80,6 +79,46 @@ class DescribeLogDirsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeReplicaLogsRequest:
+    """The logs of the node that receives the request, by log directory."""
+
+    partitions: frozenset[TopicPartition] | None
+    """Those to describe; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """The log of a replica."""
+
+    partition: TopicPartition
+    size: int
+    """Bytes of its segments."""
+    offset_lag: int
+    """Records of it that are not known to be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogDir:
+    """A log directory with logs in it."""
+
+    path: str
+    error: TidelogError | None
+    """KafkaStorageError if it is offline; its logs and the bytes are then unknown."""
+    logs: tuple[ReplicaLog, ...] = ()
+    """By partition, without the metadata log."""
+    total_bytes: int = -1
+    """Of its file system; -1: unknown."""
+    usable_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReplicaLogsAnswer:
+    """In the order of the configuration."""
+
+    log_dirs: tuple[ReplicaLogDir, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainPartitionsRequest:
     """partitions: empty: every partition with a problem."""
 
@@ -146,47 +185,6 @@ class ChangedTopics:
     """In the order of the request."""
 
     topics: tuple[ChangedTopic, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsRequest:
-    """The settings of these topics, by name."""
-
-    topics: tuple[str, ...]
-
-
-class ConfigSource(IntEnum):
-    """Where the value of a setting comes from, by Kafka's numbers."""
-
-    TOPIC = 1
-    NODE = 4
-    """The configuration of the node, for topics without a value of their own."""
-    DEFAULT = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigInForce:
-    """A setting of a topic."""
-
-    key: str
-    value: str
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfigs:
-    """Every setting of a topic by key, or why they are not shown."""
-
-    name: str
-    error: TidelogError | None = None
-    configs: tuple[ConfigInForce, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsAnswer:
-    """In the order of the request."""
-
-    topics: tuple[TopicConfigs, ...]
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------

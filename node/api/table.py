@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from node.api import admin_requests as admin
+from node.api import config_requests as configs
 from node.api import quorum_requests as quorum
 from node.api.api import Answered, Api, Asked, Audience
 from node.api.controller_requests import Envelope, EnvelopeAnswer
@@ -63,6 +64,10 @@ def _each_topic(operation: AclOperation) -> Need:
 
 def _group(operation: AclOperation) -> Need:
     return Need(operation, Scope.GROUP, attrgetter("group_id"))
+
+
+def _of_topics_and_nodes(operation: AclOperation) -> Permission:
+    return _all_of(replace(_each_topic(operation), variant="of topics"), Need(operation, variant="of nodes"))
 
 
 _TRANSACTION: Final = Need(AclOperation.WRITE, Scope.TRANSACTIONAL_ID, attrgetter("transactional_id"))
@@ -296,9 +301,17 @@ ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _change(
 )
 ADMIN_DESCRIBE_CONFIGS: Final = Api(
     "Admin.DescribeConfigs",
-    admin.DescribeConfigsRequest,
-    admin.DescribeConfigsAnswer,
-    _all_of(_each_topic(AclOperation.DESCRIBE_CONFIGS)),
+    configs.DescribeConfigsRequest,
+    configs.DescribeConfigsAnswer,
+    _of_topics_and_nodes(AclOperation.DESCRIBE_CONFIGS),
+    has_rpc=False,
+)
+ADMIN_ALTER_CONFIGS: Final = Api(
+    "Admin.AlterConfigs",
+    configs.AlterConfigsOfResources,
+    admin.ChangedTopics,
+    _of_topics_and_nodes(AclOperation.ALTER_CONFIGS),
+    audited=True,
     has_rpc=False,
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api(
@@ -323,6 +336,13 @@ ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
     admin.DescribeLogDirsRequest,
     admin.DescribeLogDirsAnswer,
     Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
+)
+ADMIN_DESCRIBE_REPLICA_LOGS: Final = Api(
+    "Admin.DescribeReplicaLogs",
+    admin.DescribeReplicaLogsRequest,
+    admin.DescribeReplicaLogsAnswer,
+    _DESCRIBE,
+    has_rpc=False,
 )
 ADMIN_EXPLAIN_RESTART: Final = Api(
     "Admin.ExplainRestart", admin.ExplainRestartRequest, admin.ExplainRestartAnswer, _DESCRIBE

@@ -34,6 +34,7 @@ from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_client import ControllerClient
 from node.requests.gate import Gate
 from node.requests.log_dirs import LogDirs
+from node.requests.node_settings import node_settings
 from node.requests.topic_settings import TopicSettings
 from node.runtime.work import run_in
 from node.security.authorizer import AuditTrail
@@ -148,7 +149,9 @@ class MetadataNode:
                 self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
             ),
             "Controller": handlers,
-            "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs, config.authorizer),
+            "Admin": AdminHandlers(
+                self.metadata, self.view, self.client, settings, log_dirs, config.authorizer, node_settings(config)
+            ),
         }
         """The handlers of the services, by name."""
 

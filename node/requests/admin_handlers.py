@@ -10,18 +10,22 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from node.api import admin_requests as admin
-from node.api import table
+from node.api import config_requests, table
 from node.api.api import Answered, Api, Asked
+from node.api.config_requests import ConfigResourceType
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
+from node.requests.config_changes import depends_on_present, ensure_changes_nothing, topic_changes
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
+from node.requests.described_configs import DescribedConfigs, ensure_node
 from node.requests.log_dirs import LogDirs
+from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
@@ -40,6 +44,7 @@ from tidelog.cluster_descriptions import (
     VoterDescription,
 )
 from tidelog.errors import (
+    InvalidRequest,
     InvalidTopic,
     NotController,
     RequestTimedOut,
@@ -56,7 +61,12 @@ Altered = TypeVar(
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 
 TopicChange = TypeVar(
-    "TopicChange", events.CreateTopic, events.DeleteTopic, events.CreatePartitions, events.AlterConfigs
+    "TopicChange",
+    events.CreateTopic,
+    events.DeleteTopic,
+    events.CreatePartitions,
+    events.AlterConfigs,
+    config_requests.AlteredResource,
 )
 
 CHANGE_MS: Final = 15_000
@@ -86,10 +96,12 @@ class AdminHandlers:
         settings: TopicSettings,
         log_dirs: LogDirs,
         authorizer: AuthorizerConfig,
+        node_settings: tuple[config_requests.ConfigInForce, ...],
     ) -> None:
-        """authorizer: by whose settings `explain_acl` decides."""
+        """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
+        self._configs = DescribedConfigs(metadata, settings, node_settings, view.node_id)
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
         """The partitions of requested topics, as in the image `_partitions_at`."""
@@ -170,19 +182,13 @@ class AdminHandlers:
         return found
 
     async def describe_configs(
-        self, request: admin.DescribeConfigsRequest, context: RequestContext
-    ) -> admin.DescribeConfigsAnswer:
-        """The settings of each topic, by the image and the configuration of this node."""
-        ensure_few(request.topics, "topics", DESCRIBED_MAX)
-        return admin.DescribeConfigsAnswer(tuple(self._configs_of(name, context) for name in request.topics))
-
-    def _configs_of(self, name: str, context: RequestContext) -> admin.TopicConfigs:
-        try:
-            _ensure_permitted(context, table.ADMIN_DESCRIBE_CONFIGS, name)
-            return admin.TopicConfigs(name, None, self._settings.described(self._topic_named(name).configs))
-        except TidelogError as error:
-            context.meter.count_error(error)
-            return admin.TopicConfigs(name, error)
+        self, request: config_requests.DescribeConfigsRequest, context: RequestContext
+    ) -> config_requests.DescribeConfigsAnswer:
+        """The settings of topics and of this node, by its image and its configuration."""
+        ensure_few(request.resources, "topics and nodes", DESCRIBED_MAX)
+        return config_requests.DescribeConfigsAnswer(
+            tuple(self._configs.described(each, context) for each in request.resources)
+        )
 
     async def describe_cluster(
         self, _request: admin.DescribeClusterRequest, context: RequestContext
@@ -233,7 +239,7 @@ class AdminHandlers:
 
         async def create(topic: events.CreateTopic) -> events.ChangedTopic:
             if not allows_all:
-                _ensure_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
+                ensure_topic_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
             _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
             with context.throttle.mutation(0 if topic.validate_only else topic.partitions):
                 asked = admin.CreateTopicsRequest((topic,))
@@ -263,7 +269,7 @@ class AdminHandlers:
         if by_id and state is None:
             raise UnknownTopicId(f"no topic has the id {topic.topic_id}, as far as this node knows")
         name = state.name if by_id and state is not None else topic.name
-        _ensure_permitted(context, table.ADMIN_DELETE_TOPICS, name, by_id=by_id)
+        ensure_topic_permitted(context, table.ADMIN_DELETE_TOPICS, name, by_id=by_id)
         return state
 
     async def elect_leaders(
@@ -316,14 +322,48 @@ class AdminHandlers:
         """Change the settings of each topic; respond when this node has applied them."""
 
         async def alter(topic: events.AlterConfigs) -> events.ChangedTopic:
-            _ensure_permitted(context, table.ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
-            for change in topic.changes:
-                if change.key in KEPT_SETTINGS:
-                    _ensure_not_internal(topic.name, f"its setting {change.key} cannot be changed")
-            asked = admin.AlterConfigsRequest((topic,))
-            return await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
+            ensure_topic_permitted(context, table.ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
+            return await self._alter_topic(topic, context)
 
         return await _each(request.topics, alter, context)
+
+    async def alter_configs(
+        self, request: config_requests.AlterConfigsOfResources, context: RequestContext
+    ) -> admin.ChangedTopics:
+        """As `incremental_alter_configs`, with the operations of Kafka's requests. No setting of a node changes while
+        it runs."""
+        times = Counter(each.resource for each in request.resources)
+
+        async def alter(asked: config_requests.AlteredResource) -> events.ChangedTopic:
+            if times[asked.resource] > 1:
+                raise InvalidRequest(f"{asked.name} is named twice in one request: name each topic and node once")
+            if asked.resource.type != ConfigResourceType.TOPIC:
+                ensure_node(asked.resource)
+                ensure_cluster_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS)
+                ensure_changes_nothing(asked)
+                return events.ChangedTopic(asked.name)
+            ensure_topic_permitted(context, table.ADMIN_ALTER_CONFIGS, asked.name)
+            if depends_on_present(asked):
+                await self._catch_up(asked.name, context)
+            present = self._metadata.image.topic(asked.name)
+            configs = {} if present is None else present.configs
+            changes = topic_changes(asked, configs, self._settings.in_force(configs))
+            return await self._alter_topic(events.AlterConfigs(asked.name, changes, asked.validate_only), context)
+
+        return await _each(request.resources, alter, context)
+
+    async def _catch_up(self, topic: str, context: RequestContext) -> None:
+        """Wait until the settings of the topic in the image of this node are as new as those of the controller. Raises
+        UnknownTopicOrPartition, and what `_change_topic` raises."""
+        nothing = admin.AlterConfigsRequest((events.AlterConfigs(topic, (), validate_only=True),))
+        await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, nothing, context, "looked up")
+
+    async def _alter_topic(self, topic: events.AlterConfigs, context: RequestContext) -> events.ChangedTopic:
+        for change in topic.changes:
+            if change.key in KEPT_SETTINGS:
+                _ensure_not_internal(topic.name, f"its setting {change.key} cannot be changed")
+        asked = admin.AlterConfigsRequest((topic,))
+        return await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
 
     async def create_partitions(
         self, request: admin.CreatePartitionsRequest, context: RequestContext
@@ -331,7 +371,7 @@ class AdminHandlers:
         """Add partitions to each topic; respond when this node has applied them."""
 
         async def grow(topic: events.CreatePartitions) -> events.ChangedTopic:
-            _ensure_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
+            ensure_topic_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
             _ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
             state = self._metadata.image.topic(topic.name)
             added = 0 if state is None or topic.validate_only else topic.count - len(state.partitions)
@@ -488,6 +528,12 @@ class AdminHandlers:
         """The log directories of this node."""
         return admin.DescribeLogDirsAnswer(self._log_dirs.own())
 
+    async def describe_replica_logs(
+        self, request: admin.DescribeReplicaLogsRequest, _context: RequestContext
+    ) -> admin.DescribeReplicaLogsAnswer:
+        """The logs of this node, with their sizes, by log directory."""
+        return admin.DescribeReplicaLogsAnswer(self._log_dirs.with_logs(request.partitions))
+
     async def explain_restart(
         self, request: admin.ExplainRestartRequest, _context: RequestContext
     ) -> admin.ExplainRestartAnswer:
@@ -555,26 +601,30 @@ async def _each(
     """Change each topic on its own, in the order of the request."""
     ensure_few(topics, "topics", TOPICS_CHANGED_MAX)
     changed: list[events.ChangedTopic] = []
-    unreachable: TidelogError | None = None
+    unreachable: tuple[TopicChange, TidelogError] | None = None
     for topic in topics:
-        refusal = unreachable  # once it is set: the others would wait as long for the controller
-        if refusal is None:
+        if unreachable is None:
             try:
                 changed.append(await change(topic))
                 continue
             except TidelogError as error:
                 refusal = error
                 if isinstance(error, NotController | RequestTimedOut):
-                    unreachable = error
+                    unreachable = topic, error
+        else:  # it would wait as long for the controller
+            refusal = _not_tried(topic.name, *unreachable)
         context.meter.count_error(refusal)
         changed.append(events.ChangedTopic(topic.name, refusal))
     return admin.ChangedTopics(tuple(changed))
 
 
-def _ensure_permitted(context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False) -> None:
-    refusal = context.authorizer.topic_refusal(context, api, topic, by_id=by_id)
-    if refusal is not None:
-        raise refusal
+def _not_tried(name: str, earlier: TopicChange, error: TidelogError) -> TidelogError:
+    """The error of a topic whose turn did not come, of the same kind as that of the topic which the controller did not
+    answer in time."""
+    return type(error)(
+        f"{name} was not changed: the controller did not answer in time for {earlier.name}, which the same request "
+        f"names before it ({error.message}); repeat the request for this one"
+    )
 
 
 def _ensure_not_internal(topic: str, why: str) -> None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
+from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState, ReplicaLog, ReplicaLogDir
 from node.api.peers import Peers
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
-from tidelog.errors import TidelogError
-from tidelog.types import DirectoryId, NodeId, PartitionKey
+from tidelog.errors import KafkaStorageError, TidelogError
+from tidelog.types import METADATA_TOPIC, DirectoryId, NodeId, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.log_dirs")
 
@@ -50,6 +50,10 @@ class LogDirs:
             )
             for directory in self._directories
         )
+
+    def with_logs(self, wanted: Collection[TopicPartition] | None) -> tuple[ReplicaLogDir, ...]:
+        """The directories of this node with the logs of these partitions; None: of all."""
+        return tuple(_with_logs(directory, wanted) for directory in self._directories)
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""
@@ -93,3 +97,14 @@ class LogDirs:
             _log.info("node %d did not report its log directories: %s", node_id, error.message)
             return None
         return answer.log_dirs
+
+
+def _with_logs(directory: LogDirectory, wanted: Collection[TopicPartition] | None) -> ReplicaLogDir:
+    if directory.offline is not None:
+        return ReplicaLogDir(directory.path, KafkaStorageError(f"{directory.path} is offline: {directory.offline}"))
+    logs = tuple(
+        ReplicaLog(partition, log.size, max(0, log.log_end_offset - log.high_watermark))
+        for partition, log in sorted(directory.logs.items())
+        if partition.topic != METADATA_TOPIC and (wanted is None or partition in wanted)
+    )
+    return ReplicaLogDir(directory.path, None, logs, directory.reserve.total, directory.reserve.free)

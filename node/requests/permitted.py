@@ -1,4 +1,4 @@
-"""The replicas and topics that a request names, for callers with permission for the topics."""
+"""The replicas and topics that a request names, for callers with permission for them, and the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from node.requests.context import RequestContext
 from replication.coordination.group_requests import FetchedOffset, NamedPartition, OffsetToCommit
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
-from tidelog.security.acls import AclOperation
+from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.types import TopicId
 
 InTopic = TypeVar("InTopic", FetchedOffset, NamedPartition)
@@ -50,6 +50,20 @@ def _name_of(manager: ReplicaManager, topic_id: bytes) -> str | None:
 
 def _refusal(context: RequestContext, api: Api[Any, Any], topic: TopicReference, name: str) -> TidelogError | None:
     return context.authorizer.topic_refusal(context, api, name, by_id=isinstance(topic, bytes))
+
+
+def ensure_topic_permitted(context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False) -> None:
+    """Raises TopicAuthorizationFailed for a caller without permission for a topic that is answered by itself."""
+    refusal = context.authorizer.topic_refusal(context, api, topic, by_id=by_id)
+    if refusal is not None:
+        raise refusal
+
+
+def ensure_cluster_permitted(context: RequestContext, api: Api[Any, Any], operation: AclOperation) -> None:
+    """Raises ClusterAuthorizationFailed for a caller without permission for a part of a request that needs it."""
+    refusal = context.authorizer.resource_refusal(context, api, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    if refusal is not None:
+        raise refusal
 
 
 def refused_topics(

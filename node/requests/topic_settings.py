@@ -5,12 +5,13 @@ Not here: the effect of a setting (storage/log_config.py, replication/controller
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from node.api.admin_requests import ConfigInForce, ConfigSource
+from node.api.config_requests import ConfigInForce, ConfigSource, ConfigValue
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from storage.log_config import LogConfig
+from storage.log_config import TOPIC_SETTINGS, LogConfig
+from tidelog.settings import SettingType
 
 _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These are stored in the metadata only, so that they are the same on nodes with different defaults."""
@@ -42,11 +43,25 @@ class TopicSettings:
         return dict(sorted({**known, **self._everywhere(known), **configs}.items()))
 
     def described(self, configs: Mapping[str, str]) -> tuple[ConfigInForce, ...]:
-        """As `in_force`, with the origin of each value."""
-        found = self.in_force(configs)
-        sources = dict.fromkeys(self._everywhere(found), ConfigSource.NODE) | dict.fromkeys(configs, ConfigSource.TOPIC)
-        return tuple(ConfigInForce(key, value, sources.get(key, ConfigSource.DEFAULT)) for key, value in found.items())
+        """As `in_force`, with the origin of each value, and the values that would apply without it."""
+        known = LogConfig().as_topic()
+        everywhere = self._everywhere(known)
+        found = []
+        for key in sorted({*known, *configs}):
+            declared = TOPIC_SETTINGS.get(key)  # None: the setting of another version
+            node_key, kind = (key, SettingType.STRING) if declared is None else (declared.name, declared.kind.type)
+            values = _values(
+                (key, configs.get(key), ConfigSource.TOPIC),
+                (node_key, everywhere.get(key), ConfigSource.NODE),
+                (node_key, known.get(key), ConfigSource.DEFAULT),
+            )
+            found.append(ConfigInForce(key, tuple(values), kind))
+        return tuple(found)
 
     def _everywhere(self, known: Collection[str]) -> dict[str, str]:
         """The defaults of this node for topics without these settings."""
         return {key: value for key, value in self._own.items() if key in known and key not in _FIXED_AT_CREATION}
+
+
+def _values(*origins: tuple[str, str | None, ConfigSource]) -> Iterator[ConfigValue]:
+    return (ConfigValue(*each) for each in origins if each[1] is not None)

@@ -28,16 +28,16 @@ _QUERY_BYTES_MIN: Final = 64 << 10
 
 
 class Reserve:
-    """The reserve of one log directory. `low`: True if appends are rejected. `free`, `required`: free bytes and reserve
-    in bytes, as of the last query."""
+    """The reserve of one log directory. `low`: True if appends are rejected. `free`, `total`, `required`: free bytes,
+    those of the whole file system, and the reserve in bytes, as of the last query."""
 
-    __slots__ = ("_files", "_path", "_setting", "_spent", "_until", "free", "low", "required")
+    __slots__ = ("_files", "_path", "_setting", "_spent", "_until", "free", "low", "required", "total")
 
     def __init__(self, files: Files, path: str, setting: int) -> None:
         """setting: bytes, 0 for none, or AUTOMATIC. Raises OSError."""
         self._files, self._path, self._setting = files, path, setting
         self._spent = self._until = 0
-        self.free = self.required = 0
+        self.free = self.total = self.required = 0
         self.low = False
         self.query()
 
@@ -49,7 +49,7 @@ class Reserve:
     def query(self) -> None:
         """Query the file system. Raises OSError."""
         space = self._files.space(self._path)
-        self.free = space.free
+        self.free, self.total = space.free, space.total
         self.required = min(space.total // 10, AUTOMATIC_MAX) if self._setting == AUTOMATIC else self._setting
         self.low = space.free < (self.enough if self.low else self.required)
         self._spent = 0

@@ -10,20 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.api.admin_requests import (
-    ChangedTopics,
-    ConfigInForce,
-    ConfigSource,
-    DescribeConfigsAnswer,
-    TopicConfigs,
-)
+from node.api.admin_requests import ChangedTopics
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import Exchange, KafkaApi, head_of
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
-from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -407,28 +400,6 @@ def test_changes_that_exceed_a_quota_say_when_to_repeat_them() -> None:
         for delay, told in ((60, 70), (90, 90)):
             answer = answered(kafka, version, exchange.encode(outcomes, delay))
             assert answer.throttle_time_ms == told, "the longer one"
-
-
-@pytest.mark.parametrize("version", DESCRIBE_CONFIGS.versions)
-def test_settings_have_their_source(version: int) -> None:
-    """A default that is told as set by somebody misleads programs that compare topics."""
-    module = request("DescribeConfigs")
-    every, some = (module.DescribeConfigsResource(2, "a", keys) for keys in (None, ("retention.ms",)))
-    message = module.DescribeConfigsRequest((every, module.DescribeConfigsResource(4, "0", None), some), True)  # noqa: FBT003
-    _, value = begun(DESCRIBE_CONFIGS, version, message)
-    assert value.topics == ("a", "a")
-    settings = (
-        ConfigInForce("cleanup.policy", "delete", ConfigSource.DEFAULT),
-        ConfigInForce("retention.ms", "7", ConfigSource.TOPIC),
-        ConfigInForce("segment.bytes", "9", ConfigSource.NODE),
-    )
-    described = DescribeConfigsAnswer((TopicConfigs("a", None, settings),) * 2)
-    first, broker, second = exchanged(DESCRIBE_CONFIGS, version, message, described).results
-    found = [(each.name, each.value, each.config_source) for each in first.configs]
-    assert found == [("cleanup.policy", "delete", 5), ("retention.ms", "7", 1), ("segment.bytes", "9", 4)]
-    assert [each.source for each in first.configs[1].synonyms] == [1]
-    assert [each.name for each in second.configs] == ["retention.ms"]
-    assert (broker.error_code, broker.resource_type, broker.resource_name) == (42, 4, "0")
 
 
 # --- groups -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from node.api.admin_requests import ConfigSource
+from node.api.config_requests import ConfigSource
 from node.metadata.metadata_log import MetadataLog, open_log
 from node.quorum.state import QuorumView, read_state, write_state
 from node.requests.topic_settings import TopicSettings
@@ -28,6 +28,7 @@ from tidelog.protocol import methods
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records import LeaderChange
+from tidelog.settings import SettingType
 from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
 
 
@@ -156,6 +157,13 @@ def test_settings_in_force_are_settings_that_may_be_asked_for() -> None:
     assert described["segment.bytes"].source is ConfigSource.NODE
     assert described["flush.messages"].source is ConfigSource.TOPIC
     assert described["min.insync.replicas"].source is ConfigSource.DEFAULT
+    synonyms = [(each.key, each.value, each.source) for each in described["segment.bytes"].values]
+    assert synonyms == [
+        ("log.segment.bytes", "1048576", ConfigSource.NODE),
+        ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT),
+    ]
+    types = {key: described[key].type for key in ("cleanup.policy", "segment.bytes", "retention.ms", "preallocate")}
+    assert list(types.values()) == [SettingType.LIST, SettingType.INT, SettingType.LONG, SettingType.BOOLEAN]
     settings.check(in_force)
     assert LogConfig.from_topic(TopicSettings({}).in_force({})) == LogConfig()
     assert settings.at_creation({"flush.ms": "5"}) == {"min.insync.replicas": "2", "flush.ms": "5"}

@@ -1,18 +1,33 @@
-"""DescribeConfigs of Kafka's protocol: the settings of topics.
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of Kafka's protocol: the settings of topics and nodes.
 
 Programs tell by the source whether somebody has set a value, and compare topics by that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from node.api.admin_requests import ConfigInForce, DescribeConfigsAnswer, DescribeConfigsRequest, TopicConfigs
-from node.api.table import ADMIN_DESCRIBE_CONFIGS
+from node.api.admin_requests import ChangedTopics
+from node.api.config_requests import (
+    AlterConfigsOfResources,
+    AlteredResource,
+    ConfigInForce,
+    ConfigResource,
+    DescribeConfigsAnswer,
+    DescribeConfigsRequest,
+    ResourceConfigs,
+    SettingChange,
+)
+from node.api.table import ADMIN_ALTER_CONFIGS, ADMIN_DESCRIBE_CONFIGS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import TidelogError
+from tidelog.protocol.kafka.messages import alter_configs_request as to_replace
+from tidelog.protocol.kafka.messages import alter_configs_response as replaced
 from tidelog.protocol.kafka.messages import describe_configs_request as asked
+from tidelog.protocol.kafka.messages import incremental_alter_configs_request as to_alter
+from tidelog.protocol.kafka.messages import incremental_alter_configs_response as altered
 from tidelog.protocol.kafka.messages.describe_configs_response import (
     DESCRIBE_CONFIGS_RESPONSE,
     DescribeConfigsResourceResult,
@@ -21,38 +36,28 @@ from tidelog.protocol.kafka.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
-_TOPIC: Final = 2
-"""The type of resource."""
+# --- DescribeConfigs ---
 
 _TYPE_FROM: Final = 3
-_STRING: Final = 2
-"""The type of a setting, which is told from this version on."""
+"""Version from which the type of a setting is told."""
 
 
-def _read(message: asked.DescribeConfigsRequest, _version: int) -> DescribeConfigsRequest:
-    topics = (each.resource_name for each in message.resources if each.resource_type == _TOPIC)
-    return DescribeConfigsRequest(tuple(topics))
+def _read_describe(message: asked.DescribeConfigsRequest, _version: int) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        tuple(ConfigResource(each.resource_type, each.resource_name) for each in message.resources)
+    )
 
 
-def _write(
+def _write_described(
     message: asked.DescribeConfigsRequest, answer: DescribeConfigsAnswer, version: int
 ) -> DescribeConfigsResponse:
-    described = iter(answer.topics)
-    other = InvalidRequest("this listener describes the settings of topics only")
-    return DescribeConfigsResponse(
-        0,
-        tuple(
-            _resource(
-                each, next(described) if each.resource_type == _TOPIC else TopicConfigs("", other), message, version
-            )
-            for each in message.resources
-        ),
-    )
+    pairs = zip(message.resources, answer.resources, strict=True)
+    return DescribeConfigsResponse(0, tuple(_resource(*pair, message, version) for pair in pairs))
 
 
 def _resource(
     resource: asked.DescribeConfigsResource,
-    described: TopicConfigs,
+    described: ResourceConfigs,
     message: asked.DescribeConfigsRequest,
     version: int,
 ) -> DescribeConfigsResult:
@@ -71,20 +76,23 @@ def _resource(
 
 
 def _setting(setting: ConfigInForce, version: int, *, with_synonyms: bool) -> DescribeConfigsResourceResult:
+    values = setting.values if with_synonyms else ()
     return DescribeConfigsResourceResult(
         setting.key,
         setting.value,
-        read_only=False,
+        read_only=setting.is_read_only,
         config_source=setting.source,
         is_sensitive=False,
-        synonyms=(DescribeConfigsSynonym(setting.key, setting.value, setting.source),) if with_synonyms else (),
-        config_type=_STRING if version >= _TYPE_FROM else 0,
+        synonyms=tuple(DescribeConfigsSynonym(each.key, each.value, each.source) for each in values),
+        config_type=setting.type if version >= _TYPE_FROM else 0,
     )
 
 
-def _refuse(message: asked.DescribeConfigsRequest, error: TidelogError, version: int) -> DescribeConfigsResponse:
+def _refuse_describe(
+    message: asked.DescribeConfigsRequest, error: TidelogError, version: int
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        0, tuple(_resource(each, TopicConfigs("", error), message, version) for each in message.resources)
+        0, tuple(_resource(each, ResourceConfigs(error), message, version) for each in message.resources)
     )
 
 
@@ -93,7 +101,114 @@ DESCRIBE_CONFIGS: Final = KafkaApi(
     asked.DESCRIBE_CONFIGS_REQUEST,
     DESCRIBE_CONFIGS_RESPONSE,
     ADMIN_DESCRIBE_CONFIGS,
-    _read,
-    _write,
-    _refuse,
+    _read_describe,
+    _write_described,
+    _refuse_describe,
+)
+
+
+# --- AlterConfigs ---
+
+
+def _read_replace(message: to_replace.AlterConfigsRequest, _version: int) -> AlterConfigsOfResources:
+    return AlterConfigsOfResources(
+        tuple(
+            AlteredResource(
+                ConfigResource(each.resource_type, each.resource_name),
+                tuple(SettingChange(config.name, config.value) for config in each.configs),
+                replaces_all=True,
+                validate_only=message.validate_only,
+            )
+            for each in message.resources
+        )
+    )
+
+
+def _write_replaced(
+    message: to_replace.AlterConfigsRequest, answer: ChangedTopics, _version: int
+) -> replaced.AlterConfigsResponse:
+    return _replaced(message, [each.error for each in answer.topics])
+
+
+def _refuse_replace(
+    message: to_replace.AlterConfigsRequest, error: TidelogError, _version: int
+) -> replaced.AlterConfigsResponse:
+    return _replaced(message, [error] * len(message.resources))
+
+
+def _replaced(
+    message: to_replace.AlterConfigsRequest, errors: Sequence[TidelogError | None]
+) -> replaced.AlterConfigsResponse:
+    return replaced.AlterConfigsResponse(
+        0,
+        tuple(
+            replaced.AlterConfigsResourceResponse(
+                code_of(error), None if error is None else error.message, each.resource_type, each.resource_name
+            )
+            for each, error in zip(message.resources, errors, strict=True)
+        ),
+    )
+
+
+ALTER_CONFIGS: Final = KafkaApi(
+    range(3),
+    to_replace.ALTER_CONFIGS_REQUEST,
+    replaced.ALTER_CONFIGS_RESPONSE,
+    ADMIN_ALTER_CONFIGS,
+    _read_replace,
+    _write_replaced,
+    _refuse_replace,
+)
+
+
+# --- IncrementalAlterConfigs ---
+
+
+def _read_alter(message: to_alter.IncrementalAlterConfigsRequest, _version: int) -> AlterConfigsOfResources:
+    return AlterConfigsOfResources(
+        tuple(
+            AlteredResource(
+                ConfigResource(each.resource_type, each.resource_name),
+                tuple(SettingChange(config.name, config.value, config.config_operation) for config in each.configs),
+                validate_only=message.validate_only,
+            )
+            for each in message.resources
+        )
+    )
+
+
+def _write_altered(
+    message: to_alter.IncrementalAlterConfigsRequest, answer: ChangedTopics, _version: int
+) -> altered.IncrementalAlterConfigsResponse:
+    return _altered(message, [each.error for each in answer.topics])
+
+
+def _refuse_alter(
+    message: to_alter.IncrementalAlterConfigsRequest, error: TidelogError, _version: int
+) -> altered.IncrementalAlterConfigsResponse:
+    return _altered(message, [error] * len(message.resources))
+
+
+def _altered(
+    message: to_alter.IncrementalAlterConfigsRequest, errors: Sequence[TidelogError | None]
+) -> altered.IncrementalAlterConfigsResponse:
+    return altered.IncrementalAlterConfigsResponse(
+        0,
+        tuple(
+            altered.AlterConfigsResourceResponse(
+                code_of(error), None if error is None else error.message, each.resource_type, each.resource_name
+            )
+            for each, error in zip(message.resources, errors, strict=True)
+        ),
+    )
+
+
+INCREMENTAL_ALTER_CONFIGS: Final = KafkaApi(
+    range(2),
+    to_alter.INCREMENTAL_ALTER_CONFIGS_REQUEST,
+    altered.INCREMENTAL_ALTER_CONFIGS_RESPONSE,
+    ADMIN_ALTER_CONFIGS,
+    _read_alter,
+    _write_altered,
+    _refuse_alter,
 )

@@ -1,0 +1,279 @@
+"""Settings of topics and nodes, as clients of Kafka's protocol describe and change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.api.api import Api
+from node.api.caller import Caller
+from node.api.config_requests import (
+    AlterConfigsOfResources,
+    AlteredResource,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    DescribeConfigsRequest,
+    ResourceConfigs,
+    SettingChange,
+)
+from node.config import SETTINGS, parse
+from node.requests.context import RequestContext
+from node.requests.node_settings import node_settings
+from node.security.authorizer import Authorizer
+from replication.controller.events import ChangedTopic, CreateTopic
+from tests.node.metadata_world import MetadataWorld
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopic,
+    TidelogError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.settings import SettingType
+
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+CALLER = RequestContext("client", "here")
+
+
+def topic(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, name)
+
+
+def node(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.NODE, name)
+
+
+def describe(world: MetadataWorld, *resources: ConfigResource, caller: Any = CALLER) -> list[ResourceConfigs]:
+    handlers: Any = world.side(0).services["Admin"]
+    answer = world.do(handlers.describe_configs(DescribeConfigsRequest(resources), caller))
+    return list(answer.resources)
+
+
+def alter(world: MetadataWorld, *resources: AlteredResource, caller: Any = CALLER) -> list[ChangedTopic]:
+    handlers: Any = world.side(1).services["Admin"]
+    answer = world.do(handlers.alter_configs(AlterConfigsOfResources(resources), caller))
+    return list(answer.topics)
+
+
+def altered(world: MetadataWorld, *changes: SettingChange, name: str = "orders", **fields: Any) -> TidelogError | None:
+    """The error of a change of one topic."""
+    [changed] = alter(world, AlteredResource(topic(name), changes, **fields))
+    assert changed.name == name
+    return changed.error
+
+
+def configs(world: MetadataWorld, name: str = "orders") -> dict[str, str]:
+    found = world.image(0).topic(name)
+    assert found is not None
+    return dict(found.configs)
+
+
+class RefusesAll(Authorizer):
+    """Allows nothing."""
+
+    def topic_refusal(self, *_: object, **__: object) -> TidelogError | None:
+        return TopicAuthorizationFailed("no permission")
+
+    def resource_refusal(
+        self, caller: Caller, api: Api[Any, Any], operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> TidelogError | None:
+        return ClusterAuthorizationFailed(f"{operation.name} of {resource_type.name}")
+
+
+# --- describing ---------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_described_with_their_origin_and_errors_one_by_one() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders", retention_ms="1000")
+        missing, orders, again = describe(world, *map(topic, ("none", "orders", "none")))
+        assert isinstance(missing.error, UnknownTopicOrPartition)
+        assert isinstance(again.error, UnknownTopicOrPartition)
+        found = {each.key: (each.value, each.source, each.type) for each in orders.configs}
+        assert found["retention.ms"] == ("1000", ConfigSource.TOPIC, SettingType.LONG)
+        assert found["cleanup.policy"] == ("delete", ConfigSource.DEFAULT, SettingType.LIST)
+        assert list(found) == sorted(found)
+
+
+def test_a_node_describes_its_own_configuration() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        own, other, every, group = describe(world, node("0"), node("1"), node(""), ConfigResource(32, "readers"))
+        found = {each.key: each for each in own.configs}
+        assert found["node.id"].value == "0"
+        assert found["listeners"].value == "client://node-0:9092"
+        assert found["log.dirs"].source is ConfigSource.NODE
+        assert found["log.retention.ms"].source is ConfigSource.DEFAULT
+        assert all(each.is_read_only for each in own.configs)
+        assert every.error is None
+        assert every.configs == ()
+        assert isinstance(other.error, InvalidRequest)
+        assert "ask that one" in other.error.message
+        assert isinstance(group.error, InvalidRequest)
+
+
+def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
+    """But those of TLS, which are of a listener."""
+    text = """
+        "node.id" = 3
+        "listeners" = ["client://127.0.0.1:9092", "kafka://127.0.0.1:9094"]
+        "advertised.listeners" = ["kafka://localhost:9094"]
+        "listener.kafka.names" = ["kafka"]
+        "controller.quorum.bootstrap.servers" = ["127.0.0.1:9092", "127.0.0.1:9192"]
+        "metrics.listener" = "127.0.0.1:9100"
+        "log.cleanup.policy" = "compact,delete"
+        "leader.imbalance.check.interval.seconds" = 60
+        "super.users" = ["User:a", "User:b"]
+    """
+    config = parse(text, {}, source="node.toml", host_name="host")
+    found = {each.key: each for each in node_settings(config)}
+    assert {key for key in SETTINGS if not key.startswith("ssl.")} - {"cluster.bootstrap.node.id"} <= set(found)
+    for key, each in found.items():
+        if key in SETTINGS and each.value:
+            declared = SETTINGS[key]
+            assert declared.kind.show(declared.parse(each.value)) == each.value, key
+    set_by_file = {key for key, each in found.items() if each.source is ConfigSource.NODE}
+    assert set_by_file == {
+        "node.id",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "listener.kafka.names",
+        "controller.quorum.bootstrap.servers",
+        "metrics.listener",
+        "log.cleanup.policy",
+        "leader.imbalance.check.interval.seconds",
+        "super.users",
+    }
+    assert found["leader.imbalance.check.interval.seconds"].value == "60"
+    assert found["controller.quorum.bootstrap.servers"].value == "127.0.0.1:9092,127.0.0.1:9192"
+    assert (found["broker.id"].value, found["auto.create.topics.enable"].value) == ("3", "false")
+
+
+# --- changing -----------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_set_reset_and_lists_get_and_lose_items() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders", segment_bytes="1000000")
+        changes = (SettingChange("retention.ms", "7"), SettingChange("segment.bytes", None, DELETE))
+        assert altered(world, *changes, SettingChange("cleanup.policy", "compact", APPEND)) is None
+        assert configs(world) == {"retention.ms": "7", "cleanup.policy": "delete,compact"}
+        assert altered(world, SettingChange("cleanup.policy", "compact, delete", APPEND)) is None
+        assert configs(world)["cleanup.policy"] == "delete,compact", "what it has is not added again"
+        assert altered(world, SettingChange("cleanup.policy", "delete", SUBTRACT)) is None
+        assert configs(world)["cleanup.policy"] == "compact"
+        assert altered(world, SettingChange("retention.ms", "9"), validate_only=True) is None
+        assert configs(world)["retention.ms"] == "7"
+        assert altered(world, SettingChange("never.heard.of", None, DELETE)) is None, "tools clean up so"
+
+
+IMPOSSIBLE = (
+    (SettingChange("retention.ms", "1", APPEND), InvalidConfig, "not a list"),
+    (SettingChange("never.heard.of", "1", SUBTRACT), InvalidConfig, "not a list"),
+    (SettingChange("never.heard.of", "1"), InvalidConfig, "unknown topic setting"),
+    (SettingChange("cleanup.policy", "delete", SUBTRACT), InvalidConfig, "must be delete or compact"),
+    (SettingChange("retention.ms", None), InvalidRequest, "has no value"),
+    (SettingChange("retention.ms", "1", 7), InvalidRequest, "operation 7"),
+)
+
+
+def test_impossible_changes_are_refused_with_their_reason() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders")
+        before = configs(world)
+        for change, error, text in IMPOSSIBLE:
+            refusal = altered(world, change)
+            assert type(refusal) is error, change
+            assert text in refusal.message
+        assert configs(world) == before
+
+
+def test_a_change_of_a_list_sees_what_another_node_has_changed() -> None:
+    """The node that is asked has not applied it yet, and looks at what the controller has."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders", cleanup_policy="compact")
+        assert world.image(1).topic("orders") is None
+        assert altered(world, SettingChange("cleanup.policy", "delete", APPEND)) is None
+        assert configs(world)["cleanup.policy"] == "compact,delete"
+        missing = altered(world, SettingChange("cleanup.policy", "delete", APPEND), name="none")
+        assert isinstance(missing, UnknownTopicOrPartition)
+
+
+def test_settings_and_topics_that_are_named_twice_are_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders")
+        world.create("kept")
+        twice = altered(world, SettingChange("retention.ms", "1"), SettingChange("retention.ms", None, DELETE))
+        assert isinstance(twice, InvalidRequest)
+        one = AlteredResource(topic("orders"), (SettingChange("retention.ms", "1"),))
+        changed = alter(world, one, AlteredResource(topic("kept"), one.changes), one)
+        assert [type(each.error) for each in changed] == [InvalidRequest, type(None), InvalidRequest]
+        assert configs(world, "kept")["retention.ms"] == "1"
+        assert "retention.ms" not in configs(world)
+
+
+def test_a_request_that_replaces_all_settings_resets_the_others() -> None:
+    """But durability, which Kafka does not have, and which nobody may change."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders", retention_ms="1", segment_ms="2", durability="page-cache")
+        assert altered(world, SettingChange("segment.ms", "3"), replaces_all=True) is None
+        assert configs(world) == {"segment.ms": "3", "durability": "page-cache"}
+        assert altered(world, replaces_all=True) is None
+        assert configs(world) == {"durability": "page-cache"}
+
+
+def test_no_setting_of_a_node_changes_while_it_runs() -> None:
+    """A reset is so already: Kafka's tools take limits of replication away from all nodes when a move has ended."""
+    with MetadataWorld() as world:
+        world.begin()
+        reset = SettingChange("leader.replication.throttled.rate", None, DELETE)
+        wanted = (
+            AlteredResource(node("0"), (reset,)),
+            AlteredResource(node("1"), (reset, SettingChange("log.cleaner.threads", "2"))),
+            AlteredResource(node(""), (), replaces_all=True),
+            AlteredResource(ConfigResource(16, "subscription"), ()),
+        )
+        changed = alter(world, *wanted)
+        assert [type(each.error) for each in changed] == [type(None), InvalidRequest, type(None), InvalidRequest]
+        assert changed[1].error is not None
+        assert "set it in the configuration" in changed[1].error.message
+
+
+def test_what_coordinators_depend_on_is_not_changed() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.do(world.side(1).create_topic(CreateTopic("__consumer_offsets", 1, 1, {"cleanup.policy": "compact"})))
+        world.run_until(lambda: world.image(1).topic("__consumer_offsets") is not None)
+        for fields in ({}, {"replaces_all": True}):
+            changes = () if fields else (SettingChange("cleanup.policy", "delete"),)
+            assert isinstance(altered(world, *changes, name="__consumer_offsets", **fields), InvalidTopic)
+        assert altered(world, SettingChange("segment.bytes", "1000000"), name="__consumer_offsets") is None
+
+
+def test_each_topic_and_node_needs_its_own_permission() -> None:
+    """Whether there is such a topic is not told to who may not know."""
+    caller = RequestContext("client", "here", authorizer=RefusesAll())
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders")
+        resources = (topic("orders"), topic("none"), node("0"))
+        kinds = [TopicAuthorizationFailed, TopicAuthorizationFailed, ClusterAuthorizationFailed]
+        described = describe(world, *resources, caller=caller)
+        assert [type(each.error) for each in described] == kinds
+        assert described[2].error is not None
+        assert described[2].error.message == "DESCRIBE_CONFIGS of CLUSTER"
+        changed = alter(world, *(AlteredResource(each, ()) for each in resources), caller=caller)
+        assert [type(each.error) for each in changed] == kinds
+        assert changed[2].error is not None
+        assert changed[2].error.message == "ALTER_CONFIGS of CLUSTER"
