@@ -1,9 +1,12 @@
-"""Apache Kafka's own clients, in Java, at real nodes: its tools make a topic, write, read as a group, look at it."""
+"""Apache Kafka's own clients, in Java, at real nodes: its tools make a topic, write, read as a group, look at it, and
+administrate."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +54,79 @@ def test_a_topic_is_made_written_and_read(cluster: LocalCluster) -> None:
         assert len(read.split()) == count
     tool(cluster, "TopicCommand", "--delete", "--topic", "orders")
     assert tool(cluster, "TopicCommand", "--list").split() == ["__consumer_offsets"]
+
+
+def configs(cluster: LocalCluster, *arguments: str) -> str:
+    """ConfigCommand, which is not among the other tools."""
+    printed, _ = run(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", cluster.kafka_bootstrap, *arguments, is_silent=True
+    )
+    return printed
+
+
+def made(cluster: LocalCluster, topic: str, partitions: int = 1) -> str:
+    """A topic whose replicas are all in sync. Returns its name."""
+    cluster.create_topic(topic, partitions)
+    return topic
+
+
+def test_partitions_and_settings_are_changed(cluster: LocalCluster) -> None:
+    topic = made(cluster, "changed")
+    tool(cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
+    assert "PartitionCount: 3" in tool(cluster, "TopicCommand", "--describe", "--topic", topic)
+
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    change = ("--alter", "--add-config", "retention.ms=7000,cleanup.policy=[compact,delete]")
+    assert f"Completed updating config for topic {topic}." in configs(cluster, *entity, *change)
+    shown = configs(cluster, *entity, "--describe")
+    assert (
+        "retention.ms=7000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7000, "
+        "DEFAULT_CONFIG:log.retention.ms=604800000}" in shown
+    )
+    assert "segment.bytes" not in shown, "what is a default is shown by --all only"
+    assert "segment.bytes=1073741824" in configs(cluster, *entity, "--describe", "--all")
+    configs(cluster, *entity, "--alter", "--delete-config", "retention.ms")
+    assert "retention.ms" not in configs(cluster, *entity, "--describe")
+
+    node = ("--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
+    shown = configs(cluster, *node)
+    assert "node.id=1 sensitive=false synonyms={STATIC_BROKER_CONFIG:node.id=1, DEFAULT_CONFIG:node.id=" in shown
+    assert "auto.create.topics.enable=false" in shown
+
+
+def test_log_directories_are_described(cluster: LocalCluster) -> None:
+    topic = made(cluster, "sized")
+    printed = tool(cluster, "LogDirsCommand", "--describe", "--topic-list", topic)
+    described: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    assert [each["broker"] for each in described["brokers"]] == [0, 1, 2]
+    for node in described["brokers"]:
+        [directory] = node["logDirs"]
+        assert directory["error"] is None
+        assert directory["partitions"] == [{"partition": f"{topic}-0", "size": 0, "offsetLag": 0, "isFuture": False}]
+
+
+def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster, tmp_path: Path) -> None:
+    """The preferred leader changes with the order of the replicas."""
+    topic = made(cluster, "moved")
+    plan = tmp_path / "plan.json"
+    [state] = cluster.metadata(0, topic).topics[0].partitions
+    replicas = list(state.replicas)[::-1]
+    partition = {"topic": topic, "partition": 0}
+    plan.write_text(json.dumps({"version": 1, "partitions": [{**partition, "replicas": replicas}]}))
+    command = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+    assert "Successfully started partition reassignment" in tool(cluster, *command, "--execute")
+    assert "is completed." in tool(cluster, *command, "--verify")
+    assert "No partition reassignments found." in tool(cluster, "reassign.ReassignPartitionsCommand", "--list")
+
+    election = ("LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", "0")
+    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in tool(cluster, *election)
+    assert "Valid replica already elected" in tool(cluster, *election)
+    shown = tool(cluster, "TopicCommand", "--describe", "--topic", topic)
+    assert f"Leader: {replicas[0]}\tReplicas: {','.join(map(str, replicas))}" in shown
+
+
+def test_the_cluster_is_described(cluster: LocalCluster) -> None:
+    printed, _ = run(f"{TOOLS}.ClusterTool", "cluster-id", "--bootstrap-server", cluster.kafka_bootstrap)
+    assert f"Cluster ID: {cluster.describe(0).cluster_id}" in printed
+    shown = tool(cluster, "BrokerApiVersionsCommand")
+    assert shown.count("IncrementalAlterConfigs(44): 0 to 1 [usable: 1]") == 3

@@ -9,16 +9,22 @@ from __future__ import annotations
 from typing import Final
 
 from node.listeners.kafka.exchange import KafkaApi
-from node.listeners.kafka.kafka_configs import DESCRIBE_CONFIGS
+from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from node.listeners.kafka.kafka_log_dirs import DESCRIBE_LOG_DIRS
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from node.listeners.kafka.kafka_partitions import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    ELECT_LEADERS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from node.listeners.kafka.kafka_produce import PRODUCE
-from node.listeners.kafka.kafka_topics import CREATE_TOPICS, DELETE_TOPICS
+from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from node.listeners.kafka.kafka_transaction_tools import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -40,10 +46,17 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     METADATA,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    CREATE_PARTITIONS,
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
     FIND_COORDINATOR,
     JOIN_GROUP,
     SYNC_GROUP,

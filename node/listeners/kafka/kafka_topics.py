@@ -1,19 +1,26 @@
-"""CreateTopics and DeleteTopics of Kafka's protocol. Every node accepts them, so no client must find the controller."""
+"""CreateTopics, DeleteTopics and CreatePartitions of Kafka's protocol. Every node accepts them, so no client must find
+the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from node.api.admin_requests import ChangedTopics, CreateTopicsRequest, DeleteTopicsRequest
-from node.api.table import ADMIN_CREATE_TOPICS, ADMIN_DELETE_TOPICS
+from node.api.admin_requests import ChangedTopics, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from node.api.table import ADMIN_CREATE_PARTITIONS, ADMIN_CREATE_TOPICS, ADMIN_DELETE_TOPICS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
-from replication.controller.events import ChangedTopic, CreateTopic, DeleteTopic
+from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic
 from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, ThrottlingQuotaExceeded, TidelogError
 from tidelog.protocol.kafka.message_codec import NO_UUID
+from tidelog.protocol.kafka.messages import create_partitions_request as to_grow
 from tidelog.protocol.kafka.messages import create_topics_request as to_create
 from tidelog.protocol.kafka.messages import delete_topics_request as to_delete
+from tidelog.protocol.kafka.messages.create_partitions_response import (
+    CREATE_PARTITIONS_RESPONSE,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from tidelog.protocol.kafka.messages.create_topics_response import (
     CREATE_TOPICS_RESPONSE,
     CreatableTopicResult,
@@ -36,15 +43,19 @@ def _throttle_time_ms(answer: ChangedTopics) -> int:
     return max((each.throttle_time_ms for each in errors if isinstance(each, ThrottlingQuotaExceeded)), default=0)
 
 
+def _by_hand(topic: str) -> InvalidReplicaAssignment:
+    return InvalidReplicaAssignment(
+        f"topic {topic}: replicas cannot be assigned by hand; name their number, the controller places them"
+    )
+
+
 # --- CreateTopics ---
 
 
 def _impossible(topic: to_create.CreatableTopic) -> TidelogError | None:
     """Why a topic cannot be a value; None if it can."""
     if topic.assignments:
-        return InvalidReplicaAssignment(
-            f"topic {topic.name}: replicas cannot be assigned by hand; name their number, the controller places them"
-        )
+        return _by_hand(topic.name)
     unset = [each.name for each in topic.configs if each.value is None]
     return InvalidConfig(f"topic {topic.name}: {unset[0]} has no value; leave it out") if unset else None
 
@@ -154,4 +165,51 @@ DELETE_TOPICS: Final = KafkaApi(
     _read_delete,
     _write_deleted,
     _refuse_delete,
+)
+
+
+# --- CreatePartitions ---
+
+
+def _read_grow(message: to_grow.CreatePartitionsRequest, _version: int) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(
+        tuple(
+            CreatePartitions(topic.name, topic.count, message.validate_only)
+            for topic in message.topics
+            if not topic.assignments
+        )
+    )
+
+
+def _write_grown(
+    message: to_grow.CreatePartitionsRequest, answer: ChangedTopics, _version: int
+) -> CreatePartitionsResponse:
+    changed = iter(answer.topics)
+    return CreatePartitionsResponse(
+        _throttle_time_ms(answer),
+        tuple(
+            _grown(topic, _by_hand(topic.name) if topic.assignments else next(changed).error)
+            for topic in message.topics
+        ),
+    )
+
+
+def _grown(topic: to_grow.CreatePartitionsTopic, error: TidelogError | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(topic.name, code_of(error), None if error is None else error.message)
+
+
+def _refuse_grow(
+    message: to_grow.CreatePartitionsRequest, error: TidelogError, _version: int
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(0, tuple(_grown(topic, error) for topic in message.topics))
+
+
+CREATE_PARTITIONS: Final = KafkaApi(
+    range(4),
+    to_grow.CREATE_PARTITIONS_REQUEST,
+    CREATE_PARTITIONS_RESPONSE,
+    ADMIN_CREATE_PARTITIONS,
+    _read_grow,
+    _write_grown,
+    _refuse_grow,
 )

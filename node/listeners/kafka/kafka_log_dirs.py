@@ -1,0 +1,70 @@
+"""DescribeLogDirs of Kafka's protocol: the logs of the node that is asked, with their sizes.
+
+Sources: KIP-113, KIP-827 (bytes of the volume).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from node.api.admin_requests import DescribeReplicaLogsAnswer, DescribeReplicaLogsRequest, ReplicaLog, ReplicaLogDir
+from node.api.table import ADMIN_DESCRIBE_REPLICA_LOGS
+from node.listeners.kafka.error_codes import NONE, code_of
+from node.listeners.kafka.exchange import KafkaApi
+from tidelog.errors import TidelogError
+from tidelog.protocol.kafka.messages import describe_log_dirs_request as asked
+from tidelog.protocol.kafka.messages.describe_log_dirs_response import (
+    DESCRIBE_LOG_DIRS_RESPONSE,
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from tidelog.types import PartitionIndex, TopicPartition
+
+
+def _read(message: asked.DescribeLogDirsRequest, _version: int) -> DescribeReplicaLogsRequest:
+    if message.topics is None:
+        return DescribeReplicaLogsRequest(None)
+    partitions = (
+        TopicPartition(topic.topic, PartitionIndex(each)) for topic in message.topics for each in topic.partitions
+    )
+    return DescribeReplicaLogsRequest(frozenset(partitions))
+
+
+def _write(_message: object, answer: DescribeReplicaLogsAnswer, _version: int) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(0, tuple(map(_directory, answer.log_dirs)), NONE)
+
+
+def _directory(directory: ReplicaLogDir) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
+        code_of(directory.error),
+        directory.path,
+        tuple(
+            DescribeLogDirsTopic(topic, tuple(map(_log, logs)))
+            for topic, logs in groupby(directory.logs, key=lambda each: each.partition.topic)
+        ),
+        directory.total_bytes,
+        directory.usable_bytes,
+    )
+
+
+def _log(log: ReplicaLog) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(log.partition.partition, log.size, log.offset_lag, is_future_key=False)
+
+
+def _refuse(_message: object, error: TidelogError, _version: int) -> DescribeLogDirsResponse:
+    """Before version 3 the answer has no error: as in Kafka, it then has no directories."""
+    return DescribeLogDirsResponse(0, (), code_of(error))
+
+
+DESCRIBE_LOG_DIRS: Final = KafkaApi(
+    range(1, 5),
+    asked.DESCRIBE_LOG_DIRS_REQUEST,
+    DESCRIBE_LOG_DIRS_RESPONSE,
+    ADMIN_DESCRIBE_REPLICA_LOGS,
+    _read,
+    _write,
+    _refuse,
+)

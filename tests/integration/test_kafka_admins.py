@@ -1,0 +1,235 @@
+"""Administration by programs that use Kafka, unmodified, at three real nodes: the admin clients of librdkafka, aiokafka
+and kafka-python.
+
+Kafka's own tools run in `make interop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka.admin
+import confluent_kafka
+import kafka.admin
+import pytest
+from aiokafka.admin.config_resource import ConfigResource as AioResource
+from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    ResourceType,
+)
+
+from node.process.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
+        started.wait_healthy(60)
+        yield started
+
+
+def rdkafka(cluster: LocalCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.kafka_bootstrap, "log_level": 0})
+
+
+def python_admin(cluster: LocalCluster) -> Any:
+    return kafka.admin.KafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap.split(","))
+
+
+def partitions_of(cluster: LocalCluster, topic: str) -> dict[int, Any]:
+    return dict(rdkafka(cluster).list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
+
+
+def topic_of(name: str, *changes: ConfigEntry) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, name, incremental_configs=list(changes))
+
+
+def change(key: str, value: str | None, operation: AlterConfigOpType = AlterConfigOpType.SET) -> ConfigEntry:
+    return ConfigEntry(key, value, incremental_operation=operation)
+
+
+def code_of(future: Any) -> int:
+    """The error with which a request of librdkafka ends."""
+    error = future.exception(WAIT_S)
+    assert isinstance(error, confluent_kafka.KafkaException), error
+    code: int = error.args[0].code()
+    return code
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------
+
+
+def test_every_client_adds_partitions(cluster: LocalCluster) -> None:
+    cluster.create_topic("grown", 1)
+    admin = rdkafka(cluster)
+    admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(WAIT_S)
+    fewer = admin.create_partitions([NewPartitions("grown", 1)])["grown"]
+    assert code_of(fewer) == confluent_kafka.KafkaError.INVALID_PARTITIONS
+    by_hand = admin.create_partitions([NewPartitions("grown", 3, [[0, 1, 2]])])["grown"]
+    assert code_of(by_hand) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
+    python = python_admin(cluster)
+    python.create_partitions({"grown": 3})
+    python.close()
+
+    async def with_aiokafka() -> None:
+        aio = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap)
+        await aio.start()
+        await aio.create_partitions({"grown": aiokafka.admin.NewPartitions(4)})
+        await aio.close()
+
+    asyncio.run(with_aiokafka())
+    cluster.wait_until(lambda: len(partitions_of(cluster, "grown")) == 4, within_s=WAIT_S, what="all nodes know them")
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_changed_one_by_one_and_described(cluster: LocalCluster) -> None:
+    cluster.create_topic("changed", 1)
+    admin = rdkafka(cluster)
+    changes = [change("retention.ms", "7000"), change("cleanup.policy", "compact", AlterConfigOpType.APPEND)]
+    for future in admin.incremental_alter_configs([topic_of("changed", *changes)]).values():
+        future.result(WAIT_S)
+    asked = ConfigResource(ResourceType.TOPIC, "changed")
+    found = admin.describe_configs([asked])[asked].result(WAIT_S)
+    assert found["cleanup.policy"].value == "delete,compact"
+    assert found["retention.ms"].value == "7000"
+    assert ConfigSource(found["retention.ms"].source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert not found["retention.ms"].is_read_only
+    synonyms = found["retention.ms"].synonyms
+    assert [(each.name, each.value) for each in synonyms.values()] == [
+        ("retention.ms", "7000"),
+        ("log.retention.ms", "604800000"),
+    ]
+    taken = change("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT)
+    for future in admin.incremental_alter_configs(
+        [topic_of("changed", taken, change("retention.ms", None, AlterConfigOpType.DELETE))]
+    ).values():
+        future.result(WAIT_S)
+    found = admin.describe_configs([asked])[asked].result(WAIT_S)
+    assert (found["cleanup.policy"].value, found["retention.ms"].is_default) == ("compact", True)
+    unknown = list(admin.incremental_alter_configs([topic_of("changed", change("no.such", "1"))]).values())
+    assert code_of(unknown[0]) == confluent_kafka.KafkaError.INVALID_CONFIG
+    missing = list(admin.incremental_alter_configs([topic_of("none", change("retention.ms", "1"))]).values())
+    assert code_of(missing[0]) == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_settings_are_replaced_by_the_older_request(cluster: LocalCluster) -> None:
+    cluster.create_topic("replaced", 1, retention_ms="1000")
+    asked = ConfigResource(ResourceType.TOPIC, "replaced", set_config={"segment.bytes": "1000000"})
+    admin = rdkafka(cluster)
+    for future in admin.alter_configs([asked]).values():
+        future.result(WAIT_S)
+
+    async def with_aiokafka() -> dict[str, Any]:
+        aio = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap)
+        await aio.start()
+        resource = AioResource(AioResourceType.TOPIC, "replaced", configs={"retention.ms": "3000"})
+        [answer] = await aio.alter_configs([resource])
+        assert [each[0] for each in answer.resources] == [0]
+        [described] = await aio.describe_configs([AioResource(AioResourceType.TOPIC, "replaced")])
+        await aio.close()
+        [(code, _, _, _, entries)] = described.resources
+        assert code == 0
+        return {entry[0]: (entry[1], entry[3]) for entry in entries}
+
+    found = asyncio.run(with_aiokafka())
+    assert found["retention.ms"] == ("3000", 1)
+    assert found["segment.bytes"] == ("1073741824", 5), "it is reset: the request does not name it"
+
+
+def test_a_node_describes_its_settings_and_refuses_their_change(cluster: LocalCluster) -> None:
+    admin, asked = rdkafka(cluster), ConfigResource(ResourceType.BROKER, "1")
+    found = admin.describe_configs([asked])[asked].result(WAIT_S)
+    assert (found["node.id"].value, found["node.id"].is_read_only) == ("1", True)
+    assert (found["auto.create.topics.enable"].value, found["log.retention.ms"].is_default) == ("false", True)
+    refused = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[change("log.retention.ms", "1")])
+    [future] = admin.incremental_alter_configs([refused]).values()
+    assert code_of(future) == confluent_kafka.KafkaError.INVALID_REQUEST
+
+
+def test_kafka_python_changes_and_resets_settings(cluster: LocalCluster) -> None:
+    """It asks for what may be changed before it changes anything."""
+    cluster.create_topic("python", 1)
+    admin = python_admin(cluster)
+
+    def modified() -> dict[str, str]:
+        described = admin.describe_configs([kafka.admin.ConfigResource("topic", "python")])
+        return {key: each["value"] for key, each in described["topic"]["python"].items()}
+
+    admin.alter_configs([kafka.admin.ConfigResource("topic", "python", {"retention.ms": "5000"})])
+    assert modified() == {"retention.ms": "5000"}
+    admin.reset_configs([kafka.admin.ConfigResource("topic", "python", ["retention.ms"])])
+    assert modified() == {}
+    admin.close()
+
+
+# --- replicas -----------------------------------------------------------------------------------------------------
+
+
+def test_log_directories_show_what_is_in_them(cluster: LocalCluster) -> None:
+    cluster.create_topic("sized", 2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.kafka_bootstrap, "acks": "all"})
+    producer.produce("sized", b"x" * 5_000, partition=1)
+    assert producer.flush(WAIT_S) == 0
+    admin = python_admin(cluster)
+    described = admin.describe_log_dirs({"sized": [0, 1]})
+    admin.close()
+    assert [each["broker"] for each in described] == [0, 1, 2]
+    for node in described:
+        [directory] = node["log_dirs"]
+        assert directory["error_code"] == 0
+        assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
+        [topic] = directory["topics"]
+        sizes = {each["partition_index"]: each["partition_size"] for each in topic["partitions"]}
+        assert sizes[0] == 0
+        assert 5_000 < sizes[1] < 6_000
+        assert not any(each["is_future_key"] for each in topic["partitions"])
+
+
+def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster) -> None:
+    cluster.create_topic("moved", 1)
+    partition = kafka.TopicPartition("moved", 0)
+    before = partitions_of(cluster, "moved")[0]
+    target = before.replicas[::-1]
+
+    def leader() -> int:
+        return partitions_of(cluster, "moved")[0].leader  # type: ignore[no-any-return]
+
+    def replicas() -> list[int]:
+        return partitions_of(cluster, "moved")[0].replicas  # type: ignore[no-any-return]
+
+    admin = python_admin(cluster)
+    unknown = kafka.TopicPartition("none", 0)
+    outcome = admin.alter_partition_reassignments({partition: target, unknown: [0]})
+    assert outcome[partition] is None
+    assert outcome[unknown] is kafka.errors.UnknownTopicOrPartitionError
+    assert admin.list_partition_reassignments() == {}, "the same replicas in another order: nothing is copied"
+    assert (
+        admin.alter_partition_reassignments({partition: None})[partition] is kafka.errors.NoReassignmentInProgressError
+    )
+    assert admin.elect_leaders(0, {"moved": [0]}, raise_errors=False).error_code == 0
+    cluster.wait_until(lambda: leader() == target[0], within_s=WAIT_S, what="the preferred leader leads")
+    assert replicas() == target
+    not_needed = admin.elect_leaders(0, {"moved": [0]}, raise_errors=False)
+    [topic] = not_needed.replica_election_results
+    assert [each.error_code for each in topic.partition_result] == [84]
+    librdkafka = rdkafka(cluster)
+    assert librdkafka.elect_leaders(ElectionType.PREFERRED).result(WAIT_S) == {}, "of all that need one: none"
+    outcome = admin.alter_partition_reassignments({partition: target[:1]})
+    assert outcome[partition] is None
+    cluster.wait_until(lambda: replicas() == target[:1], within_s=WAIT_S, what="the move ends")
+    admin.close()
