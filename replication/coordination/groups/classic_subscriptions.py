@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from replication.coordination.groups.assignments import AssignedTopics, as_topics
+from replication.coordination.groups.assignments import AssignedTopics
 from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
 from replication.coordination.groups.classic_protocols import metadata_of
-from replication.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL, assignment_in, subscription_in
+from replication.coordination.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL,
+    assignment_in,
+    existing,
+    subscription_in,
+)
 from replication.coordination.groups.topic_catalog import TopicCatalog
 
 
@@ -32,13 +37,4 @@ def topics_of(group: ClassicGroup, member: ClassicMember) -> tuple[str, ...] | N
 def partitions_of(group: ClassicGroup, member: ClassicMember, catalog: TopicCatalog) -> AssignedTopics:
     """The partitions that a member is assigned, of those that exist; none if that is unknown."""
     assignment = assignment_in(member.assignment) if group.protocol_type == CONSUMER_PROTOCOL else None
-    if assignment is None:
-        return ()
-    named = ((catalog.get(each.topic), each.partitions) for each in assignment.assigned_partitions)
-    return as_topics(
-        {
-            topic.topic_id: {each for each in partitions if 0 <= each < topic.partitions}
-            for topic, partitions in named
-            if topic is not None
-        }
-    )
+    return () if assignment is None else existing(assignment.assigned_partitions, catalog)
