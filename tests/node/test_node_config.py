@@ -438,6 +438,11 @@ SEGMENT = '"segment.bytes" = 1048576'
             'group.consumer.assignors = ["uniform", "sticky"]',
             "line 3: group.consumer.assignors = ['uniform', 'sticky']: list each of uniform, range at most once",
         ),
+        (
+            RACK,
+            'group.consumer.migration.policy = "both"',
+            "group.consumer.migration.policy = 'both': must be disabled or downgrade or upgrade or bidirectional",
+        ),
         (RACK, "offsets.topic.num.partitions = 0", "offsets.topic.num.partitions = 0: must be a whole number from 1"),
         (
             RACK,

@@ -45,10 +45,11 @@ from replication.coordination.group_requests import (
     OffsetToCommit,
 )
 from replication.coordination.groups.consumer_group import ConsumerGroup
-from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
 from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, Entry, settle_all, topic_id
 from tidelog.errors import (
     FencedMemberEpoch,
+    GroupIdNotFound,
     GroupSubscribedToTopic,
     IllegalGeneration,
     NonEmptyGroup,
@@ -67,7 +68,7 @@ from tidelog.types import Millis, Offset, PartitionIndex
 
 MEMBER = MemberMetadata("c1", "client", "/10.0.0.1", 10_000, b"\0\1", b"\0\2", rebalance_timeout=60_000)
 """With metadata and an assignment that only its kind understands."""
-SUBSCRIPTION = CONSUMER_PROTOCOL_SUBSCRIPTION.encode(ConsumerProtocolSubscription(("t", "u"), None), 0)
+SUBSCRIPTION = CONSUMER_PROTOCOL_SUBSCRIPTION.encode(ConsumerProtocolSubscription(("t", "u"), None), 3)
 ASSIGNMENT = CONSUMER_PROTOCOL_ASSIGNMENT.encode(
     ConsumerProtocolAssignment((TopicPartition("t", (PartitionIndex(3), PartitionIndex(1))),), None), 0
 )
@@ -76,8 +77,8 @@ CONSUMER = MemberMetadata(
     "client",
     "/10.0.0.1",
     10_000,
-    b"\0\3" + SUBSCRIPTION + b"and what later versions add",
-    b"\0\3" + ASSIGNMENT,
+    b"\0\4" + SUBSCRIPTION + b"and what later versions add",
+    b"\0\4" + ASSIGNMENT,
     rebalance_timeout=60_000,
 )
 """Reads t and u, as clients of Kafka say it."""
@@ -126,7 +127,7 @@ def test_members_of_a_classic_group_are_kept_until_their_sessions_time_out() -> 
     coordinator = loaded(classic(MEMBER, other), committed(7))
     coordinator.pass_time(9_999)
     assert len(coordinator.group().members) == 2
-    with pytest.raises(NonEmptyGroup, match="1 members: stop them first"):
+    with pytest.raises(GroupIdNotFound, match="what its member 'c2' subscribes to, or was assigned, is malformed"):
         coordinator.pass_time(1)
         Client(coordinator, "m1").join()
     coordinator.pass_time(10_000)
@@ -332,7 +333,8 @@ def test_a_member_in_an_unknown_state_joins_again_without_partitions() -> None:
 
 
 def test_a_member_of_the_classic_protocol_is_kept_for_its_own_session_timeout() -> None:
-    coordinator = loaded(*member_records(metadata=OLD_PROTOCOL))
+    config = GroupConfig(migration_policy=MigrationPolicy.DISABLED)  # else it would be a classic group from now on
+    coordinator = loaded(*member_records(metadata=OLD_PROTOCOL), config=config)
     coordinator.pass_time(6_999)
     assert len(coordinator.group().members) == 1
     with pytest.raises(IllegalGeneration):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.replication import classic_stories
+from tests.replication import classic_stories, migration_stories
 from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
-from tests.sim.mutants import classic, quorum
+from tests.sim.mutants import classic, migrations, quorum
 from tests.sim.mutants.mutant import Plant
 
 
@@ -290,5 +290,143 @@ IN_GROUPS = [
         "sessions",
         classic_stories.commits_count_as_heartbeats,
         "waits for its members to join again",
+    ),
+    InGroups(
+        migrations.classic_members_get_their_targets,
+        "KIP-848",
+        migration_stories.classic_member_joins_a_consumer_group,
+        "all is still with the other one",
+    ),
+    InGroups(
+        migrations.joining_members_own_nothing,
+        "KIP-848",
+        migration_stories.cooperative_member_reads_on,
+        "it has to confirm that",
+    ),
+    InGroups(
+        migrations.classic_members_are_not_told_of_assignments,
+        "rebalances",
+        migration_stories.classic_member_joins_a_consumer_group,
+        "what it waited for is free",
+    ),
+    InGroups(
+        migrations.freed_partitions_are_not_announced,
+        "rebalances",
+        migration_stories.classic_member_joins_a_consumer_group,
+        "what it waited for is free",
+    ),
+    InGroups(
+        migrations.any_generation_is_an_epoch,
+        "fencing",
+        migration_stories.requests_of_another_generation_are_refused,
+        "it is told that its generation is over",
+    ),
+    InGroups(
+        migrations.classic_members_never_time_out,
+        "sessions",
+        migration_stories.silent_classic_member_is_removed,
+        "it was silent for its session",
+    ),
+    InGroups(
+        migrations.classic_members_join_when_they_like,
+        "KIP-62",
+        migration_stories.member_that_does_not_join_again_in_time_is_removed,
+        "it has been told, and has not joined",
+    ),
+    InGroups(
+        migrations.classic_members_need_not_sync,
+        "trap 19",
+        migration_stories.member_that_does_not_ask_for_its_assignment_is_removed,
+        "nobody reads what it was given",
+    ),
+    InGroups(
+        migrations.consumer_groups_take_any_member,
+        "protocols",
+        migration_stories.members_of_other_kinds_are_refused,
+        "connect with .* is refused",
+    ),
+    InGroups(
+        migrations.upgrades_forget_assignments,
+        "upgrades",
+        migration_stories.first_heartbeat_upgrades_a_group,
+        "the others still have everything",
+    ),
+    InGroups(
+        migrations.upgrades_give_partitions_to_two_members,
+        "upgrades",
+        migration_stories.partition_that_was_assigned_twice_has_one_owner,
+        "each partition once",
+    ),
+    InGroups(
+        migrations.upgrades_leave_requests_waiting,
+        "waiting requests",
+        migration_stories.requests_that_wait_are_answered_by_an_upgrade,
+        "none is forgotten",
+    ),
+    InGroups(
+        migrations.upgraded_members_have_no_session,
+        "sessions",
+        migration_stories.upgraded_members_time_out,
+        "every partition has an owner",
+    ),
+    InGroups(
+        migrations.upgrades_reuse_lost_generations,
+        "generations",
+        migration_stories.upgrade_counts_beyond_lost_generations,
+        "an epoch of its own",
+    ),
+    InGroups(
+        migrations.any_classic_group_is_upgraded,
+        "policy",
+        migration_stories.groups_that_may_not_be_upgraded,
+        "does not allow it",
+    ),
+    InGroups(
+        migrations.groups_are_never_downgraded,
+        "downgrades",
+        migration_stories.last_consumer_that_leaves_downgrades_its_group,
+        "no member of the consumer protocol is left",
+    ),
+    InGroups(
+        migrations.downgrades_ignore_the_policy,
+        "policy",
+        migration_stories.groups_that_may_not_be_downgraded,
+        "it goes on as it is",
+    ),
+    InGroups(
+        migrations.downgraded_groups_do_not_rebalance,
+        "downgrades",
+        migration_stories.last_consumer_that_leaves_downgrades_its_group,
+        "what it had needs another owner",
+    ),
+    InGroups(
+        migrations.loaded_downgrades_do_not_rebalance,
+        "downgrades",
+        migration_stories.downgrade_outlives_the_coordinator,
+        "still without an owner",
+    ),
+    InGroups(
+        migrations.downgraded_members_have_nothing,
+        "downgrades",
+        migration_stories.last_consumer_that_leaves_downgrades_its_group,
+        "what they own",
+    ),
+    InGroups(
+        migrations.downgrades_fence_everyone,
+        "downgrades",
+        migration_stories.last_consumer_that_leaves_downgrades_its_group,
+        "members go on in their generation",
+    ),
+    InGroups(
+        migrations.other_protocols_are_other_members,
+        "KIP-345",
+        migration_stories.static_member_changes_its_protocol,
+        "which has not left",
+    ),
+    InGroups(
+        migrations.static_members_join_beside_themselves,
+        "KIP-345",
+        migration_stories.static_member_is_fenced_by_its_successor,
+        "it keeps its place",
     ),
 ]

@@ -49,7 +49,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownMemberId,
 )
-from tidelog.types import Millis
+from tidelog.types import NO_TIMESTAMP, Millis
 
 INVITED_MAX: Final = 10_000
 """Ids that a group has given to new members, which have not joined with them. A client that never does asks for one
@@ -86,7 +86,7 @@ class ClassicMembers:
         """Raises InvalidSessionTimeout, GroupMaxSizeReached, InconsistentGroupProtocol, UnknownMemberId,
         FencedInstanceId or InvalidRequest."""
         request, step = asked.request, ClassicStep(now.wall_ms)
-        self._check_session_timeout(request.session_timeout_ms)
+        check_session_timeout(request.session_timeout_ms, self._config)
         group = self._group_to_join(request, step)
         if not self._has_place(group, request.member_id):
             group.invited.pop(request.member_id, None)
@@ -108,24 +108,11 @@ class ClassicMembers:
         self._state.classic.setdefault(request.group_id, group)
         return step.decision(asked.ticket)
 
-    def _check_session_timeout(self, timeout_ms: int) -> None:
-        low, high = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
-        if not low <= timeout_ms <= high:
-            raise InvalidSessionTimeout(
-                f"a session timeout of {timeout_ms} ms is not allowed: use group.min.session.timeout.ms, {low}, to "
-                f"group.max.session.timeout.ms, {high}"
-            )
-
     def _group_to_join(self, request: JoinGroup, step: ClassicStep) -> ClassicGroup:
-        """The group; a new one for a new member. An empty consumer group gives way."""
+        """The group; a new one for a new member. A consumer group gives way: it is empty (classic_consumers.py)."""
         group_id = request.group_id
         consumer, classic = self._state.consumer.get(group_id), self._state.classic.get(group_id)
         if consumer is not None:
-            if consumer.members:
-                raise InconsistentGroupProtocol(
-                    f"group {group_id!r} is a consumer group (KIP-848) with {len(consumer.members)} members: set "
-                    "group.protocol=consumer, stop them first, or use another group id"
-                )
             step.records += group_tombstones(consumer)
         if classic is not None:
             return classic
@@ -200,7 +187,7 @@ class ClassicMembers:
             step.answer(asked.ticket, group.joined(member))
             return
         step.refuse(group, member.member_id, rebalances(group))  # its client has given the earlier request up
-        group.renew(member, request.protocols, _timeouts(request))
+        group.renew(member, request.protocols, timeouts_of(request))
         group.joining[member.member_id] = asked.ticket
         self._rebalances.rebalance(group, ClassicCause.JOINED, step)
 
@@ -344,8 +331,19 @@ class ClassicMembers:
         """The replay has ended: sessions start now."""
         for _, group in sorted(self._state.classic.items()):
             group.lost_generations = LOST_GENERATIONS
-            for member in group.members.values():
-                self._rebalances.expect_heartbeat(group, member)
+            self._expect_members(group)
+
+    def adopted(self, group_id: str) -> None:
+        """A consumer group has become a classic one."""
+        self._expect_members(self._state.classic[group_id])
+
+    def _expect_members(self, group: ClassicGroup) -> None:
+        """Start the sessions of all members. Those of a group that was a consumer group have no leader yet: they are to
+        join again."""
+        for member in group.members.values():
+            self._rebalances.expect_heartbeat(group, member)
+        if group.members and group.leader is None:
+            self._rebalances.rebalance(group, ClassicCause.MEMBER_GONE, ClassicStep(NO_TIMESTAMP))
 
     def time_out(self, due: list[TimerKey], wall_ms: Millis) -> list[Decision[Any]]:
         """Decide on timers of classic groups that are due: one decision for each group."""
@@ -369,7 +367,7 @@ class ClassicMembers:
 def _member(asked: MemberJoin, member_id: str) -> ClassicMember:
     """A member as its JoinGroup describes it."""
     request = asked.request
-    session_ms, rebalance_ms = _timeouts(request)
+    session_ms, rebalance_ms = timeouts_of(request)
     return ClassicMember(
         member_id,
         request.instance_id,
@@ -381,8 +379,18 @@ def _member(asked: MemberJoin, member_id: str) -> ClassicMember:
     )
 
 
-def _timeouts(request: JoinGroup) -> tuple[int, int]:
-    """Kafka's version 0 has no rebalance timeout: the session is its limit, too."""
+def check_session_timeout(timeout_ms: int, config: GroupConfig) -> None:
+    """Raises InvalidSessionTimeout."""
+    low, high = config.min_session_timeout_ms, config.max_session_timeout_ms
+    if not low <= timeout_ms <= high:
+        raise InvalidSessionTimeout(
+            f"a session timeout of {timeout_ms} ms is not allowed: use group.min.session.timeout.ms, {low}, to "
+            f"group.max.session.timeout.ms, {high}"
+        )
+
+
+def timeouts_of(request: JoinGroup) -> tuple[int, int]:
+    """Of the session and of rebalances. Kafka's version 0 has no rebalance timeout: the session is its limit, too."""
     rebalance_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms, request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms
 

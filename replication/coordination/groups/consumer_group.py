@@ -35,6 +35,8 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
         """Member ids by instance id, of static members."""
+        self.classic_members = 0
+        """How many of them speak the classic protocol."""
         self.targets: dict[str, AssignedTopics] = {}
         """The target assignment by member id."""
         self.target_owners: Owners = {}
@@ -118,7 +120,9 @@ class ConsumerGroup:
             if value is None:
                 return
             member = self.members[member_id] = Member(member_id)
+        self.classic_members -= member.classic is not None
         old, member.metadata = member.metadata, value
+        self.classic_members += member.classic is not None
         if old is not None:
             self._count(set(old.subscribed_topic_names), -1)
             self._count_pattern(old.subscribed_topic_regex, -1)

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from tidelog.errors import InvalidConfig
-from tidelog.settings import InvalidValue, millis, number, setting, settings_of, size, texts
+from tidelog.settings import InvalidValue, choice, millis, number, setting, settings_of, size, texts
 from tidelog.types import INT32_MAX
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 KNOWN_ASSIGNORS: Final = (UNIFORM, RANGE)
+
+
+class MigrationPolicy(Enum):
+    """Which groups change their protocol while they have members (migration.py), by Kafka's names."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether classic groups become consumer groups."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether consumer groups become classic groups."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 def _assignors_of(items: list[str]) -> tuple[str, ...]:
@@ -51,6 +71,13 @@ class GroupConfig:
         "group.consumer.assignors", KNOWN_ASSIGNORS, texts("assignors", _assignors_of, ",".join)
     )
     """the assignors that members may choose; the first is used for groups that choose none"""
+    migration_policy: MigrationPolicy = setting(
+        "group.consumer.migration.policy",
+        MigrationPolicy.BIDIRECTIONAL,
+        choice({policy.value: policy for policy in MigrationPolicy}),
+    )
+    """whether a classic group becomes one of the consumer protocol when a member of that joins (`upgrade`), and a
+    classic one again when the last such member is gone (`downgrade`)"""
     # Many members that join at once cost a few assignments instead of one each (as KIP-1263,
     # `group.consumer.assignment.interval.ms`); groups below 10 members are assigned at once.
     consumer_assignment_interval_max_ms: int = setting(

@@ -50,6 +50,7 @@ from replication.coordination.group_requests import (
     OffsetFetch,
     TxnOffsetCommit,
 )
+from replication.coordination.groups.classic_consumers import ClassicConsumers
 from replication.coordination.groups.classic_members import ClassicMembers
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.descriptions import described, list_groups
@@ -57,10 +58,18 @@ from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_deletion import DeletedTopics, OffsetExpiry, delete_groups
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
-from replication.coordination.groups.member_timers import CLASSIC_TIMERS, MemberTimers, TimerKind, removal_notice
+from replication.coordination.groups.member_steps import MemberSteps
+from replication.coordination.groups.member_timers import (
+    CLASSIC_TIMERS,
+    MemberTimers,
+    TimerKey,
+    TimerKind,
+    removal_notice,
+)
 from replication.coordination.groups.member_views import MemberViews
 from replication.coordination.groups.membership import remove_members, waiting_members
 from replication.coordination.groups.metadata_changes import MetadataChanges
+from replication.coordination.groups.migration import downgraded, may_downgrade
 from replication.coordination.groups.offset_requests import OffsetRequests
 from replication.coordination.groups.pushes import Pushes
 from replication.coordination.groups.target_assignment import TargetAssignments
@@ -84,9 +93,9 @@ class GroupMachine:
         self._views = MemberViews()
         patterns = TopicPatterns(compile_pattern)
         self._assignments = TargetAssignments(self._state.catalog, config.consumer_assignors, self._timers, self._views)
-        self._heartbeats = Heartbeats(
-            self._state, config, self._timers, self._pushes, patterns, self._views, self._assignments
-        )
+        steps = MemberSteps(self._state, self._timers, patterns, self._views, self._assignments)
+        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, steps)
+        self._classic_consumers = ClassicConsumers(self._state, config, self._timers, self._pushes, steps)
         self._classic = ClassicMembers(self._state, config, self._timers)
         self._offsets = OffsetRequests(self._state, config, self._classic)
         self._changes = MetadataChanges(self._state, patterns)
@@ -112,8 +121,11 @@ class GroupMachine:
         key = record.key
         match key:
             case GroupMetadataKey(group_id):
-                if group_id not in self._state.classic:
+                classic = self._state.classic.get(group_id)
+                if classic is None:
                     self._timers.forget_classic(group_id)
+                elif classic.leader is None:
+                    self._classic.adopted(group_id)
             case ConsumerGroupMetadataKey(group_id) if group is None:
                 self._timers.forget_group(group_id)
                 self._views.forget_group(group_id)
@@ -122,6 +134,8 @@ class GroupMachine:
             case ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id) | ConsumerGroupMemberMetadataKey(
                 group_id, member_id
             ):
+                if group is not None:
+                    self._timers.expect_downgrade(group_id, is_due=may_downgrade(group, self._config))
                 member = None if group is None else group.members.get(member_id)
                 if group is not None and member is not None:
                     group.empty_since = None
@@ -153,6 +167,7 @@ class GroupMachine:
                 self._timers.expect_loaded(group_id, member)
                 self._timers.expect_revocation(group, member)
             self._timers.expect_assignment(group)
+            self._timers.expect_downgrade(group_id, is_due=may_downgrade(group, self._config))
         self._classic.loaded()
         self._changes.note_all()
         self._deleted.note_all()
@@ -172,7 +187,7 @@ class GroupMachine:
                 case MemberNudged():
                     return self._heartbeats.push(request)
                 case ClassicHeartbeat() | MemberJoin() | MemberSync() | LeaveGroup():
-                    return self._classic.decide(request, now)
+                    return self._decide_classic(request, now)
                 case TxnOffsetCommit():
                     return self._offsets.commit_in_transaction(request, now)
                 case OffsetFetch():
@@ -189,6 +204,14 @@ class GroupMachine:
                     raise AssertionError(f"a group coordinator gets no {type(request).__name__}")
         except TidelogError as error:
             return Decision(error)
+
+    def _decide_classic(
+        self, request: ClassicHeartbeat | MemberJoin | MemberSync | LeaveGroup, now: Instant
+    ) -> Decision[Any]:
+        group = self._classic_consumers.group_of(request)
+        if group is None:
+            return self._classic.decide(request, now)
+        return self._classic_consumers.decide(group, request, now)
 
     def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
         """The metadata changed: groups with changed topics get a new epoch, offsets of deleted topics are deleted."""
@@ -227,8 +250,12 @@ class GroupMachine:
         for key in due:
             if key.kind is TimerKind.EXPIRY:
                 decisions += self._expire(now)
-            elif key.kind is TimerKind.ASSIGNMENT and key.group_id in timed_out:
+            elif key.kind in (TimerKind.ASSIGNMENT, TimerKind.DOWNGRADE) and key.group_id in timed_out:
                 self._timers.again(key)  # once the removal is applied
+            elif key.kind is TimerKind.DOWNGRADE:
+                decisions += self._downgrade(key.group_id, now)
+            elif key.kind is TimerKind.ASSIGNMENT and TimerKey(TimerKind.DOWNGRADE, key.group_id) in due:
+                pass  # as a classic group its members assign
             elif key.kind is TimerKind.ASSIGNMENT:
                 decisions += self._assign(key.group_id)
         return decisions
@@ -259,6 +286,13 @@ class GroupMachine:
             return []  # it was assigned with a heartbeat, or emptied, since the timer was set
         assignment = self._assignments.compute(group, group.epoch, group.subscriptions(), group.targets, {})
         return [Decision(None, assignment.records, effects=nudge(group.group_id, assignment.changed))]
+
+    def _downgrade(self, group_id: str, now: Instant) -> list[Decision[None]]:
+        group = self._state.consumer.get(group_id)
+        if group is None or not may_downgrade(group, self._config):
+            return []  # it was deleted, or a member of the other protocol has joined, since the timer was set
+        decision = downgraded(group, self._state.catalog, now)
+        return self._assign(group_id) if decision is None else [decision]
 
     def _expire(self, now: Instant) -> list[Decision[None]]:
         decisions, ended = self._expiry.step(now.wall_ms)

@@ -54,33 +54,11 @@ class GroupsState:
             if value is None:
                 return None
             group = self.consumer[key.group_id] = ConsumerGroup(key.group_id, self.index)
-        match key:
-            case records.ConsumerGroupMetadataKey():
-                return self._set_epoch(group, _kind(value, records.ConsumerGroupMetadataValue))
-            case records.ConsumerGroupMemberMetadataKey(_, member_id):
-                group.set_metadata(member_id, _kind(value, records.ConsumerGroupMemberMetadataValue))
-            case records.ConsumerGroupCurrentMemberAssignmentKey(_, member_id):
-                group.set_current(member_id, _kind(value, records.ConsumerGroupCurrentMemberAssignmentValue))
-            case records.ConsumerGroupTargetAssignmentMemberKey(_, member_id):
-                target = _kind(value, records.ConsumerGroupTargetAssignmentMemberValue)
-                group.set_target(member_id, None if target is None else target.topic_partitions)
-            case records.ConsumerGroupTargetAssignmentMetadataKey():
-                assigned = _kind(value, records.ConsumerGroupTargetAssignmentMetadataValue)
-                group.assignment_epoch = 0 if assigned is None else assigned.assignment_epoch
-            case records.ConsumerGroupRegularExpressionKey(_, pattern):
-                group.set_pattern(pattern, _kind(value, records.ConsumerGroupRegularExpressionValue))
-            case records.ConsumerGroupPartitionMetadataKey():
-                group.has_old_metadata = value is not None
-        return group
-
-    def _set_epoch(
-        self, group: ConsumerGroup, value: records.ConsumerGroupMetadataValue | None
-    ) -> ConsumerGroup | None:
-        if value is None:
+        if isinstance(key, records.ConsumerGroupMetadataKey) and value is None:
             group.forget()
-            del self.consumer[group.group_id]
+            del self.consumer[key.group_id]
             return None
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        change(group, record)
         return group
 
     def _set_classic(self, group_id: str, value: records.GroupMetadataValue | None) -> None:
@@ -88,6 +66,29 @@ class GroupsState:
             self.classic.pop(group_id, None)
         else:
             self.classic.setdefault(group_id, ClassicGroup(group_id)).take(value)
+
+
+def change(group: ConsumerGroup, record: records.GroupRecord) -> None:
+    """Take in a record of a consumer group that does not delete it."""
+    key, value = record.key, record.value
+    match key:
+        case records.ConsumerGroupMetadataKey():
+            if (epoch := _kind(value, records.ConsumerGroupMetadataValue)) is not None:
+                group.epoch, group.metadata_hash = epoch.epoch, epoch.metadata_hash
+        case records.ConsumerGroupMemberMetadataKey(_, member_id):
+            group.set_metadata(member_id, _kind(value, records.ConsumerGroupMemberMetadataValue))
+        case records.ConsumerGroupCurrentMemberAssignmentKey(_, member_id):
+            group.set_current(member_id, _kind(value, records.ConsumerGroupCurrentMemberAssignmentValue))
+        case records.ConsumerGroupTargetAssignmentMemberKey(_, member_id):
+            target = _kind(value, records.ConsumerGroupTargetAssignmentMemberValue)
+            group.set_target(member_id, None if target is None else target.topic_partitions)
+        case records.ConsumerGroupTargetAssignmentMetadataKey():
+            assigned = _kind(value, records.ConsumerGroupTargetAssignmentMetadataValue)
+            group.assignment_epoch = 0 if assigned is None else assigned.assignment_epoch
+        case records.ConsumerGroupRegularExpressionKey(_, pattern):
+            group.set_pattern(pattern, _kind(value, records.ConsumerGroupRegularExpressionValue))
+        case records.ConsumerGroupPartitionMetadataKey():
+            group.has_old_metadata = value is not None
 
 
 def group_not_found(group_id: str) -> GroupIdNotFound:

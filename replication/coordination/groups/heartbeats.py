@@ -9,17 +9,10 @@ after a push, which may have been lost.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from uuid import UUID
 
 from replication.coordination.coordinator_machine import Decision, Instant
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.group_records import (
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    GroupMetadataKey,
-    GroupRecord,
-)
+from replication.coordination.group_records import GroupMetadataKey, GroupRecord
 from replication.coordination.group_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
@@ -28,33 +21,22 @@ from replication.coordination.group_requests import (
     NudgeMembers,
 )
 from replication.coordination.groups.assignments import NOTHING, AssignedTopics, Assignment, as_sets, is_within
+from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.member import JOINING, CurrentAssignment, Member, MemberMetadata
-from replication.coordination.groups.member_timers import MemberTimers
-from replication.coordination.groups.member_views import MemberViews
-from replication.coordination.groups.membership import (
-    current_record,
-    epoch_record,
-    metadata_record,
-    pattern_record,
-    removal_records,
-    remove_members,
-    target_record,
-    unused_pattern_records,
-    waiting_members,
-)
+from replication.coordination.groups.member import CurrentAssignment, Member, MemberMetadata
+from replication.coordination.groups.member_steps import MemberStep, MemberSteps, joining, waiting_for_released
+from replication.coordination.groups.member_timers import MemberTimers, TimerKind
+from replication.coordination.groups.membership import current_record, remove_members, waiting_members
+from replication.coordination.groups.migration import upgraded, waiting_are_refused
 from replication.coordination.groups.pushes import Pushes
 from replication.coordination.groups.reconciliation import next_assignment
 from replication.coordination.groups.states import MemberState
-from replication.coordination.groups.target_assignment import TargetAssignments
-from replication.coordination.groups.topic_patterns import TopicPatterns
 from tidelog.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupMaxSizeReached,
-    NonEmptyGroup,
     UnknownMemberId,
     UnreleasedInstanceId,
     UnsupportedAssignor,
@@ -62,29 +44,6 @@ from tidelog.errors import (
 from tidelog.types import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 
 HeartbeatDecision = Decision[ConsumerGroupHeartbeatAnswer | None]
-
-
-@dataclass(slots=True)
-class _Step:
-    """A heartbeat on its way to a decision."""
-
-    group: ConsumerGroup
-    request: ConsumerGroupHeartbeat
-    stored: Member | None
-    """The member as it is recorded; None: it is new."""
-    replaced: Member | None
-    """The static member whose place it takes."""
-    base: CurrentAssignment
-    """The assignment before this heartbeat."""
-    metadata: MemberMetadata
-    """The member's subscription after this heartbeat."""
-    records: list[GroupRecord] = field(default_factory=list)
-    nudged: set[str] = field(default_factory=set)
-    """Members that can continue because of this heartbeat."""
-
-    @property
-    def joins(self) -> bool:
-        return self.request.member_epoch == JOIN_EPOCH
 
 
 class Heartbeats:
@@ -96,12 +55,9 @@ class Heartbeats:
         config: GroupConfig,
         timers: MemberTimers,
         pushes: Pushes,
-        patterns: TopicPatterns,
-        views: MemberViews,
-        assignments: TargetAssignments,
+        steps: MemberSteps,
     ) -> None:
-        self._state, self._config, self._timers, self._pushes = state, config, timers, pushes
-        self._patterns, self._views, self._assignments = patterns, views, assignments
+        self._state, self._config, self._timers, self._pushes, self._steps = state, config, timers, pushes, steps
 
     def decide(self, heartbeat: MemberHeartbeat, now: Instant) -> HeartbeatDecision:
         """Raises a TidelogError that refuses the heartbeat."""
@@ -110,15 +66,15 @@ class Heartbeats:
             raise UnsupportedAssignor(f"unknown assignor {request.server_assignor!r}; known: {', '.join(assignors)}")
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request)
-        step = self._begin(heartbeat)
+        joins, key = request.member_epoch == JOIN_EPOCH, (request.group_id, request.member_id)
+        step, classic = self._begin(heartbeat)
         reported = None if request.topic_partitions is None else as_sets(request.topic_partitions)
-        key = request.group_id, request.member_id
         owned: Assignment | None = NOTHING
         pushed = self._pushes.is_unconfirmed(*key)  # before `owned`, which may confirm it: the answer repeats it
-        if step.joins:
+        if joins:
             self._pushes.forget(*key)
         else:
-            self._check_epoch(step)
+            self._check_epoch(request, step.base)
             owned = self._pushes.owned(*key, request.member_epoch, reported)
         if step.base.state == MemberState.UNKNOWN and owned != NOTHING:
             # The recorded assignment cannot be interpreted: partitions that the member still reads could get a second
@@ -127,66 +83,52 @@ class Heartbeats:
                 f"the assignment of member {request.member_id!r} of group {request.group_id!r} was recorded by a newer "
                 "version: give up all partitions and join again"
             )
+        current = self._steps.advance(step, owned, heartbeat.view, now)
+        refused = () if classic is None else self._upgraded(classic, step.group, now)
         self._timers.expect_heartbeat(*key)  # only now: a refused heartbeat must not keep a member alive
-        subscription_changed = self._record_metadata(step, now)
-        if step.metadata.subscribed_topic_regex:
-            subscription_changed |= self._views.note(*key, heartbeat.view)
-        else:
-            self._views.forget_member(*key)
-        target, target_epoch = self._assign(step, subscription_changed)
-        current = next_assignment(
-            step.base, target, target_epoch, owned, lambda topic, index: self._is_free(step, topic, index)
-        )
-        self._record_current(step, current)
+        if joins:
+            self._timers.cancel(TimerKind.REBALANCE, *key)  # of what it had to do by the classic protocol
         return Decision(
-            self._answer(request, current, pushed or self._needs_assignment(step, current)),
+            self._answer(request, current, pushed or _needs_assignment(request, step.base, current)),
             tuple(step.records),
-            effects=nudge(request.group_id, step.nudged - {request.member_id}),
+            effects=(*refused, *nudge(request.group_id, step.nudged - {request.member_id})),
         )
 
     # --- the member ---
 
-    def _begin(self, heartbeat: MemberHeartbeat) -> _Step:
+    def _begin(self, heartbeat: MemberHeartbeat) -> tuple[MemberStep, ClassicGroup | None]:
+        """Returns also the classic group that becomes a consumer group by this heartbeat, if there is one."""
         request = heartbeat.request
         group_id, member_id = request.group_id, request.member_id
         joins = request.member_epoch == JOIN_EPOCH
         records: list[GroupRecord] = []
-        group = self._state.consumer.get(group_id)
+        group, classic = self._state.consumer.get(group_id), None
         if group is None:
             if not joins:
                 raise UnknownMemberId(f"group {group_id!r} has no members; member {member_id!r} has to join again")
-            group = ConsumerGroup(group_id, {})
-            records = self._replace_classic(group_id)
+            classic = self._state.classic.get(group_id)
+            group, records = self._made_of(group_id, classic)
         replaced = self._replaced(group, request)
         stored = group.members.get(member_id)
         if stored is None and not joins:
             raise UnknownMemberId(f"group {group_id!r} has no member {member_id!r}; it has to join again")
-        if stored is None and replaced is None and len(group.members) >= self._config.consumer_max_size:
-            raise GroupMaxSizeReached(
-                f"group {group_id!r} has {len(group.members)} members, as many as group.consumer.max.size allows"
-            )
-        if not joins:
-            assert stored is not None
-            base = stored.assignment
-        else:
-            # Who joins has given everything up, but others see it as the owner until this decision: it starts from
-            # these partitions, so that the ones that it loses are released by the same records.
-            had = (replaced or stored or Member(member_id)).assignment.assigned_partitions
-            base = CurrentAssignment(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, had, ()) if had else JOINING
+        check_size(group, self._config, is_new=stored is None and replaced is None)
+        base = joining(replaced or stored) if joins or stored is None else stored.assignment
         metadata = _metadata(None if joins or stored is None else stored.metadata, heartbeat)
-        return _Step(group, request, stored, replaced, base, metadata, records)
+        return MemberStep(group, member_id, stored, replaced, base, metadata, records), classic
 
-    def _replace_classic(self, group_id: str) -> list[GroupRecord]:
-        """An empty classic group gives way to a consumer group."""
-        classic = self._state.classic.get(group_id)
-        if classic is None:
-            return []
-        if classic.members:
-            raise NonEmptyGroup(
-                f"group {group_id!r} is a classic group with {len(classic.members)} members: stop them first, or "
-                "use another group id"
-            )
-        return [CoordinatorRecord(GroupMetadataKey(group_id), None)]
+    def _made_of(self, group_id: str, classic: ClassicGroup | None) -> tuple[ConsumerGroup, list[GroupRecord]]:
+        """A new group, which an empty classic group gives way to, or one with the members of a classic group."""
+        if classic is not None and classic.members:
+            return upgraded(classic, self._config, self._state.catalog)
+        tombstone: GroupRecord = CoordinatorRecord(GroupMetadataKey(group_id), None)
+        return ConsumerGroup(group_id, {}), [] if classic is None else [tombstone]
+
+    def _upgraded(self, classic: ClassicGroup, group: ConsumerGroup, now: Instant) -> tuple[object, ...]:
+        """A classic group becomes `group`: the sessions of its members go on, and their requests that wait end."""
+        for member in group.members.values():
+            self._timers.expect_loaded(group.group_id, member)
+        return waiting_are_refused(classic, now)
 
     def _replaced(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> Member | None:
         """The static member whose place the caller takes, after all checks on its instance id."""
@@ -199,16 +141,17 @@ class Heartbeats:
         if owner is None or owner == request.member_id:
             return None
         member = group.members[owner]
-        if not member.is_away:
+        # A member that changes its protocol takes its own place: the process before it may not have left, since classic
+        # static members never do.
+        if not member.is_away and member.classic is None:
             raise UnreleasedInstanceId(
                 f"instance id {request.instance_id!r} of group {group.group_id!r} belongs to member {owner!r}, which "
                 "has not left: stop it, or wait until its session has timed out"
             )
         return member
 
-    def _check_epoch(self, step: _Step) -> None:
+    def _check_epoch(self, request: ConsumerGroupHeartbeat, current: CurrentAssignment) -> None:
         """Only the current epoch is accepted, or the one before if the answer with the current one was lost."""
-        request, current = step.request, step.base
         received, expected = request.member_epoch, current.member_epoch
         if received == expected:
             return
@@ -225,112 +168,6 @@ class Heartbeats:
             f"member {request.member_id!r} of group {request.group_id!r} is in epoch {expected}, not {received}: give "
             "up all partitions and join again"
         )
-
-    # --- subscription ---
-
-    def _record_metadata(self, step: _Step, now: Instant) -> bool:
-        """Record what has changed. Returns whether the group needs another target assignment because of it."""
-        request, group, metadata = step.request, step.group, step.metadata
-        known = step.replaced or step.stored
-        before = None if known is None else known.metadata
-        pattern = metadata.subscribed_topic_regex
-        resolved = self._resolve(step, now) if pattern and pattern not in group.patterns else None
-        if step.replaced is not None:
-            step.records += removal_records(group.group_id, step.replaced.member_id)
-        if metadata != before or step.replaced is not None:
-            step.records.append(metadata_record(group.group_id, request.member_id, metadata))
-        changed = before is None or (
-            (metadata.subscribed_topic_names, pattern) != (before.subscribed_topic_names, before.subscribed_topic_regex)
-        )
-        if resolved is not None:
-            step.records.append(resolved)
-        if changed:
-            step.records += unused_pattern_records(group, self._changes(step))
-        return changed
-
-    def _resolve(self, step: _Step, now: Instant) -> GroupRecord:
-        pattern = step.metadata.subscribed_topic_regex
-        assert pattern is not None
-        catalog = self._state.catalog
-        names = tuple(sorted(self._patterns.matching(pattern, catalog.ids)))
-        resolved = ConsumerGroupRegularExpressionValue(names, catalog.image.offset, now.wall_ms)
-        return pattern_record(step.group.group_id, pattern, resolved)
-
-    def _changes(self, step: _Step) -> dict[str, MemberMetadata | None]:
-        changes: dict[str, MemberMetadata | None] = {step.request.member_id: step.metadata}
-        if step.replaced is not None:
-            changes[step.replaced.member_id] = None
-        return changes
-
-    # --- target assignment ---
-
-    def _assign(self, step: _Step, subscription_changed: bool) -> tuple[AssignedTopics, int]:
-        """Returns the target assignment of the member, and the epoch of that."""
-        group, member_id = step.group, step.request.member_id
-        targets = dict(group.targets) if step.replaced is not None or subscription_changed else group.targets
-        if step.replaced is not None:
-            inherited = targets.pop(step.replaced.member_id, ())
-            targets[member_id] = inherited
-            step.records.append(target_record(group.group_id, member_id, inherited))
-        if subscription_changed:
-            changes = self._changes(step)
-            resolved = {
-                record.key.regular_expression: record.value.topics
-                for record in step.records
-                if isinstance(record.key, ConsumerGroupRegularExpressionKey)
-                and isinstance(record.value, ConsumerGroupRegularExpressionValue)
-            }
-            topics = group.topics_after(changes).union(*resolved.values())
-            epoch = group.epoch + 1
-            step.records.append(epoch_record(group.group_id, epoch, self._state.catalog.hash_of(topics)))
-            if self._timers.may_assign(group):
-                self._compute(step, epoch, targets, resolved)
-                return targets.get(member_id, ()), epoch
-        return targets.get(member_id, ()), group.assignment_epoch
-
-    def _compute(
-        self,
-        step: _Step,
-        epoch: int,
-        targets: dict[str, AssignedTopics],
-        resolved: dict[str, tuple[str, ...]],
-    ) -> None:
-        """Compute the target assignment with the change that is not applied yet, into `targets`."""
-        members = step.group.subscriptions()
-        if step.replaced is not None:
-            members.pop(step.replaced.member_id, None)
-        members[step.request.member_id] = step.metadata
-        assignment = self._assignments.compute(step.group, epoch, members, targets, resolved)
-        step.records += assignment.records
-        step.nudged.update(assignment.changed)
-        targets.update(assignment.targets)
-
-    # --- current assignment ---
-
-    def _is_free(self, step: _Step, topic_id: UUID, partition: int) -> bool:
-        owner = step.group.owner(topic_id, partition)
-        return (
-            owner is None
-            or owner == step.request.member_id
-            or (step.replaced is not None and owner == step.replaced.member_id)
-        )
-
-    def _record_current(self, step: _Step, current: CurrentAssignment) -> None:
-        """Record the current assignment, if it is new, and find the members that wait for what was given up."""
-        group, member_id = step.group, step.request.member_id
-        before = None if step.stored is None else step.stored.current
-        if current != before:
-            step.records.append(current_record(group.group_id, member_id, current))
-            step.nudged |= _waiting_for_released(group, (step.stored, step.replaced), current)
-
-    def _needs_assignment(self, step: _Step, current: CurrentAssignment) -> bool:
-        request = step.request
-        if step.joins or request.member_epoch != step.base.member_epoch:
-            return True
-        if current.assigned_partitions != step.base.assigned_partitions:
-            return True
-        reported = request.topic_partitions
-        return reported is not None and as_sets(reported) != as_sets(current.assigned_partitions)
 
     def _answer(
         self,
@@ -370,7 +207,7 @@ class Heartbeats:
         return Decision(
             answer,
             (current_record(group.group_id, member.member_id, away),),
-            effects=nudge(group.group_id, _waiting_for_released(group, (member, None), away) - {member.member_id}),
+            effects=nudge(group.group_id, waiting_for_released(group, (member, None), away) - {member.member_id}),
         )
 
     def push(self, nudged: MemberNudged) -> HeartbeatDecision:
@@ -384,8 +221,9 @@ class Heartbeats:
                 "join again"
             )
         before = member.assignment
-        if member.is_away or before.state == MemberState.UNKNOWN or before.member_epoch == JOIN_EPOCH:
-            return Decision(None)  # only a heartbeat can take it out of these states
+        is_out_of_reach = member.is_away or member.classic is not None
+        if is_out_of_reach or before.state == MemberState.UNKNOWN or before.member_epoch == JOIN_EPOCH:
+            return Decision(None)  # only a request of its own can take it out of these states
         current = next_assignment(
             before,
             group.target_of(nudged.member_id),
@@ -400,6 +238,14 @@ class Heartbeats:
         return Decision(
             self._answer(nudged, current, assigned_changed),
             (current_record(nudged.group_id, nudged.member_id, current),),
+        )
+
+
+def check_size(group: ConsumerGroup, config: GroupConfig, *, is_new: bool) -> None:
+    """Raises GroupMaxSizeReached if the group has no place for a new member."""
+    if is_new and len(group.members) >= config.consumer_max_size:
+        raise GroupMaxSizeReached(
+            f"group {group.group_id!r} has {len(group.members)} members, as many as group.consumer.max.size allows"
         )
 
 
@@ -419,6 +265,16 @@ def nudge(group_id: str, member_ids: Iterable[str]) -> tuple[NudgeMembers, ...]:
     """The effect, if there are members."""
     ordered = tuple(sorted(member_ids))
     return (NudgeMembers(group_id, ordered),) if ordered else ()
+
+
+def _needs_assignment(request: ConsumerGroupHeartbeat, before: CurrentAssignment, current: CurrentAssignment) -> bool:
+    """Whether the answer must carry the assignment."""
+    if request.member_epoch == JOIN_EPOCH or request.member_epoch != before.member_epoch:
+        return True
+    if current.assigned_partitions != before.assigned_partitions:
+        return True
+    reported = request.topic_partitions
+    return reported is not None and as_sets(reported) != as_sets(current.assigned_partitions)
 
 
 def _metadata(known: MemberMetadata | None, heartbeat: MemberHeartbeat) -> MemberMetadata:
@@ -451,19 +307,3 @@ def _metadata(known: MemberMetadata | None, heartbeat: MemberHeartbeat) -> Membe
 def _has_all(current: CurrentAssignment, owned: AssignedTopics) -> bool:
     had = as_sets((*current.assigned_partitions, *current.partitions_pending_revocation))
     return is_within(owned, had)
-
-
-def _waiting_for_released(
-    group: ConsumerGroup, members: Iterable[Member | None], current: CurrentAssignment
-) -> set[str]:
-    """The members that wait for partitions which these members had and `current` lacks."""
-    keeps = as_sets((*current.assigned_partitions, *current.partitions_pending_revocation))
-    waiting: set[str] = set()
-    for member in members:
-        if member is None or member.current is None:
-            continue
-        for topic in (*member.current.assigned_partitions, *member.current.partitions_pending_revocation):
-            owners = group.target_owners.get(topic.topic_id, {})
-            kept = keeps.get(topic.topic_id, frozenset())
-            waiting.update(owners[each] for each in topic.partitions if each not in kept and each in owners)
-    return waiting

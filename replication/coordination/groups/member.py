@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replication.coordination.group_records import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
@@ -33,6 +34,11 @@ class Member:
     def assignment(self) -> CurrentAssignment:
         """Its current assignment."""
         return JOINING if self.current is None else self.current
+
+    @property
+    def classic(self) -> ClassicMemberMetadata | None:
+        """What it has said in its last JoinGroup; None: it speaks the consumer protocol."""
+        return None if self.metadata is None else self.metadata.classic_member_metadata
 
     @property
     def epoch(self) -> int:

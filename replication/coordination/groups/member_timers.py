@@ -23,7 +23,8 @@ class TimerKind(IntEnum):
     SESSION = 0
     """A member sent no heartbeat for the session timeout."""
     REBALANCE = 1
-    """A member did not give up partitions within its rebalance timeout."""
+    """A member did not give up partitions within its rebalance timeout; one of a consumer group that speaks the classic
+    protocol did not join again, or did not ask for its assignment."""
     CLASSIC_SESSION = 2
     """As SESSION, for a member of a classic group; or an invited member did not join."""
     ASSIGNMENT = 3
@@ -36,6 +37,8 @@ class TimerKind(IntEnum):
     """The time to join the next generation of a classic group is over."""
     CLASSIC_SYNC = 7
     """The time to ask for the assignments of a generation is over."""
+    DOWNGRADE = 8
+    """A consumer group has only members of the classic protocol."""
 
 
 CLASSIC_TIMERS: Final = (TimerKind.CLASSIC_SESSION, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
@@ -74,19 +77,21 @@ class MemberTimers:
         """Let a timer expire again at once: its work could not be done."""
         self._timers.schedule(key, self.now)
 
-    def expect_heartbeat(self, group_id: str, member_id: str) -> None:
-        """Start the member's session again: it has sent a heartbeat."""
+    def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """Start the member's session again: it has sent a request. timeout_ms: its own one."""
         key = TimerKey(TimerKind.SESSION, group_id, member_id)
-        self._timers.schedule(key, Millis(self.now + self._config.consumer_session_timeout_ms))
+        timeout_ms = self._config.consumer_session_timeout_ms if timeout_ms is None else timeout_ms
+        self._timers.schedule(key, Millis(self.now + timeout_ms))
 
     def expect_loaded(self, group_id: str, member: Member) -> None:
-        """Start the session of a member that was read from the log. A member of the classic protocol has its own
-        session timeout."""
-        self.expect_heartbeat(group_id, member.member_id)
-        classic = None if member.metadata is None else member.metadata.classic_member_metadata
-        if classic is not None:
-            key = TimerKey(TimerKind.SESSION, group_id, member.member_id)
-            self._timers.schedule(key, Millis(self.now + classic.session_timeout_ms))
+        """Start the session of a member that is recorded. A member of the classic protocol has its own timeout."""
+        classic = member.classic
+        self.expect_heartbeat(group_id, member.member_id, None if classic is None else classic.session_timeout_ms)
+
+    def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """Give a member of the classic protocol this time to join a consumer group again, unless it has less."""
+        if TimerKey(TimerKind.REBALANCE, group_id, member_id) not in self._timers:
+            self.schedule(TimerKind.REBALANCE, group_id, timeout_ms, member_id=member_id)
 
     def schedule(self, kind: TimerKind, group_id: str, delay_ms: int, *, member_id: str = "") -> None:
         """Set a timer of a classic group, or of one of its members."""
@@ -102,7 +107,10 @@ class MemberTimers:
         self.cancel(TimerKind.CLASSIC_SYNC, group_id)
 
     def expect_revocation(self, group: ConsumerGroup, member: Member) -> None:
-        """Start or end the member's rebalance timeout after a change of its assignment."""
+        """Start or end the member's rebalance timeout after a change of its assignment. A member of the classic
+        protocol has it for its next request instead."""
+        if member.classic is not None:
+            return
         key = TimerKey(TimerKind.REBALANCE, group.group_id, member.member_id)
         if member.metadata is not None and member.assignment.state == MemberState.UNREVOKED_PARTITIONS:
             self._timers.schedule(key, Millis(self.now + max(0, member.metadata.rebalance_timeout_ms)))
@@ -126,6 +134,13 @@ class MemberTimers:
         else:
             self._timers.cancel(key)
 
+    def expect_downgrade(self, group_id: str, *, is_due: bool) -> None:
+        """Let the group become a classic one in the next turn, or not."""
+        if is_due:
+            self.schedule(TimerKind.DOWNGRADE, group_id, 0)
+        else:
+            self.cancel(TimerKind.DOWNGRADE, group_id)
+
     def note_assignment(self, group_id: str) -> None:
         """Note that a target assignment of the group was computed."""
         self._assigned_at[group_id] = self.now
@@ -134,6 +149,7 @@ class MemberTimers:
         """Cancel the timers of a group that was deleted."""
         self._assigned_at.pop(group_id, None)
         self._timers.cancel(TimerKey(TimerKind.ASSIGNMENT, group_id))
+        self._timers.cancel(TimerKey(TimerKind.DOWNGRADE, group_id))
 
     def plan_expiry(self, delay_ms: int) -> None:
         """Search for expired offsets after this time."""
@@ -163,6 +179,8 @@ def removal_notice(group: ConsumerGroup, members: Mapping[str, TimerKind]) -> st
         whose = "" if metadata is None else f" (client id {metadata.client_id!r}, {metadata.client_host})"
         if kind is TimerKind.SESSION:
             why = "it sent no heartbeat for the session timeout"
+        elif group.members[member_id].classic is not None:
+            why = "it did not join again, or ask for its assignment, within its rebalance timeout"
         else:
             why = "it did not give up partitions within its rebalance timeout"
         named.append(f"{member_id}{whose}: {why}")

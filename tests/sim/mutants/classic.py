@@ -238,7 +238,7 @@ def groups_grow_without_limit(patch: Patch) -> None:
 
 def any_session_timeout_is_accepted(patch: Patch) -> None:
     """A member may choose a session of a day."""
-    patch.setattr(ClassicMembers, "_check_session_timeout", _nothing)
+    patch.setattr(classic_members, "check_session_timeout", _nothing)
 
 
 def the_leader_cannot_begin_a_rebalance(patch: Patch) -> None:

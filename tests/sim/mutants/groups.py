@@ -13,6 +13,7 @@ from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_machine import GroupMachine
 from replication.coordination.groups.heartbeats import Heartbeats
 from replication.coordination.groups.member import Member
+from replication.coordination.groups.member_steps import MemberSteps
 from replication.coordination.groups.member_timers import MemberTimers
 from replication.coordination.groups.metadata_changes import MetadataChanges
 from replication.coordination.groups.offset_requests import OffsetRequests
@@ -35,7 +36,7 @@ def a_revocation_needs_no_confirmation(patch: Patch) -> None:
 
 def a_partition_is_free_while_it_is_owned(patch: Patch) -> None:
     """A member gets its target assignment at once, even while others still have the partitions."""
-    patch.setattr(Heartbeats, "_is_free", lambda *_: True)
+    patch.setattr(MemberSteps, "_is_free", lambda *_: True)
     patch.setattr(ConsumerGroup, "owner", lambda *_: None)
 
 
