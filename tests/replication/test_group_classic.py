@@ -70,7 +70,7 @@ MEMBER = MemberMetadata("c1", "client", "/10.0.0.1", 10_000, b"\0\1", b"\0\2", r
 """With metadata and an assignment that only its kind understands."""
 SUBSCRIPTION = CONSUMER_PROTOCOL_SUBSCRIPTION.encode(ConsumerProtocolSubscription(("t", "u"), None), 3)
 ASSIGNMENT = CONSUMER_PROTOCOL_ASSIGNMENT.encode(
-    ConsumerProtocolAssignment((TopicPartition("t", (PartitionIndex(3), PartitionIndex(1))),), None), 0
+    ConsumerProtocolAssignment((TopicPartition("t", tuple(map(PartitionIndex, (3, 1, -1, 9)))),), None), 0
 )
 CONSUMER = MemberMetadata(
     "c1",
@@ -159,7 +159,7 @@ def test_a_classic_group_with_members_is_neither_deleted_nor_committed_for() -> 
 
 
 def test_it_is_said_what_members_of_the_consumer_protocol_read() -> None:
-    """As far as it exists: t has four partitions, u is no topic any more."""
+    """As far as it exists: t has four partitions, u is no topic any more; clients may send any number."""
     coordinator = loaded(classic(CONSUMER), committed(7))
     (member,) = coordinator.group().members
     assert member.subscribed_topic_names == ("t", "u")
