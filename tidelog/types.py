@@ -143,7 +143,18 @@ class TokenMechanism(Enum):
         return self.value
 
 
-SaslMechanism: TypeAlias = ScramMechanism | TokenMechanism
+class PasswordMechanism(Enum):
+    """A SASL mechanism that sends the password itself."""
+
+    PLAIN = "PLAIN"
+
+    @property
+    def mechanism_name(self) -> str:
+        """The name in SASL."""
+        return self.value
+
+
+SaslMechanism: TypeAlias = ScramMechanism | TokenMechanism | PasswordMechanism
 
 
 def timestamp_or_none(timestamp: Millis) -> Millis | None:

@@ -23,6 +23,7 @@ from typing import Final
 
 from node.api.caller import Caller
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
+from node.runtime.work import run_in
 from node.security.authorizer import AuditTrail
 from node.security.bearer_authenticator import BearerAuthenticator
 from node.security.bearer_tokens import BearerCredential
@@ -44,8 +45,9 @@ from tidelog.errors import (
     UnsupportedSaslMechanism,
 )
 from tidelog.security.oauth_bearer import INVALID_TOKEN
-from tidelog.security.scram import ITERATIONS, Claim, ScramCredential, ScramServer, decoy
-from tidelog.types import Millis, ScramMechanism, TokenMechanism
+from tidelog.security.plain import read_message
+from tidelog.security.scram import ITERATIONS, Claim, ScramCredential, ScramServer, decoy, has_password
+from tidelog.types import Millis, PasswordMechanism, ScramMechanism, TokenMechanism
 
 _log = logging.getLogger("node.security")
 
@@ -94,8 +96,8 @@ class SaslAuthenticator:
         audit: AuditTrail | None = None,
     ) -> None:
         """listeners: the names of those whose callers must authenticate. rng: unpredictable. cluster_secret: with which
-        other nodes authenticate; empty: they cannot. executors: makes the one on which keys for tokens are read; None:
-        there are no tokens. audit: records the failures."""
+        other nodes authenticate; empty: they cannot. executors: makes those on which keys for tokens are read and
+        passwords are checked; None: there are neither. audit: records the failures."""
         self._audit = audit or AuditTrail()
         self._config, self._clock, self._rng = config, clock, rng
         self._listeners = frozenset(listeners)
@@ -115,6 +117,10 @@ class SaslAuthenticator:
             self._tokens = BearerAuthenticator(
                 config.oauth, clock=clock, executor=executors("keys"), keys_changed=self._keys_changed
             )
+        self._passwords: Executor | None = None
+        """Of one thread: guesses take at most one processor."""
+        if config.has_passwords and self._listeners and executors is not None:
+            self._passwords = executors("passwords")
 
     async def load(self) -> None:
         """Read the keys for tokens, if they are in a file. Raises InvalidConfig."""
@@ -130,14 +136,23 @@ class SaslAuthenticator:
         """Whether callers of the listener must authenticate."""
         return listener in self._listeners
 
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The names of those that users may choose of."""
+        return tuple(self._offered)
+
+    def no_session(self, listener: str) -> IllegalSaslState:
+        """The error of a caller of the listener that has not authenticated."""
+        return IllegalSaslState(
+            f"listener {listener!r} requires SASL ({', '.join(self._offered)}): give the client a user name and a "
+            "password, or with OAUTHBEARER a token"
+        )
+
     def session_of(self, listener: str, token: str | None) -> SaslSession:
         """The session of a call to a listener that requires one. token: None: the call has none. Raises
         IllegalSaslState, SaslSessionEnded."""
         if token is None:
-            raise IllegalSaslState(
-                f"listener {listener!r} requires SASL ({', '.join(self._offered)}): give the client a user name and a "
-                "password, or with OAUTHBEARER a token"
-            )
+            raise self.no_session(listener)
         return self.sessions.find(listener, token, self._clock.monotonic_ms())
 
     def follow(self, image: ClusterImage) -> None:
@@ -198,6 +213,8 @@ class SaslAuthenticator:
         if not request.handshake:
             if self._tokens is not None and request.mechanism == TokenMechanism.OAUTHBEARER.mechanism_name:
                 return await self._check_token(self._tokens, request, caller)
+            if self._passwords is not None and request.mechanism == PasswordMechanism.PLAIN.mechanism_name:
+                return await self._check_password(self._passwords, request, caller)
             return self._begin(request, caller)
         at = self._clock.monotonic_ms()
         self._drop_handshakes(at)
@@ -247,7 +264,7 @@ class SaslAuthenticator:
         claim = handshake.server.claim
         user, credential = claim.username, claim.credential
         if self._present(user, handshake.mechanism) != credential:
-            raise SaslSessionEnded(f"the password of User:{user} was changed meanwhile: authenticate again")
+            raise _password_changed(user)
         return self._authenticated(handshake.listener, handshake.renewed, user, credential, answer=answer)
 
     async def _check_token(
@@ -280,6 +297,50 @@ class SaslAuthenticator:
         self._handshakes[handshake_id] = _RefusedToken(reason, *place, self._clock.monotonic_ms())
         self._places.enter(*place)
         return AuthenticateAnswer(handshake_id, INVALID_TOKEN)
+
+    async def _check_password(
+        self, passwords: Executor, request: AuthenticateRequest, caller: Caller
+    ) -> AuthenticateAnswer:
+        """The one message of PLAIN. The password is checked against what SCRAM needs of it."""
+        user, password = read_message(request.auth_bytes)
+        if not self._image.cluster_id:
+            raise _starting()
+        place = caller.listener, caller.connection.rpartition(":")[0]
+        at = self._clock.monotonic_ms()
+        self._drop_handshakes(at)
+        self._places.ensure_room(*place, at)
+        self._places.enter(*place)
+        claim = self._password_of(user)
+        try:
+            is_right = await run_in(passwords, lambda: has_password(claim.credential, password))
+            if not (is_right and claim.exists):
+                raise SaslAuthenticationFailed("PLAIN: wrong user name or password")
+            if self._present(user, claim.credential.mechanism) != claim.credential:
+                raise _password_changed(user)
+            answer = self._authenticated(caller.listener, request.renewed, user, claim.credential)
+        except SaslAuthenticationFailed as error:
+            self._record_failure(error, request.mechanism, caller, user)
+            await self._delay_failure(place)
+            raise
+        except asyncio.CancelledError:  # the work goes on without its caller, who could begin another attempt
+            self._places.leave_at(Millis(self._clock.monotonic_ms() + self._config.failure_delay_ms), *place)
+            raise
+        except BaseException:
+            self._places.leave(*place)
+            raise
+        self._places.leave(*place)
+        return answer
+
+    def _password_of(self, user: str) -> Claim:
+        """What the password of a user is checked against, or as much work for one who does not exist. The secret of the
+        nodes is not sent by PLAIN."""
+        for mechanism in sorted(ScramMechanism, reverse=True):
+            credential = self._of_users.get((user, mechanism))
+            if credential is not None:
+                return Claim(user, credential, exists=True)
+        usual = max((each for each, used in self._iterations.items() if used), default=ScramMechanism.SCRAM_SHA_512)
+        fake = decoy(usual, user, self._image.sasl_secret, self._usual_iterations(usual, user))
+        return Claim(user, fake, exists=False)
 
     def _authenticated(
         self,
@@ -330,7 +391,7 @@ class SaslAuthenticator:
         """The credential of the user, or its decoy, which is computed in both cases. Raises NodeNotAvailable,
         UnsupportedSaslMechanism."""
         if not self._image.cluster_id and name != CLUSTER_USER:  # nodes authenticate to form the cluster
-            raise NodeNotAvailable("the node is starting and does not know the users yet: use another node")
+            raise _starting()
         if mechanism.mechanism_name not in self._offered and name != CLUSTER_USER:
             raise self._unsupported(mechanism.mechanism_name)
         fake = decoy(mechanism, name, self._image.sasl_secret, self._usual_iterations(mechanism, name))
@@ -358,6 +419,14 @@ class SaslAuthenticator:
 
 def _credential_in(record: ScramCredentialRecord) -> ScramCredential:
     return ScramCredential(record.mechanism, record.salt, record.stored_key, record.server_key, record.iterations)
+
+
+def _starting() -> NodeNotAvailable:
+    return NodeNotAvailable("the node is starting and does not know the users yet: use another node")
+
+
+def _password_changed(user: str) -> SaslSessionEnded:
+    return SaslSessionEnded(f"the password of User:{user} was changed meanwhile: authenticate again")
 
 
 def _unknown_handshake() -> SaslSessionEnded:

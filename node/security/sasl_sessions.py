@@ -131,6 +131,12 @@ class SaslSessions:
         sessions[session] = None
         return session
 
+    def end(self, token: str) -> None:
+        """End the session of a token that nobody will use again, if it has not ended."""
+        session = self._by_token.get(_digest(token))
+        if session is not None:
+            self._end(session, SaslSessionEnded("the connection of the session has ended"))
+
     def expire(self, at: Millis) -> None:
         """End the sessions whose time is over."""
         self.end_if(lambda each: each.expires_ms is not None and at >= each.expires_ms, _expired)

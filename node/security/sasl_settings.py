@@ -9,9 +9,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from tidelog.security.loopback import is_loopback
 from tidelog.settings import InvalidValue, millis, number, setting, settings_of, text, texts
-from tidelog.types import Millis, SaslMechanism, ScramMechanism, TokenMechanism
+from tidelog.types import Millis, PasswordMechanism, SaslMechanism, ScramMechanism, TokenMechanism
 
-_KNOWN: Final[dict[str, SaslMechanism]] = {each.mechanism_name: each for each in (*ScramMechanism, *TokenMechanism)}
+_KNOWN: Final[dict[str, SaslMechanism]] = {
+    each.mechanism_name: each for each in (*ScramMechanism, *TokenMechanism, *PasswordMechanism)
+}
 
 
 def _mechanisms_of(items: list[str]) -> tuple[SaslMechanism, ...]:
@@ -85,7 +87,8 @@ class SaslConfig:
         tuple(ScramMechanism),
         texts("mechanisms", _mechanisms_of, lambda all_: ",".join(each.mechanism_name for each in all_)),
     )
-    """the mechanisms that listeners with SASL offer: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"""
+    """the mechanisms that listeners with SASL offer: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, PLAIN. The last two
+    send tokens and passwords as they are, and need TLS"""
     lifetime_ms: Millis = setting("connections.max.reauth.ms", Millis(3_600_000), millis(0, 31_536_000_000))
     """how long a session lasts; clients authenticate again before it ends, and nothing is interrupted. 0: without limit
     (as in Kafka by default)"""
@@ -101,29 +104,34 @@ class SaslConfig:
         """Whether OAUTHBEARER is offered."""
         return TokenMechanism.OAUTHBEARER in self.mechanisms
 
+    @property
+    def has_passwords(self) -> bool:
+        """Whether PLAIN is offered."""
+        return PasswordMechanism.PLAIN in self.mechanisms
+
     def mistake(self, given: Collection[str], *, allow_insecure: bool, plain: str) -> tuple[str, str] | None:
-        """A setting for tokens that cannot be used, and why; None if there is none. given: the settings that were set.
-        plain: a listener with SASL and without TLS that other machines reach; empty: there is none."""
-        url = settings_of(OAuthBearerConfig)["url"].name
+        """A setting for tokens or passwords that cannot be used, and why; None if there is none. given: the settings
+        that were set. plain: a listener with SASL and without TLS that other machines reach; empty: there is none."""
         if not self.has_tokens:
             unused = next((each.name for each in settings_of(OAuthBearerConfig).values() if each.name in given), None)
-            return (
-                None
-                if unused is None
-                else (unused, "has no effect: add OAUTHBEARER to sasl.enabled.mechanisms, or remove this")
-            )
-        if (wrong := self.oauth.mistake) is not None or allow_insecure:
+            if unused is not None:
+                return unused, "has no effect: add OAUTHBEARER to sasl.enabled.mechanisms, or remove this"
+        elif (wrong := self.oauth.mistake) is not None:
             return wrong
-        if self.oauth.is_forgeable:
-            return url, (
+        if allow_insecure:
+            return None
+        if self.has_tokens and self.oauth.is_forgeable:
+            return settings_of(OAuthBearerConfig)["url"].name, (
                 "the keys come over the network in plain text, and anyone who replaces them there can be any user: use "
                 "https, or set allow.insecure = true"
             )
-        if plain:
-            return "sasl.enabled.mechanisms", (
-                f"OAUTHBEARER sends tokens as they are, and listener {plain!r} is in plain text: give it the protocol "
-                "SASL_SSL, bind 127.0.0.1, or set allow.insecure = true where the network encrypts"
-            )
+        open_ones = {"OAUTHBEARER sends tokens": self.has_tokens, "PLAIN sends passwords": self.has_passwords}
+        for what, is_offered in open_ones.items():
+            if plain and is_offered:
+                return "sasl.enabled.mechanisms", (
+                    f"{what} as they are, and listener {plain!r} is in plain text: give it the protocol SASL_SSL, bind "
+                    "127.0.0.1, or set allow.insecure = true where the network encrypts"
+                )
         return None
 
 

@@ -13,6 +13,7 @@ from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_settings import SaslConfig
 from replication.controller.image import EMPTY, ClusterImage
 from replication.controller.metadata_records import ScramCredentialRecord
+from tests.node.later_executor import Later
 from tidelog.security.scram import ScramClient, credential_of, derive_keys
 from tidelog.types import Millis, ScramMechanism
 
@@ -67,10 +68,22 @@ def caller(listener: str = "outside", host: str = "10.0.0.1", port: int = 40_000
 class World:
     """A node with the user alice, and callers."""
 
-    def __init__(self, config: SaslConfig = CONFIG, audit: AuditTrail | None = None) -> None:
-        self.clock = SetTime()
+    def __init__(
+        self,
+        config: SaslConfig = CONFIG,
+        audit: AuditTrail | None = None,
+        listeners: tuple[str, ...] = ("outside", "other", "kafka"),
+    ) -> None:
+        self.clock, self.executor = SetTime(), Later()
         rng = random.Random(7)
-        self.sasl = SaslAuthenticator(config, ("outside", "other"), clock=self.clock, rng=rng, audit=audit)
+        self.sasl = SaslAuthenticator(
+            config,
+            listeners,
+            clock=self.clock,
+            rng=rng,
+            executors=lambda _name: self.executor,
+            audit=audit,
+        )
         self.sasl.follow(image_of(user("alice", "tulip"), user("bob", "rose")))
 
     async def begin(

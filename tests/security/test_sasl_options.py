@@ -159,7 +159,7 @@ def test_a_node_says_which_listeners_require_sasl() -> None:
             "'outside' has another protocol than 'client'",
         ),
         (f"{PROTOCOLS} = ['outside:SASL_SSL']", "missing for listener 'outside', whose protocol has TLS"),
-        ('"sasl.enabled.mechanisms" = ["PLAIN"]', "'PLAIN' is not a mechanism"),
+        ('"sasl.enabled.mechanisms" = ["GSSAPI"]', "'GSSAPI' is not a mechanism"),
         ('"sasl.enabled.mechanisms" = []', "one or more mechanisms"),
     ):
         with pytest.raises(InvalidConfig, match=says):
@@ -250,3 +250,15 @@ def test_tokens_and_keys_in_plain_text_over_a_network_need_consent() -> None:
     with pytest.raises(InvalidConfig, match="listener 'outside' is in plain text: give it the protocol SASL_SSL"):
         config.parse(exposed + both + given + secret, {}, source="node.toml", host_name="here")
     assert parse_exposed(consent, "http:").sasl.has_tokens
+
+
+def test_passwords_in_plain_text_over_a_network_need_consent() -> None:
+    """Of PLAIN. With SCRAM nobody on the way learns them."""
+    plain = OAUTHBEARER.replace("OAUTHBEARER", "PLAIN")
+    assert parse(plain).sasl.has_passwords
+    both = plain.replace('["outside:SASL_PLAINTEXT"]', '["outside:SASL_PLAINTEXT", "client:SASL_PLAINTEXT"]')
+    exposed = NODE.replace("outside://127.0.0.1", "outside://10.0.0.1") + both + '"cluster.secret.file" = "/secret"\n'
+    with pytest.raises(InvalidConfig, match="PLAIN sends passwords as they are, and listener 'outside' is in plain"):
+        config.parse(exposed, {}, source="node.toml", host_name="here")
+    consent = exposed + '"allow.insecure" = true\n'
+    assert config.parse(consent, {}, source="node.toml", host_name="here").sasl.has_passwords

@@ -79,7 +79,7 @@ def derive_keys(mechanism: ScramMechanism, password: str, salt: bytes, iteration
     UnacceptableCredential."""
     digest = digest_of(mechanism)
     salted = hashlib.pbkdf2_hmac(digest, _prepared("the password", password).encode(), salt, iterations)
-    return PasswordKeys(hmac.digest(salted, b"Client Key", digest), hmac.digest(salted, b"Server Key", digest))
+    return _keys_of(mechanism, salted)
 
 
 def credential_of(
@@ -90,9 +90,33 @@ def credential_of(
         raise UnacceptableCredential("the password is empty, or has only characters that SASLprep removes")
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise UnacceptableCredential(f"{iterations} iterations: choose {ITERATIONS_MIN} to {ITERATIONS_MAX}")
-    keys = derive_keys(mechanism, password, salt, iterations)
-    stored_key = hashlib.new(digest_of(mechanism), keys.client_key).digest()
-    return ScramCredential(mechanism, salt, stored_key, keys.server_key, iterations)
+    return _credential_of(derive_keys(mechanism, password, salt, iterations), mechanism, salt, iterations)
+
+
+def _keys_of(mechanism: ScramMechanism, salted_password: bytes) -> PasswordKeys:
+    digest = digest_of(mechanism)
+    return PasswordKeys(
+        hmac.digest(salted_password, b"Client Key", digest), hmac.digest(salted_password, b"Server Key", digest)
+    )
+
+
+def _credential_of(keys: PasswordKeys, mechanism: ScramMechanism, salt: bytes, iterations: int) -> ScramCredential:
+    return ScramCredential(mechanism, salt, _stored(mechanism, keys), keys.server_key, iterations)
+
+
+def _stored(mechanism: ScramMechanism, keys: PasswordKeys) -> bytes:
+    return hashlib.new(digest_of(mechanism), keys.client_key).digest()
+
+
+def has_password(credential: ScramCredential, password: str) -> bool:
+    """Whether this is the password of which the server keeps the credential: some milliseconds, without the interpreter
+    lock."""
+    mechanism = credential.mechanism
+    try:
+        keys = derive_keys(mechanism, password, credential.salt, credential.iterations)
+    except UnacceptableCredential:  # no credential is made of it
+        return False
+    return hmac.compare_digest(_stored(mechanism, keys), credential.stored_key)
 
 
 def checked_name(name: str) -> str:
