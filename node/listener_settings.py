@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -140,18 +140,12 @@ def is_wildcard(bind: Endpoint) -> bool:
     return (mapped or address).is_unspecified
 
 
-def kafka_mistake(names: Sequence[str], protocols: Mapping[str, SecurityProtocol], of_nodes: Sequence[str]) -> str:
-    """Why listeners cannot speak Kafka's protocol; empty if they can. protocols: of all listeners. of_nodes: those that
-    nodes use among themselves."""
+def kafka_mistake(names: Sequence[str], bound: Collection[str], of_nodes: Sequence[str]) -> str:
+    """Why listeners cannot speak Kafka's protocol; empty if they can. bound: the names of all listeners. of_nodes:
+    those that nodes use among themselves."""
     for name in names:
-        if name not in protocols:
-            return f"no listener {name!r} in listeners; add it there, or name one of {', '.join(sorted(protocols))}"
+        if name not in bound:
+            return f"no listener {name!r} in listeners; add it there, or name one of {', '.join(sorted(bound))}"
         if name in of_nodes:
             return f"nodes use the listener {name!r} among themselves, by gRPC; add another one for Kafka's protocol"
-        if protocols[name].has_sasl:
-            return (
-                f"listener {name!r} has the protocol {protocols[name].value}, and SASL is not possible with Kafka's "
-                f'yet: set {name}:SSL in {PROTOCOLS.name}, with ssl.client.auth = "required" so that callers prove '
-                "who they are, or remove it here"
-            )
     return ""

@@ -259,11 +259,9 @@ class NodeProcess:
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
         self._health.alive()
         for server in self._servers:
+            server.serve(node.services, node.sasl)
             if isinstance(server, GrpcServer):
-                server.serve(node.services, node.sasl)
                 server.serve_health(self._health.servicer)
-            else:
-                server.serve(node.services)
             await server.start()
         if config.metrics_bind is not None:
             metrics_server = MetricsServer(lambda: self._scraped(node))

@@ -20,6 +20,7 @@ from node.listeners.kafka.kafka_server import KafkaServer
 from node.listeners.kafka.kafka_tls import KafkaTls
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
+from node.security.sasl_authenticator import SaslAuthenticator
 from tests.protocol.kafka_messages import ROOT, Message, generated
 from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceRequest
 from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
@@ -97,6 +98,8 @@ class Service:
     records: bytes = b"records"
     """The answer of a fetch."""
     contexts: list[RequestContext] = field(default_factory=list)
+    address: Endpoint = LOOPBACK
+    """Of the listener, for clients that follow the metadata."""
 
     async def _begin(self, request: object, key: object, context: RequestContext) -> None:
         self.begun.append(request)
@@ -114,7 +117,7 @@ class Service:
 
     async def get_metadata(self, request: GetMetadataRequest, context: RequestContext) -> GetMetadataAnswer:
         await self._begin(request, next(iter(request.topics), None), context)
-        node = NodeAddress(NodeId(0), LOOPBACK)
+        node = NodeAddress(NodeId(0), self.address)
         return GetMetadataAnswer("cluster", NodeId(0), (node,), (), Offset(0))
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
@@ -214,7 +217,10 @@ async def _turn() -> None:
 
 @asynccontextmanager
 async def kafka_listener(
-    boundary: Boundary | None = None, connections_max: int = 100, tls: KafkaTls | None = None
+    boundary: Boundary | None = None,
+    connections_max: int = 100,
+    tls: KafkaTls | None = None,
+    sasl: SaslAuthenticator | None = None,
 ) -> AsyncIterator[Listener]:
     """A listener that serves until the block ends."""
     service = Service()
@@ -226,8 +232,9 @@ async def kafka_listener(
         connections_max=connections_max,
         tls=tls,
     )
-    listener = Listener(server, service, server.bind(LOOPBACK))
-    server.serve({name: Gate(name, service) for name in ("Data", "Admin")})
+    service.address = server.bind(LOOPBACK)
+    listener = Listener(server, service, service.address)
+    server.serve({**{name: Gate(name, service) for name in ("Data", "Admin")}, "Sasl": Gate("Sasl", sasl)}, sasl)
     await server.start()
     try:
         yield listener

@@ -183,11 +183,6 @@ def test_variables_that_name_kafka_are_not_taken_for_settings() -> None:
     [
         ('names = ["kafka"]', 'names = ["kafak"]', "line 5: listener.kafka.names: no listener 'kafak' in listeners"),
         ('names = ["kafka"]', 'names = ["client"]', "listener.kafka.names: nodes use the listener 'client' among them"),
-        (
-            "allow.insecure",
-            'listener.security.protocol.map = ["kafka:SASL_PLAINTEXT"]\nallow.insecure',
-            "listener.kafka.names: listener 'kafka' has the protocol SASL_PLAINTEXT, and SASL is not possible wi",
-        ),
     ],
 )
 def test_each_mistake_in_a_listener_of_kafkas_protocol_is_refused(old: str, new: str, words: str) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from node.listeners.kafka.error_codes import NONE
 from node.listeners.kafka.exchange import ELEMENTS_MAX, Head, KafkaAnswer, KafkaApi, answer_of, client_of
+from node.listeners.kafka.kafka_sasl import HANDSHAKE_KEY, HANDSHAKE_VERSIONS
 from tidelog.errors import InvalidRequest, UnsupportedVersion
 from tidelog.protocol.kafka.message_codec import Data
 from tidelog.protocol.kafka.messages.api_versions_request import API_VERSIONS_REQUEST
@@ -28,7 +29,9 @@ class ApiVersions:
 
     def __init__(self, apis: Iterable[KafkaApi]) -> None:
         self._own = (ApiVersion(KEY, VERSIONS[0], VERSIONS[-1]),)
-        self._offered = tuple(sorted((*self._own, *map(_announced, apis)), key=lambda each: each.api_key))
+        handshake = ApiVersion(HANDSHAKE_KEY, HANDSHAKE_VERSIONS[0], HANDSHAKE_VERSIONS[-1])
+        offered = (*self._own, handshake, *map(_announced, apis))
+        self._offered = tuple(sorted(offered, key=lambda each: each.api_key))
 
     def answer(self, frame: Data, head: Head) -> KafkaAnswer:
         """The answer to a request. Raises MalformedMessage."""

@@ -32,6 +32,7 @@ HEADER_BYTES_MIN: Final = 10
 
 _HEAD: Final = struct.Struct(">hhi")
 _PREFIX: Final = struct.Struct(">ii")
+_SIZE: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class KafkaApi:
     api_of: Callable[[Data, int, int], Api[Any, Any]] | None = None
     """The kind of a request of which there are several: of its frame, its version, and where its body begins. Raises
     MalformedMessage."""
+    ends_if_refused: bool = False
+    """True if the connection ends after the answer to a refused request."""
 
     @property
     def key(self) -> int:
@@ -105,6 +108,11 @@ def answer_of(body: Sequence[Data], correlation_id: int, *, is_flexible: bool) -
     tags = b"\0" if is_flexible else b""
     size = 4 + len(tags) + sum(map(len, body))
     return KafkaAnswer([_PREFIX.pack(size, correlation_id) + tags, *body])
+
+
+def sized(data: bytes) -> KafkaAnswer:
+    """An answer without a header."""
+    return KafkaAnswer([_SIZE.pack(len(data)), data])
 
 
 class Exchange:

@@ -1,7 +1,7 @@
 """The table of Kafka's requests that a listener serves: each row has the number, the versions, the codecs, the kind of
 request to the boundary, and the conversions between messages and values.
 
-ApiVersions, which tells clients this table, is not in it (api_versions.py).
+ApiVersions, which tells clients this table, is not in it (api_versions.py), nor is SaslHandshake (kafka_sasl.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from node.listeners.kafka.kafka_partitions import (
     LIST_PARTITION_REASSIGNMENTS,
 )
 from node.listeners.kafka.kafka_produce import PRODUCE
+from node.listeners.kafka.kafka_sasl import SASL_AUTHENTICATE
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from node.listeners.kafka.kafka_transaction_tools import (
     DESCRIBE_PRODUCERS,
@@ -40,6 +41,7 @@ from node.listeners.kafka.kafka_transactions import (
 )
 
 KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
+    SASL_AUTHENTICATE,
     PRODUCE,
     FETCH,
     LIST_OFFSETS,

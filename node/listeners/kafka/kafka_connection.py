@@ -10,8 +10,11 @@ Invariants:
   3. Nothing is read and no request is begun while the client is throttled (KIP-219).
   4. Nothing is allocated for a frame that is too large, or for which the listener has no memory.
   5. Bytes that are not a request, and requests that are not offered, close the connection: they have no answer.
+  6. Where the listener has SASL, nothing but ApiVersions and what logs the client in is served before it has logged in.
+     The connection ends with the session of its client, once the requests that are handled are answered.
 
-Not here: the requests (exchange.py), what they do (node/boundary/boundary.py), the socket (kafka_server.py).
+Not here: the requests (exchange.py), what they do (node/boundary/boundary.py), the socket (kafka_server.py), the login
+(kafka_sasl.py).
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, cast
 
-from node.api.api import Api
-from node.api.caller import Caller
+from node.api.api import Api, Audience
+from node.api.caller import ANONYMOUS, Caller
+from node.api.sasl_requests import AuthenticateAnswer
 from node.boundary.boundary import Boundary, Request
 from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
 from node.listeners.kafka.api_versions import ApiVersions
@@ -40,8 +44,16 @@ from node.listeners.kafka.exchange import (
     head_of,
 )
 from node.listeners.kafka.frame_budget import FrameBudget
+from node.listeners.kafka.kafka_sasl import (
+    HANDSHAKE_KEY,
+    HANDSHAKE_VERSIONS,
+    SASL_AUTHENTICATE,
+    BareToken,
+    SaslLogin,
+)
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
 from node.runtime.request_meter import RequestMeter
+from node.security.sasl_authenticator import SaslAuthenticator
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.message_codec import MalformedMessage
 from tidelog.record_exchange import FetchAnswer
@@ -65,6 +77,12 @@ GRACE_MS: Final = 10_000
 IDLE_MS: Final = 600_000
 """A connection without requests for this long is closed, as Kafka does."""
 
+LOGIN_MS: Final = 30_000
+"""How long a client may take to log in."""
+
+LOGIN_BYTES_MAX: Final = 64 << 10
+"""The largest request of a client that has not logged in: four times the largest token."""
+
 
 @dataclass(slots=True)
 class ListenerState:
@@ -80,6 +98,8 @@ class ListenerState:
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
     accepted: dict[KafkaConnection, asyncio.BaseTransport] = field(default_factory=dict)
     """All connections, with TLS from before the handshake on, with their sockets."""
+    sasl: SaslAuthenticator | None = None
+    """Who the clients are; None if they need not log in."""
     connections: set[KafkaConnection] = field(default_factory=set)
     """Those that may send requests."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -97,7 +117,17 @@ class ListenerState:
 class _Opened:
     """A request that has been begun and whose answer has not left."""
 
-    __slots__ = ("answer", "answered_ns", "is_pipelined", "meter", "task", "throttle_time_ms", "value")
+    __slots__ = (
+        "answer",
+        "answered_ns",
+        "ends_if_refused",
+        "is_last",
+        "is_pipelined",
+        "meter",
+        "task",
+        "throttle_time_ms",
+        "value",
+    )
 
     def __init__(self, meter: RequestMeter | None, *, is_pipelined: bool) -> None:
         self.meter, self.is_pipelined = meter, is_pipelined
@@ -108,6 +138,8 @@ class _Opened:
         self.value: object = None
         """Holds the memory of the answer."""
         self.throttle_time_ms = 0
+        self.is_last = self.ends_if_refused = False
+        """True if the connection ends after the answer, and after the answer to a refusal."""
         self.task: asyncio.Task[None] | None = None
 
     def answer_with(self, answer: KafkaAnswer) -> None:
@@ -122,6 +154,9 @@ class _Opened:
             self.meter.send_ns += self.meter.now_ns() - self.answered_ns
 
 
+_BARE: Final = Head(SASL_AUTHENTICATE.key, 0, 0)
+"""Of a frame that is a message of a SASL mechanism, without a header."""
+
 _CLOSES: Final = KafkaAnswer(())
 """In place of an answer: the connection ends when it is its turn."""
 
@@ -134,6 +169,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._caller: Caller
+        self._login = SaslLogin("", None)  # until the handshake of TLS is done
+        self._unproved: TidelogError | None = None
+        """Why not even a login is possible: the certificate of the client."""
         self._size_bytes: Final = bytearray(4)
         self._buffer = self._size_bytes
         """What is being filled: the size of the next frame, or the frame."""
@@ -148,12 +186,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frame_since_s: float | None = None
         """Since when the frame is read that occupies memory and is not whole."""
         self._active_s = self._loop.time()
-        self._ends_s = inf
+        self._ends_s = self._login_until_s = inf
         self._unmuting: asyncio.TimerHandle | None = None
         self._needs_room = 0
         """The size of a frame that waits for memory."""
         self._reads = True
-        self._is_closing = self._is_lost = False
+        self._is_closing = self._is_lost = self._is_over = False
 
     # --- the transport ------------------------------------------------------------------------------------------------
 
@@ -161,6 +199,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """The client has connected; with TLS, the handshake is done."""
         self._transport = cast("asyncio.Transport", transport)
         self._caller, lifetime_ms = self._shared.client_of(self._transport)
+        self._login, self._unproved = SaslLogin(self._caller.listener, self._shared.sasl), self._caller.unauthenticated
+        if self._unproved is None and self._login.is_due:
+            self._caller = replace(self._caller, unauthenticated=self._login.refusal)
+            self._login_until_s = self._loop.time() + LOGIN_MS / 1_000
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1_000
         if not self._shared.accept(self, transport):
@@ -185,6 +227,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 opened.task.cancel()
         self._opened.clear()
         self._unsent.clear()
+        self._login.end()
         if self._unmuting is not None:
             self._unmuting.cancel()
 
@@ -201,9 +244,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._buffer is self._size_bytes:
             self._size_read(int.from_bytes(self._size_bytes, "big", signed=True))
         else:
-            frame, self._buffer, self._filled, self._frame_since_s = self._buffer, self._size_bytes, 0, None
-            self._frames.append(frame)
-            self._begin_frames()
+            self._frame_read()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it asks."""
@@ -218,8 +259,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- frames -------------------------------------------------------------------------------------------------------
 
     def _size_read(self, size: int) -> None:
-        if not HEADER_BYTES_MIN <= size <= self._shared.frame_bytes_max:
-            self._refuse(f"a request of {size} bytes; {HEADER_BYTES_MIN} to {self._shared.frame_bytes_max} are allowed")
+        smallest = 0 if self._login.sends_tokens else HEADER_BYTES_MIN
+        largest = self._shared.frame_bytes_max
+        if self._login.is_due:
+            largest = min(largest, LOGIN_BYTES_MAX)
+        if not smallest <= size <= largest:
+            self._refuse(f"a request of {size} bytes; {smallest} to {largest} are allowed")
         elif self._shared.budget.take(size, self._room_given):
             self._read_frame(size)
         else:
@@ -233,18 +278,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _read_frame(self, size: int) -> None:
         self._buffer, self._filled, self._frame_since_s = bytearray(size), 0, self._loop.time()
+        if not size:
+            self._frame_read()
+
+    def _frame_read(self) -> None:
+        frame, self._buffer, self._filled, self._frame_since_s = self._buffer, self._size_bytes, 0, None
+        self._frames.append(frame)
+        self._begin_frames()
 
     def _begin_frames(self) -> None:
         """Begin the requests whose turn it is."""
         while self._frames and not self._is_closing and self._unmuting is None and self._blocked_s is None:
-            head = head_of(self._frames[0])
+            is_bare = self._login.sends_tokens
+            head = _BARE if is_bare else head_of(self._frames[0])
             kafka = self._shared.apis.get(head.key)
             if self._opened and not self._joins(kafka):
                 break
             frame = self._frames.popleft()
             is_needed = False
             try:
-                is_needed = self._begin(memoryview(frame), head, kafka)
+                if is_bare:
+                    is_needed = self._begin_task(
+                        SASL_AUTHENTICATE, SASL_AUTHENTICATE.api, memoryview(frame), BareToken(self._login)
+                    )
+                else:
+                    is_needed = self._begin(memoryview(frame), head, kafka)
             except MalformedMessage as error:
                 self._refuse(str(error))
             if not is_needed:
@@ -263,10 +321,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview, head: Head, kafka: KafkaApi | None) -> bool:
         """Returns True if the frame is needed until the request is answered. Raises MalformedMessage."""
         if head.key == API_VERSIONS_KEY:
-            opened = _Opened(None, is_pipelined=False)
-            opened.answer = self._shared.api_versions.answer(frame, head)
-            self._opened.append(opened)
-            self._send_answers()
+            self._answer(self._shared.api_versions.answer(frame, head))
+            return False
+        if head.key == HANDSHAKE_KEY and head.version in HANDSHAKE_VERSIONS:
+            answer, goes_on = self._login.handshake(frame, head)
+            self._answer(answer, is_last=not goes_on)
             return False
         if kafka is None or head.version not in kafka.versions:
             self._refuse(f"a request with key {head.key} in version {head.version}, which is not offered")
@@ -274,9 +333,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         client_id, body_at = client_of(frame, is_flexible=head.version >= kafka.request.flexible_from)
         if client_id[:CLIENT_ID_MAX] != self._caller.client_id:
             self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
-        api = kafka.api if kafka.api_of is None else kafka.api_of(frame, head.version, body_at)
-        exchange = Exchange(kafka, head, body_at)
+        if kafka.key == SASL_AUTHENTICATE.key:
+            kafka = self._login.authenticate
+        api = kafka.api
+        if kafka.api_of is not None and self._caller.unauthenticated is None:
+            api = kafka.api_of(frame, head.version, body_at)
+        return self._begin_task(kafka, api, frame, Exchange(kafka, head, body_at))
+
+    def _begin_task(
+        self, kafka: KafkaApi, api: Api[Any, Any], frame: memoryview, exchange: Exchange | BareToken
+    ) -> bool:
         opened = _Opened(self._shared.boundary.meters.of(api.name), is_pipelined=kafka.is_pipelined)
+        opened.ends_if_refused = kafka.ends_if_refused
         serving = self._serve(opened, api, exchange, Request(frame, exchange), len(frame))
         opened.task = self._loop.create_task(serving)
         opened.task.add_done_callback(self._served)
@@ -284,15 +352,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._opened.append(opened)
         return True
 
+    def _answer(self, answer: KafkaAnswer, *, is_last: bool = False) -> None:
+        """Answer a request whose turn it is, without the boundary."""
+        opened = _Opened(None, is_pipelined=False)
+        opened.answer, opened.is_last = answer, is_last
+        self._opened.append(opened)
+        self._send_answers()
+
     async def _serve(
-        self, opened: _Opened, api: Api[Any, Any], exchange: Exchange, request: Request, frame_bytes: int
+        self, opened: _Opened, api: Api[Any, Any], exchange: Exchange | BareToken, request: Request, frame_bytes: int
     ) -> None:
+        caller = self._caller
+        if api.audience is Audience.ANYONE:
+            caller = replace(caller, principal=ANONYMOUS, unauthenticated=self._unproved)
         try:
-            answered = await self._shared.boundary.serve(api, request, self._caller)
+            answered = await self._shared.boundary.serve(api, request, caller)
+            if isinstance(answered.value, AuthenticateAnswer):
+                self._login_answered(answered.value)
             opened.value, opened.throttle_time_ms = answered.value, answered.throttle_time_ms
             opened.answer_with(answered.data)
         except TidelogError as error:
             refusal = exchange.refuse(error)
+            opened.is_last = opened.ends_if_refused
             if refusal is None:
                 _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
             opened.answer_with(_CLOSES if refusal is None else refusal)
@@ -307,6 +388,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if defect is not None:
             _log.error("a defect: a request of %s failed", self._caller.connection, exc_info=defect)
             self._abort()
+
+    def _login_answered(self, answer: AuthenticateAnswer) -> None:
+        """Raises SaslSessionEnded."""
+        session = self._login.answered(answer)
+        if session is not None:
+            session.streams.add(self)
+            self._caller = replace(self._caller, principal=session.principal, unauthenticated=None)
+            self._login_until_s = inf
+
+    def end_with(self, error: TidelogError) -> None:
+        """The session of the client has ended: so does the connection, when what is handled is answered."""
+        if self._is_lost:
+            return
+        _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
+        self._is_over = True
+        self.stop()
+        self._send_answers()
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -326,8 +424,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._transport.writelines(answer.pieces)
                 if self._blocked_s is None:
                     self._all_sent()
+            if opened.is_last:
+                self._close()
+                return
             if opened.throttle_time_ms:
                 self._mute(opened.throttle_time_ms)
+        if self._is_over and not self._opened:
+            self._close()
+            return
         self._active_s = self._loop.time()
         self._begin_frames()
 
@@ -401,6 +505,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 why = "its request arrives slowly, and other requests wait for memory"
         elif now >= self._ends_s and (not self.is_busy or now >= self._ends_s + GRACE_MS / 1_000):
             why = "it has reached its age, so that its client proves its identity again"
+        elif now >= self._login_until_s:
+            why = "its client has not logged in"
         elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:
             why = "it is idle"
         if why:

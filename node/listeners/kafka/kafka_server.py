@@ -20,6 +20,7 @@ from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.kafka.kafka_tls import KafkaTls, TlsConnection
 from node.requests.gate import Gate
+from node.security.sasl_authenticator import SaslAuthenticator
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import Endpoint
 
@@ -78,8 +79,9 @@ class KafkaServer:
             ) from None
         return Endpoint(address.host, bound.getsockname()[1])
 
-    def serve(self, gates: Mapping[str, Gate]) -> None:
-        """Pass requests to these services."""
+    def serve(self, gates: Mapping[str, Gate], sasl: SaslAuthenticator | None = None) -> None:
+        """Pass requests to these services. sasl: who the clients are, if it requires SASL for this listener."""
+        self._state.sasl = sasl if sasl is not None and sasl.requires(self.listener) else None
         self._state.boundary = replace(self._state.boundary, gates=gates)
 
     async def start(self) -> None:
@@ -131,7 +133,7 @@ class KafkaServer:
         if self._tls is not None:
             certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
             try:
-                principal = self._tls.identity(certificate).principal
+                principal = self._tls.identity(certificate, has_sasl=self._state.sasl is not None).principal
                 lifetime_ms = self._tls.lifetime_ms(certificate)
             except TidelogError as error:
                 unauthenticated = error.with_traceback(None)  # it has this frame, which has the error

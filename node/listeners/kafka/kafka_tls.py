@@ -33,9 +33,10 @@ class KafkaTls(ListenerCertificates):
         self.context: Final = self._context
         """Of the socket. A handshake continues with the present one."""
 
-    def identity(self, certificate: bytes | None) -> CallerIdentity:
+    def identity(self, certificate: bytes | None, *, has_sasl: bool = False) -> CallerIdentity:
         """Who connects; as `identity_of`. certificate: as it was sent (DER); None: there is none."""
-        return self.identity_of(b"" if certificate is None else ssl.DER_cert_to_PEM_cert(certificate).encode())
+        pem = b"" if certificate is None else ssl.DER_cert_to_PEM_cert(certificate).encode()
+        return self.identity_of(pem, has_sasl=has_sasl)
 
     def lifetime_ms(self, certificate: bytes | None) -> int:
         """How long a connection may last: at most until the certificate of its client has expired."""
