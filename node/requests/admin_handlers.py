@@ -241,7 +241,7 @@ class AdminHandlers:
             if not allows_all:
                 ensure_topic_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
             _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
-            with context.throttle.mutation(0 if topic.validate_only else topic.partitions):
+            with context.throttle.mutation(0 if topic.validate_only else topic.partition_count):
                 asked = admin.CreateTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_TOPICS, asked, context, "created")
 

@@ -119,7 +119,7 @@ def _create_topic(
 ) -> events.ChangedTopic:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
-    warnings = topics.warnings(request.name, request.configs, request.replication_factor)
+    warnings = topics.warnings(request.name, request.configs, request.replica_count)
     topic_id, records = topics.records_of(batch.image, request, rng, limits)
     if request.validate_only:
         return events.ChangedTopic(request.name, None, None, batch.image.offset, warnings)

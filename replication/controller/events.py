@@ -136,6 +136,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """The replicas of a partition, the preferred leader first."""
+
+    replicas: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTopic:
     """Create a topic, or only validate the request."""
 
@@ -144,6 +151,19 @@ class CreateTopic:
     replication_factor: int
     configs: Mapping[str, str]
     validate_only: bool = False
+    assignments: tuple[ReplicaAssignment, ...] = ()
+    """The replicas of each partition, by index; empty: the controller places them. With assignments, the two numbers
+    are -1: a controller of an earlier version, which does not know this field, then refuses the request."""
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions, whichever field says it."""
+        return len(self.assignments) or self.partitions
+
+    @property
+    def replica_count(self) -> int:
+        """The replicas of each partition, whichever field says it."""
+        return len(self.assignments[0].replicas) if self.assignments else self.replication_factor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Placement of a new topic's replicas: round robin over nodes, alternating between racks.
+"""Placement of a new topic's replicas: round robin over nodes, alternating between racks; checks of replicas that
+somebody names instead.
 
 Invariants:
   1. The replicas of a partition are on different nodes, and on different racks as far as there are enough racks.
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from replication.controller.image import ClusterImage, NodeRegistration
+from tidelog.errors import InvalidReplicaAssignment
 from tidelog.types import DirectoryId, NodeId
 
 
@@ -32,6 +34,23 @@ def place(
     return [
         _replicas(ring, racks, start + index, index // len(ring), replication_factor) for index in range(partitions)
     ]
+
+
+def refuse_replicas(
+    image: ClusterImage, partition: str, replicas: Sequence[NodeId], present: Collection[NodeId] = ()
+) -> None:
+    """Raise InvalidReplicaAssignment if the partition cannot have these replicas now. present: those that it has."""
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise InvalidReplicaAssignment(
+            f"{partition}: invalid replicas {list(replicas)}: name at least one, each only once"
+        )
+    for node_id in replicas:
+        node = image.nodes.get(node_id)
+        if node is None:
+            raise InvalidReplicaAssignment(f"{partition} cannot have a replica on node {node_id}: it is not registered")
+        if node_id not in present and (node.fenced or node.draining):
+            why = "fenced" if node.fenced else "being stopped"
+            raise InvalidReplicaAssignment(f"{partition} cannot get a replica on node {node_id} now: the node is {why}")
 
 
 def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:

@@ -22,7 +22,7 @@ from replication.controller.elections import name_of, reformed
 from replication.controller.events import Reassignment
 from replication.controller.image import ClusterImage, PartitionState, changed
 from replication.controller.metadata_records import PartitionChangeRecord
-from replication.controller.placement import DirectoryChooser
+from replication.controller.placement import DirectoryChooser, refuse_replicas
 from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 from tidelog.types import DirectoryId, NodeId
 
@@ -37,7 +37,7 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
         if not (state.adding or state.removing):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))
-    _refuse_impossible(image, state, wanted.replicas)
+    refuse_replicas(image, name_of(image, state), wanted.replicas, state.replicas)
     before = _before(state)
     target = wanted.replicas
     adding = tuple(node for node in target if node not in before)
@@ -62,19 +62,6 @@ def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecor
 def _before(state: PartitionState) -> tuple[NodeId, ...]:
     """The replicas without those that a reassignment in progress has added."""
     return tuple(node for node in state.replicas if node not in state.adding)
-
-
-def _refuse_impossible(image: ClusterImage, state: PartitionState, target: tuple[NodeId, ...]) -> None:
-    name = name_of(image, state)
-    if not target or len(set(target)) != len(target):
-        raise InvalidReplicaAssignment(f"{name}: invalid replicas {list(target)}: name at least one, each only once")
-    for node_id in target:
-        node = image.nodes.get(node_id)
-        if node is None:
-            raise InvalidReplicaAssignment(f"{name} cannot have a replica on node {node_id}: it is not registered")
-        if node_id not in state.replicas and (node.fenced or node.draining):
-            why = "fenced" if node.fenced else "being stopped"
-            raise InvalidReplicaAssignment(f"{name} cannot get a replica on node {node_id} now: the node is {why}")
 
 
 def _become(

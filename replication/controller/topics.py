@@ -28,12 +28,14 @@ from replication.controller.metadata_records import (
     TopicRecord,
 )
 from replication.controller.partition_limits import PartitionLimits, PartitionRoom
-from replication.controller.placement import DirectoryChooser, place
+from replication.controller.placement import DirectoryChooser, place, refuse_replicas
 from tidelog.errors import (
     InconsistentTopicId,
     InvalidConfig,
     InvalidPartitions,
+    InvalidReplicaAssignment,
     InvalidReplicationFactor,
+    InvalidRequest,
     InvalidTopic,
     TooFewNodes,
     TopicExists,
@@ -57,7 +59,7 @@ PARTITIONS_MAX: Final = 10_000  # a topic is one atomic batch of the metadata lo
 
 
 def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
-    """Raise an error for an invalid name or invalid counts."""
+    """Raise an error for an invalid name, invalid counts, or replicas that cannot be assigned."""
     name = request.name
     if not is_topic_name(name):
         raise InvalidTopic(f"invalid topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r}: {TOPIC_NAME_RULE}")
@@ -65,9 +67,24 @@ def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
         raise InvalidTopic(f"the topic name {name} is reserved for the metadata log: choose another name")
     if name in image.topic_ids:
         raise TopicExists(f"topic {name} already exists, with id {image.topic_ids[name]}")
-    if not 1 <= request.partitions <= PARTITIONS_MAX:
-        raise InvalidPartitions(f"topic {name} cannot have {request.partitions} partitions: use 1 to {PARTITIONS_MAX}")
-    refuse_factor(image, name, request.replication_factor)
+    if request.assignments and (request.partitions, request.replication_factor) != (-1, -1):
+        raise InvalidRequest(
+            f"topic {name} has {request.partitions} partitions and {request.replication_factor} replicas, and replicas "
+            "that are assigned by hand: name either the numbers or the replicas"
+        )
+    count = request.partition_count
+    if not 1 <= count <= PARTITIONS_MAX:
+        raise InvalidPartitions(f"topic {name} cannot have {count} partitions: use 1 to {PARTITIONS_MAX}")
+    if not request.assignments:
+        return refuse_factor(image, name, request.replication_factor)
+    for index, assigned in enumerate(request.assignments):
+        refuse_replicas(image, f"{name}-{index}", assigned.replicas)
+        if len(assigned.replicas) != request.replica_count:
+            raise InvalidReplicaAssignment(
+                f"{name}-{index} cannot have {len(assigned.replicas)} replicas, because {name}-0 has "
+                f"{request.replica_count}: assign as many to each partition"
+            )
+    return None
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
@@ -89,32 +106,52 @@ def records_of(
     PolicyViolation."""
     topic_id = TopicId(UUID(int=rng.getrandbits(128), version=4))
     topic = TopicState(request.name, topic_id, dict(request.configs), ())
-    made = partition_records(image, topic, request.partitions, request.replication_factor, rng, limits)
-    return topic_id, (TopicRecord(topic.name, topic_id, topic.configs), *made)
+    if request.assignments:
+        placed = _assigned(image, request, limits)
+    else:
+        placed = _placed(image, topic.name, request.partitions, request.replication_factor, rng, limits)
+    return topic_id, (TopicRecord(topic.name, topic_id, topic.configs), *_partition_records(image, topic, placed))
 
 
-def partition_records(
+def _assigned(image: ClusterImage, request: CreateTopic, limits: PartitionLimits) -> list[tuple[NodeId, ...]]:
+    """The replicas of each partition that the request names. Raises PolicyViolation."""
+    room = PartitionRoom(image, limits)
+    room.ensure_partitions(request.name, request.partition_count)
+    assigned = [each.replicas for each in request.assignments]
+    if full := room.full(request.name, assigned):
+        raise room.refusal(f"topic {request.name} cannot have the replicas that are assigned to it", full)
+    return assigned
+
+
+def _placed(
     image: ClusterImage,
-    topic: TopicState,
+    name: str,
     count: int,
     replication_factor: int,
     rng: random.Random,
     limits: PartitionLimits,
-) -> tuple[PartitionRecord, ...]:
-    """So many new partitions of a topic, placed over the usable nodes that may have more replicas. Raises
+) -> list[tuple[NodeId, ...]]:
+    """The replicas of so many new partitions of a topic, over the usable nodes that may have more replicas. Raises
     PolicyViolation."""
     racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
     room = PartitionRoom(image, limits)
-    room.ensure_partitions(topic.name, count)
+    room.ensure_partitions(name, count)
     placed = place(racks, count, replication_factor, rng)
     refused: set[NodeId] = set()
-    while full := room.full(topic.name, placed):
+    while full := room.full(name, placed):
         refused |= full
         if len(racks) - len(refused) < replication_factor:
-            what = f"topic {topic.name} cannot get {count} more partitions with {replication_factor} replicas"
+            what = f"topic {name} cannot get {count} more partitions with {replication_factor} replicas"
             raise room.refusal(what, refused)
         left = {node: rack for node, rack in racks.items() if node not in refused}
         placed = place(left, count, replication_factor, rng)
+    return placed
+
+
+def _partition_records(
+    image: ClusterImage, topic: TopicState, placed: Sequence[tuple[NodeId, ...]]
+) -> tuple[PartitionRecord, ...]:
+    """New partitions of a topic with these replicas, all of which are in sync from the start."""
     first, chooser = len(topic.partitions), DirectoryChooser(image)
     return tuple(
         PartitionRecord(
@@ -148,7 +185,7 @@ def more_partitions(
         )
     factor = factor_of(topic)
     refuse_factor(image, topic.name, factor)
-    return partition_records(image, topic, count - have, factor, rng, limits)
+    return _partition_records(image, topic, _placed(image, topic.name, count - have, factor, rng, limits))
 
 
 def factor_of(topic: TopicState) -> int:

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ConfigSource,
     NewPartitions,
+    NewTopic,
     ResourceType,
 )
 
@@ -92,6 +93,15 @@ def test_every_client_adds_partitions(cluster: LocalCluster) -> None:
 
     asyncio.run(with_aiokafka())
     cluster.wait_until(lambda: len(partitions_of(cluster, "grown")) == 4, within_s=WAIT_S, what="all nodes know them")
+
+
+def test_replicas_are_assigned_by_hand(cluster: LocalCluster) -> None:
+    admin = rdkafka(cluster)
+    admin.create_topics([NewTopic("by-hand", 2, replica_assignment=[[2, 0], [1, 2]])])["by-hand"].result(WAIT_S)
+    cluster.wait_until(lambda: len(partitions_of(cluster, "by-hand")) == 2, within_s=WAIT_S, what="all nodes know it")
+    assert [each.replicas for _, each in sorted(partitions_of(cluster, "by-hand").items())] == [[2, 0], [1, 2]]
+    refused = admin.create_topics([NewTopic("nowhere", 1, replica_assignment=[[7]])])["nowhere"]
+    assert code_of(refused) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
 # --- settings -----------------------------------------------------------------------------------------------------

@@ -107,10 +107,10 @@ def test_log_directories_are_described(cluster: LocalCluster) -> None:
 
 def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster, tmp_path: Path) -> None:
     """The preferred leader changes with the order of the replicas."""
-    topic = made(cluster, "moved")
+    topic, replicas = "moved", [2, 1, 0]
+    tool(cluster, "TopicCommand", "--create", "--topic", topic, "--replica-assignment", "0:1:2")
+    cluster.wait_healthy(60)
     plan = tmp_path / "plan.json"
-    [state] = cluster.metadata(0, topic).topics[0].partitions
-    replicas = list(state.replicas)[::-1]
     partition = {"topic": topic, "partition": 0}
     plan.write_text(json.dumps({"version": 1, "partitions": [{**partition, "replicas": replicas}]}))
     command = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))

@@ -335,12 +335,15 @@ def test_there_is_always_a_controller_that_can_be_reached(controller: int) -> No
 
 @pytest.mark.parametrize("version", CREATE_TOPICS.versions)
 def test_topics_are_created_each_with_its_own_outcome(version: int) -> None:
-    """-1 stands for the default; what is impossible is refused without those beside it."""
+    """-1 stands for the default; what is impossible is refused without those beside it. Replicas that are assigned by
+    hand say both numbers."""
     module = request("CreateTopics")
-    config, hand = module.CreatableTopicConfig, module.CreatableReplicaAssignment(0, (1, 2))
+    config = module.CreatableTopicConfig
+    hand = tuple(module.CreatableReplicaAssignment(index, (index, 2)) for index in (1, 0))
     topics = (
         module.CreatableTopic("a", -1, -1, (), (config("retention.ms", "-1"), config("cleanup.policy", "compact"))),
-        module.CreatableTopic("by-hand", -1, -1, (hand,), ()),
+        module.CreatableTopic("by-hand", -1, -1, hand, ()),
+        module.CreatableTopic("a-gap", -1, -1, hand[:1], ()),
         module.CreatableTopic("taken", 3, 2, (), ()),
         module.CreatableTopic("no-value", 3, 2, (), (config("retention.ms", None),)),
     )
@@ -348,22 +351,30 @@ def test_topics_are_created_each_with_its_own_outcome(version: int) -> None:
     _, value = begun(CREATE_TOPICS, version, message)
     assert [(each.name, each.partitions, each.replication_factor, each.validate_only) for each in value.topics] == [
         ("a", 1, 1, True),
+        ("by-hand", -1, -1, True),
         ("taken", 3, 2, True),
     ]
+    assert [each.replicas for each in value.topics[1].assignments] == [(0, 2), (1, 2)]
     assert value.topics[0].configs == {"retention.ms": "-1", "cleanup.policy": "compact"}
     outcomes = ChangedTopics(
-        (ChangedTopic("a", None, TopicId(TOPIC_ID)), ChangedTopic("taken", TopicExists("it exists")))
+        (
+            ChangedTopic("a", None, TopicId(TOPIC_ID)),
+            ChangedTopic("by-hand"),
+            ChangedTopic("taken", TopicExists("it exists")),
+        )
     )
     answer = exchanged(CREATE_TOPICS, version, message, outcomes)
     assert [(each.name, each.error_code) for each in answer.topics] == [
         ("a", 0),
-        ("by-hand", 39),
+        ("by-hand", 0),
+        ("a-gap", 39),
         ("taken", 36),
         ("no-value", 40),
     ]
-    assert answer.topics[2].error_message == "it exists"
+    assert answer.topics[3].error_message == "it exists"
     if version >= 5:
-        assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (1, 1)
+        counts = [(each.num_partitions, each.replication_factor) for each in answer.topics[:2]]
+        assert counts == [(1, 1), (2, 2)]
     if version >= 7:
         assert answer.topics[0].topic_id == TOPIC_ID
 

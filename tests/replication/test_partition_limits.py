@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic
+from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic, ReplicaAssignment
 from replication.controller.image import PartitionState
 from replication.controller.partition_limits import PartitionLimits
 from tests.replication.controlled import CONFIG, Controlled
 from tidelog.errors import PolicyViolation
-from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, NodeId
 
 
 def limited(*nodes: int, cluster: int = 1_000, node: int = 1_000) -> Controlled:
@@ -111,3 +111,15 @@ def test_what_exceeds_a_lowered_limit_stays_and_moves_can_be_taken_back() -> Non
     assert isinstance(back, PartitionState)
     assert not back.adding
     assert isinstance(world.alter("orders", retention_ms="1000"), ChangedTopic)
+
+
+def test_replicas_that_are_assigned_by_hand_count_like_others() -> None:
+    world = limited(1, 2, 3, cluster=3, node=2)
+
+    def assigned(*nodes: int) -> CreateTopic:
+        each = tuple(ReplicaAssignment((NodeId(node),)) for node in nodes)
+        return CreateTopic("orders", -1, -1, {}, assignments=each)
+
+    assert refused(world.ask(assigned(1, 2, 3, 1)), "may have 3 (max.partitions)")
+    assert refused(world.ask(assigned(1, 1, 1)), "the replicas that are assigned to it", "node 1")
+    assert isinstance(world.ask(assigned(1, 1, 2)), ChangedTopic)

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.controller.events import ChangedTopic, CreateTopic, DeleteTopic
+from replication.controller.events import ChangedTopic, CreateTopic, DeleteTopic, ReplicaAssignment
 from replication.controller.placement import place
 from tests.replication.controlled import Controlled, directory
 from tidelog.errors import (
     InconsistentTopicId,
     InvalidConfig,
     InvalidPartitions,
+    InvalidReplicaAssignment,
     InvalidReplicationFactor,
+    InvalidRequest,
     InvalidTopic,
     TooFewNodes,
     TopicExists,
@@ -88,6 +90,43 @@ def test_validate_only_changes_nothing() -> None:
     world.start(1)
     end = world.end
     assert changed_id(world.ask(CreateTopic("orders", 1, 1, {}, validate_only=True))) is None
+    assert world.end == end
+
+
+def by_hand(*replicas: tuple[int, ...], partitions: int = -1, factor: int = -1) -> CreateTopic:
+    assigned = tuple(ReplicaAssignment(tuple(map(NodeId, each))) for each in replicas)
+    return CreateTopic("orders", partitions, factor, {}, assignments=assigned)
+
+
+def test_replicas_that_are_assigned_by_hand_are_where_they_are_assigned() -> None:
+    world = Controlled()
+    world.start(1, 2, 3)
+    assert isinstance(world.ask(by_hand((3, 1), (2, 3), (1, 2))), ChangedTopic)
+    states = world.topic().partitions
+    assert [each.replicas for each in states] == [(3, 1), (2, 3), (1, 2)]
+    assert [(each.leader, each.isr) for each in states] == [(each.replicas[0], each.replicas) for each in states]
+    assert [each.directories for each in states] == [tuple(map(directory, each.replicas)) for each in states]
+
+
+def test_replicas_that_cannot_be_assigned_are_refused() -> None:
+    """The numbers are -1 beside them: an earlier version, which does not know assignments, refuses that too."""
+    world = Controlled()
+    world.start(1, 2, 3)
+    world.kill(3, alive=(1, 2))
+    end = world.end
+    for request, error, text in (
+        (by_hand((1,), (1, 2)), InvalidReplicaAssignment, "orders-1 cannot have 2 replicas"),
+        (by_hand((1, 1)), InvalidReplicaAssignment, "each only once"),
+        (by_hand(()), InvalidReplicaAssignment, "name at least one"),
+        (by_hand((1, 9)), InvalidReplicaAssignment, "node 9: it is not registered"),
+        (by_hand((1, 3)), InvalidReplicaAssignment, "the node is fenced"),
+        (by_hand((1, 2), partitions=1), InvalidRequest, "either the numbers or the replicas"),
+        (by_hand((1, 2), factor=2), InvalidRequest, "either the numbers or the replicas"),
+        (by_hand(), InvalidPartitions, "-1 partitions"),
+    ):
+        refused = world.ask(request)
+        assert type(refused) is error, request
+        assert text in refused.message
     assert world.end == end
 
 

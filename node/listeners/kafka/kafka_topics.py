@@ -10,7 +10,7 @@ from node.api.admin_requests import ChangedTopics, CreatePartitionsRequest, Crea
 from node.api.table import ADMIN_CREATE_PARTITIONS, ADMIN_CREATE_TOPICS, ADMIN_DELETE_TOPICS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
-from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic
+from replication.controller.events import ChangedTopic, CreatePartitions, CreateTopic, DeleteTopic, ReplicaAssignment
 from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, ThrottlingQuotaExceeded, TidelogError
 from tidelog.protocol.kafka.message_codec import NO_UUID
 from tidelog.protocol.kafka.messages import create_partitions_request as to_grow
@@ -31,7 +31,7 @@ from tidelog.protocol.kafka.messages.delete_topics_response import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
-from tidelog.types import TopicId
+from tidelog.types import NodeId, TopicId
 
 _DEFAULT: Final = 1
 """Partitions and replicas of a topic that names no number (-1), as by default in Kafka."""
@@ -43,39 +43,39 @@ def _throttle_time_ms(answer: ChangedTopics) -> int:
     return max((each.throttle_time_ms for each in errors if isinstance(each, ThrottlingQuotaExceeded)), default=0)
 
 
-def _by_hand(topic: str) -> InvalidReplicaAssignment:
-    return InvalidReplicaAssignment(
-        f"topic {topic}: replicas cannot be assigned by hand; name their number, the controller places them"
-    )
-
-
 # --- CreateTopics ---
 
 
 def _impossible(topic: to_create.CreatableTopic) -> TidelogError | None:
     """Why a topic cannot be a value; None if it can."""
-    if topic.assignments:
-        return _by_hand(topic.name)
+    if [each.partition_index for each in _by_index(topic)] != list(range(len(topic.assignments))):
+        return InvalidReplicaAssignment(
+            f"topic {topic.name}: replicas must be assigned to each partition from 0 on, to each once"
+        )
     unset = [each.name for each in topic.configs if each.value is None]
     return InvalidConfig(f"topic {topic.name}: {unset[0]} has no value; leave it out") if unset else None
 
 
-def _number(asked: int) -> int:
-    return _DEFAULT if asked == -1 else asked
+def _by_index(topic: to_create.CreatableTopic) -> list[to_create.CreatableReplicaAssignment]:
+    return sorted(topic.assignments, key=lambda each: each.partition_index)
+
+
+def _value(topic: to_create.CreatableTopic, *, validate_only: bool) -> CreateTopic:
+    default = -1 if topic.assignments else _DEFAULT
+    return CreateTopic(
+        topic.name,
+        default if topic.num_partitions == -1 else topic.num_partitions,
+        default if topic.replication_factor == -1 else topic.replication_factor,
+        {each.name: each.value for each in topic.configs if each.value is not None},
+        validate_only,
+        tuple(ReplicaAssignment(tuple(map(NodeId, each.broker_ids))) for each in _by_index(topic)),
+    )
 
 
 def _read_create(message: to_create.CreateTopicsRequest, _version: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(
         tuple(
-            CreateTopic(
-                topic.name,
-                _number(topic.num_partitions),
-                _number(topic.replication_factor),
-                {each.name: each.value for each in topic.configs if each.value is not None},
-                message.validate_only,
-            )
-            for topic in message.topics
-            if _impossible(topic) is None
+            _value(topic, validate_only=message.validate_only) for topic in message.topics if _impossible(topic) is None
         )
     )
 
@@ -94,13 +94,14 @@ def _created(topic: to_create.CreatableTopic, changed: Iterator[ChangedTopic]) -
     outcome = next(changed)
     if outcome.error is not None:
         return _not_created(topic, outcome.error)
+    value = _value(topic, validate_only=True)
     return CreatableTopicResult(
         topic.name,
         code_of(None),
         None,
         outcome.topic_id or NO_UUID,
-        num_partitions=_number(topic.num_partitions),
-        replication_factor=_number(topic.replication_factor),
+        num_partitions=value.partition_count,
+        replication_factor=value.replica_count,
     )
 
 
@@ -169,6 +170,12 @@ DELETE_TOPICS: Final = KafkaApi(
 
 
 # --- CreatePartitions ---
+
+
+def _by_hand(topic: str) -> InvalidReplicaAssignment:
+    return InvalidReplicaAssignment(
+        f"topic {topic}: replicas of further partitions cannot be assigned by hand; the controller places them"
+    )
 
 
 def _read_grow(message: to_grow.CreatePartitionsRequest, _version: int) -> CreatePartitionsRequest:

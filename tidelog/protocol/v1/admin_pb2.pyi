@@ -297,6 +297,7 @@ class CreateTopic(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """1 to 249 of [a-zA-Z0-9._-], neither "." nor ".." """
     partitions: _builtins.int
@@ -309,6 +310,10 @@ class CreateTopic(_message.Message):
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """topic settings by Kafka's names, and `durability`"""
 
+    @_builtins.property
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """replicas of each partition, by index; `partitions` and `replication_factor` are then -1"""
+
     def __init__(
         self,
         *,
@@ -317,14 +322,37 @@ class CreateTopic(_message.Message):
         replication_factor: _builtins.int = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         validate_only: _builtins.bool = ...,
+        assignments: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "configs", b"configs", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateTopic: _TypeAlias = CreateTopic  # noqa: Y015
+
+@_typing.final
+class ReplicaAssignment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """nodes, preferred leader first"""
+
+    def __init__(
+        self,
+        *,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaAssignment: _TypeAlias = ReplicaAssignment  # noqa: Y015
 
 @_typing.final
 class ChangedTopics(_message.Message):
