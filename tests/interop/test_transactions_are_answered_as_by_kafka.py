@@ -1,0 +1,45 @@
+"""The same requests of transactions to a broker of Kafka and to a node: errors, epochs and ends are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.process.local_cluster import LocalCluster
+from tests.interop.kafka_broker import Broker
+from tests.interop.transaction_story import CHAPTERS, TOPIC, tell
+
+pytestmark = pytest.mark.interop
+
+INVALID_REQUEST = 42
+DIFFERENT: dict[str, dict[str, object]] = {"batches": {"writes without its id": INVALID_REQUEST}}
+"""What a node answers otherwise: Kafka takes a missing transactional id for one without permission."""
+
+
+@pytest.fixture(scope="module")
+def of_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, object]]]:
+    home: Path = tmp_path_factory.mktemp("kafka")
+    broker = Broker(home)
+    broker.start()
+    try:
+        broker.create_topics({TOPIC: {}}, partitions=2)
+        yield tell(broker.address)
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="module")
+def of_ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, object]]]:
+    with LocalCluster(tmp_path_factory.mktemp("ours"), nodes=1, kafka=True) as cluster:
+        cluster.wait_healthy(60)
+        cluster.create_topic(TOPIC, 2, replicas=1)
+        yield tell(cluster.kafka_bootstrap)
+
+
+@pytest.mark.parametrize("chapter", [each.__name__ for each in CHAPTERS])
+def test_the_answers_are_the_same(
+    of_kafka: dict[str, dict[str, object]], of_ours: dict[str, dict[str, object]], chapter: str
+) -> None:
+    assert of_ours[chapter] == {**of_kafka[chapter], **DIFFERENT.get(chapter, {})}
