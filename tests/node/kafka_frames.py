@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from node.api.fetch import FetchRequest
+from node.api.marker_requests import AbortTransactionAnswer, AbortTransactionRequest
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
 from node.api.produce import ProduceAnswer, ProducedBatch
+from node.api.producers import InitProducerIdAnswer
 from node.boundary.boundary import Boundary, EncodedAnswer
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.listeners.kafka.kafka_tls import KafkaTls
@@ -23,7 +25,7 @@ from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
 from tests.protocol.kafka_messages import ROOT, Message, generated
 from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceRequest
-from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
+from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset, ProducerId
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 FRAME_BYTES_MAX = 1 << 20
@@ -128,6 +130,17 @@ class Service:
         offset = Offset(len(self.begun))
         batch = ProducedBatch(None, offset, NO_TIMESTAMP, Offset(0), LeaderEpoch(0))
         return ProduceAnswer([batch] * len(request.partitions))
+
+    async def init_producer_id(self, request: object, context: RequestContext) -> InitProducerIdAnswer:
+        """Of both services that have it."""
+        await self._begin(request, "init", context)
+        return InitProducerIdAnswer(ProducerId(12), 3)
+
+    async def abort_transaction(
+        self, request: AbortTransactionRequest, context: RequestContext
+    ) -> AbortTransactionAnswer:
+        await self._begin(request, "abort", context)
+        return AbortTransactionAnswer()
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
         await self._begin(request, "fetch", context)
@@ -234,7 +247,8 @@ async def kafka_listener(
     )
     service.address = server.bind(LOOPBACK)
     listener = Listener(server, service, service.address)
-    server.serve({**{name: Gate(name, service) for name in ("Data", "Admin")}, "Sasl": Gate("Sasl", sasl)}, sasl)
+    gates = {name: Gate(name, service) for name in ("Data", "Admin", "Transactions")}
+    server.serve({**gates, "Sasl": Gate("Sasl", sasl)}, sasl)
     await server.start()
     try:
         yield listener

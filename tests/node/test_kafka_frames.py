@@ -202,6 +202,35 @@ async def test_stopping_answers_what_was_begun() -> None:
         assert len(listener.service.begun) == 1
 
 
+async def test_a_producer_with_a_transactional_id_asks_another_service() -> None:
+    """Which has its own permission and its own metrics: the body tells, before the boundary decides."""
+    module = both_ways("InitProducerIdRequest").module
+    async with kafka_listener() as listener:
+        client = await listener.connect()
+        for name in (None, "t1"):
+            client.send(request_frame("InitProducerId", 4, module.InitProducerIdRequest(name, 1_000)))
+            assert decoded("InitProducerId", 4, await client.receive())[1].producer_id == 12
+        assert [context.meter.api for context in listener.service.contexts] == [
+            "Data.InitProducerId",
+            "Transactions.InitProducerId",
+        ]
+        client.send(framed(struct.pack(">hhih", 22, 0, 1, -1) + struct.pack(">h", 100) + b"cut"))
+        assert await client.is_closed()
+        assert listener.state.budget.used == 0
+
+
+async def test_a_throttled_answer_may_have_no_field_that_says_so() -> None:
+    """That of brokers to each other, which operators get for the abort of a transaction."""
+    module = both_ways("WriteTxnMarkersRequest").module
+    topics = (module.WritableTxnMarkerTopic("orders", (0,)),)
+    marker = module.WritableTxnMarker(12, 3, transaction_result=False, topics=topics, coordinator_epoch=0)
+    async with kafka_listener(Throttling()) as listener:
+        client = await listener.connect()
+        client.send(request_frame("WriteTxnMarkers", 1, module.WriteTxnMarkersRequest((marker,))))
+        (written,) = decoded("WriteTxnMarkers", 1, await client.receive())[1].markers
+        assert written.producer_id == 12
+
+
 async def test_the_client_and_its_address_reach_the_handlers() -> None:
     async with kafka_listener() as listener:
         client = await listener.connect()
