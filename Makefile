@@ -186,6 +186,9 @@ integration: env  ## Only the tests with real processes and, where an engine ans
 interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' tests/interop
 
+ifeq ($(SUITE),kafka)
+PEER ?= kafka
+endif
 .PHONY: bench
 bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \

@@ -76,15 +76,17 @@ class Lane(NamedTuple):
         return Job(do, self.system.bootstrap, topic, partitions)
 
     def work(self, job: Job, processes: int = 1, kind: str = "") -> Work:
-        return self.clients.work([(kind or self.kind, job)] * processes)
+        kind = kind or self.kind
+        return self.clients.work([(kind, job._replace(bootstrap=self.system.bootstrap_of(kind)))] * processes)
 
     @contextmanager
     def topic(
         self, name: str, partitions: int, effort: Effort, *, fsync: bool = False, replicas: int = 3
     ) -> Iterator[Job]:
         """A topic for the length of the block. Yields a job that names it. An interrupt leaves it: the nodes end."""
-        job = self.job("create_topic", name, partitions)._replace(fsync=fsync, replicas=replicas)
-        self.clients.do(self.kind, job)
+        kind = self.system.topics_by
+        job = Job("create_topic", self.system.bootstrap_of(kind), name, partitions, fsync=fsync, replicas=replicas)
+        self.clients.do(kind, job)
         settle(self.system, effort.settle_seconds)
         try:
             yield job
@@ -94,7 +96,7 @@ class Lane(NamedTuple):
         self._delete(job, effort)
 
     def _delete(self, job: Job, effort: Effort) -> None:
-        self.clients.do(self.kind, job._replace(do="delete_topic"))
+        self.clients.do(self.system.topics_by, job._replace(do="delete_topic"))
         settle(self.system, effort.settle_seconds)
 
 

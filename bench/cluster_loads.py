@@ -30,7 +30,7 @@ BATCHES_PER_SECOND: Final = 600
 # --- idle -----------------------------------------------------------------------------------------------------------
 
 
-class _Idle(NamedTuple):
+class Idle(NamedTuple):
     """processor: % of a core, on average over the nodes. memory: MiB of the largest node. 0: not measured."""
 
     processor: float
@@ -58,21 +58,22 @@ def idle(contest: Contest) -> Iterator[Figure]:
     yield Figure(name, crowded.processor, "% of a core", baseline=base, target=2, better=Better.LESS)
 
 
-def _idle(contest: Contest, lane: Lane) -> tuple[_Idle, _Idle]:
-    without = _cost(lane, contest.effort.idle_seconds)
+def _idle(contest: Contest, lane: Lane) -> tuple[Idle, Idle]:
+    without = cost(lane, contest.effort.idle_seconds)
     if contest.largest > lane.system.partitions_max:
-        return without, _Idle(0.0, 0.0)
+        return without, Idle(0.0, 0.0)
     with lane.topic("idle", contest.largest, contest.effort):
         time.sleep(contest.effort.idle_seconds)  # what follows the creation of the partitions ends
-        return without, _cost(lane, contest.effort.idle_seconds)
+        return without, cost(lane, contest.effort.idle_seconds)
 
 
-def _cost(lane: Lane, seconds: float) -> _Idle:
+def cost(lane: Lane, seconds: float) -> Idle:
+    """What a node costs while nothing is asked of it."""
     nodes = [psutil.Process(pid) for pid in lane.system.pids]
     before = [cpu_seconds(node) for node in nodes]
     time.sleep(seconds)
     used = statistics.mean(cpu_seconds(node) - was for node, was in zip(nodes, before, strict=True))
-    return _Idle(used / seconds * 100, max(node.memory_info().rss for node in nodes) / 2**20)
+    return Idle(used / seconds * 100, max(node.memory_info().rss for node in nodes) / 2**20)
 
 
 # --- one record at a time -------------------------------------------------------------------------------------------
@@ -90,11 +91,11 @@ def _latency(contest: Contest, beside: str) -> Iterator[Figure]:
     contest.run.say(f"one record at a time, {beside}")
     times: dict[str, list[float]] = {}
     for number in range(effort.latency_rounds):
-        found = contest.each(1, partial(_latencies, contest, f"one-{number}"))
+        found = contest.each(1, partial(latencies, contest, f"one-{number}"))
         for name, values in found.items():
             times.setdefault(name, []).extend(values)
     for percent, limit in ((50, 1.0), (99, 3.0)):
-        shares = {name: _percentile(values, percent) for name, values in times.items()}
+        shares = {name: percentile(values, percent) for name, values in times.items()}
         mine = shares[contest.tidelog.system.name]
         name = f"one record at a time, page cache, p{percent}, {beside}"
         target = 1.0 if percent == 50 else None
@@ -104,13 +105,15 @@ def _latency(contest: Contest, beside: str) -> Iterator[Figure]:
         yield Figure(f"{name}: its limit", mine, "ms", target=limit, better=Better.LESS)
 
 
-def _latencies(contest: Contest, topic: str, lane: Lane) -> list[float]:
+def latencies(contest: Contest, topic: str, lane: Lane) -> list[float]:
+    """Milliseconds of each record, one at a time, to a new topic of one partition."""
     with lane.topic(topic, 1, contest.effort) as job:
         (answer,) = lane.work(job._replace(do="latencies", repeats=contest.effort.latencies)).answers
     return [float(each) for each in answer["latencies_ms"]]
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
+    """The value that so many percent are not above."""
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
@@ -178,15 +181,18 @@ def _produced(contest: Contest, load: Job, partitions: int, processes: int, lane
             others = {kind: lane.work(warm_job, 1, kind).rate for kind in lane.system.clients[1:]}
         if processes == 1 and not load.keyed and partitions == contest.smallest and isinstance(lane.system, Kafka):
             records = max(1_000, int(warm.rate * effort.seconds))
-            others["Java perf tool"] = lane.system.java_produce(topic.topic, job.value_bytes, records)
+            others["Java perf tool"] = lane.system.java.produce(
+                lane.system.bootstrap, topic.topic, job.value_bytes, records
+            )
         return _Cell(new.rate, warm.rate, others)
 
 
 # --- processor per batch ---------------------------------------------------------------------------------------------
 
 
-def batches(contest: Contest) -> Iterator[Figure]:
-    """Processor time of all nodes per batch of 50 records of 100 B, 600 batches/s to one partition after another."""
+def batches(contest: Contest, target: float | None = None) -> Iterator[Figure]:
+    """Processor time of all nodes per batch of 50 records of 100 B, 600 batches/s to one partition after another.
+    target: of the ratio to a peer."""
     first: dict[str, float] = {}
     for partitions in contest.run.partitions:
         contest.run.say(f"processor per batch, {partitions:,} partitions")
@@ -195,7 +201,7 @@ def batches(contest: Contest) -> Iterator[Figure]:
             name = f"processor of the nodes per batch, page cache, {partitions:,} partitions, {state}"
             costs = {system: pair[index] for system, pair in found.items()}
             mine = costs[contest.tidelog.system.name]
-            yield from compare(name, mine, "us", contest.labelled(costs), better=Better.LESS)
+            yield from compare(name, mine, "us", contest.labelled(costs), target=target, better=Better.LESS)
             if state in first:
                 base = f"{name}: growth / {contest.smallest:,} partitions, warm"
                 yield Figure(base, mine, "us", baseline=first["warm"], target=1.2, better=Better.LESS)
@@ -224,16 +230,17 @@ def fsync(contest: Contest) -> Iterator[Figure]:
     for size, value_bytes in SIZES.items():
         contest.run.say(f"fsync against page cache, {size}")
         able = [lane.system.name for lane in contest.lanes if lane.system.can_fsync]
-        found = contest.each(contest.smallest, partial(_synced, contest, value_bytes))
+        found = contest.each(contest.smallest, partial(synced, contest, value_bytes))
         for name in able:
             if name in found:
-                synced, cached = found[name]
+                durable, cached = found[name]
                 mine = name == contest.tidelog.system.name
                 which = f"produce {size}, no keys, fsync / page cache" + ("" if mine else f", {name}")
-                yield Figure(which, synced, "records/s", baseline=cached, target=0.8 if mine else None)
+                yield Figure(which, durable, "records/s", baseline=cached, target=0.8 if mine else None)
 
 
-def _synced(contest: Contest, value_bytes: int, lane: Lane) -> tuple[float, float]:
+def synced(contest: Contest, value_bytes: int, lane: Lane) -> tuple[float, float]:
+    """Records per second to a topic that syncs before it acknowledges, and to one that does not."""
     if not lane.system.can_fsync:
         return 0.0, 0.0
     effort = contest.effort
@@ -271,5 +278,5 @@ def _consumed(contest: Contest, value_bytes: int, lane: Lane) -> dict[str, float
         written = lane.work(topic._replace(do="produce", seconds=effort.seconds, value_bytes=value_bytes))
         rates = {lane.kind: lane.work(topic._replace(do="consume", seconds=effort.seconds)).rate}
         if isinstance(lane.system, Kafka):
-            rates["Java perf tool"] = lane.system.java_consume(topic.topic, written.records)
+            rates["Java perf tool"] = lane.system.java.consume(lane.system.bootstrap, topic.topic, written.records)
         return rates

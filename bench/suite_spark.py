@@ -24,7 +24,7 @@ from bench.figure import Better, Figure, Run
 from bench.loads.job import Job
 from bench.spark_parts import PARTS
 from bench.spark_rounds import CONNECTORS, PREBUILT, Rounds, rates, rounds
-from bench.systems.kafka import find_java
+from bench.systems.java_tools import find_java
 from bench.systems.kafka_connector import KafkaWithConnector
 from bench.systems.system import PeerMissing, System, SystemFailed
 from bench.systems.tidelog_nodes import Tidelog

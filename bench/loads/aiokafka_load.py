@@ -10,7 +10,7 @@ from functools import partial
 from itertools import cycle
 from typing import Any, Final
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from bench.loads.job import DRAIN_SECONDS, STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
 
@@ -59,3 +59,25 @@ def _note(count: Count, sent_at: float, delivery: asyncio.Future[Any]) -> None:
         count.acknowledged(sent_at)
     else:
         count.failure(error)
+
+
+async def consume(job: Job, gate: Gate) -> dict[str, Any]:
+    """Record objects of all partitions from the start, until the end of the log or of the time."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(job.topic, number) for number in range(job.partitions)]
+        consumer.assign(partitions)
+        left = sum((await consumer.end_offsets(partitions)).values())
+        await consumer.seek_to_beginning(*partitions)
+        left -= sum(map(len, (await consumer.getmany(timeout_ms=10_000, max_records=1_000)).values()))
+        await gate.wait_async()
+        began, records, size = time.perf_counter(), 0, 0
+        while records < left and time.perf_counter() < began + job.seconds:
+            for found in (await consumer.getmany(timeout_ms=500)).values():
+                records += len(found)
+                size += sum(len(record.value or b"") for record in found)
+        ended = time.perf_counter()
+    finally:
+        await consumer.stop()
+    return {"records": records, "bytes": size, "began": began, "ended": ended}

@@ -87,6 +87,16 @@ class System(ABC):
     def bootstrap(self) -> str:
         """The addresses, as the clients take them."""
 
+    @property
+    def topics_by(self) -> str:
+        """The kind of client that creates and deletes topics."""
+        return self.clients[0]
+
+    def bootstrap_of(self, kind: str) -> str:
+        """The addresses for this kind of client."""
+        del kind
+        return self.bootstrap
+
     def restart(self, pid: int) -> None:
         """Start the node again whose process `pid` was killed, and wait until it serves."""
         raise NotImplementedError(f"{self.name}: no failover is measured")

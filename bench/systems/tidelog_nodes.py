@@ -12,7 +12,7 @@ from node.process.local_cluster import LocalCluster
 
 class Tidelog(System):
     name = "Tidelog"
-    clients = ("tidelog",)
+    clients: tuple[str, ...] = ("tidelog",)
     can_fsync = can_tail = True
 
     def __init__(self, directory: Path) -> None:

@@ -12,6 +12,13 @@ class FakeSystem:
     def __init__(self, name: str, client: str = "client") -> None:
         self.name, self.clients, self.version = name, (client,), "1"
 
+    @property
+    def topics_by(self) -> str:
+        return self.clients[0]
+
+    def bootstrap_of(self, kind: str) -> str:
+        return f"{self.name}:1"
+
     def label(self, client: str = "") -> str:
         return f"{self.name}, {client or self.clients[0]}, {self.durability}"
 

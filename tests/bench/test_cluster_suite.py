@@ -25,7 +25,8 @@ from bench.loads import __main__ as client_process
 from bench.loads import job as load_job
 from bench.loads.job import STRIDE, Count, Gate, Job, Pace
 from bench.systems import PEERS
-from bench.systems.kafka import LIBS, Kafka, consumed, produced
+from bench.systems.java_tools import LIBS, consumed, produced
+from bench.systems.kafka import Kafka
 from bench.systems.system import Children, PeerMissing, System, SystemFailed
 from tests.bench.fake_system import FakeClients, FakeSystem
 
