@@ -29,6 +29,9 @@ PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
+# The suites of Kafka's clients: sources from their package registries, compiled once.
+KAFKA_SUITES := build/kafka-suites
+LIBRDKAFKA := @confluentinc/kafka-javascript@1.10.1
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
 # The peer of the suite `spark`: the newest PySpark for which Maven has the Kafka connector, some 900 MB once installed.
@@ -124,6 +127,8 @@ deep-needs: env
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' >&2; \
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
+	@if command -v go >/dev/null; then $(MAKE) --silent $(KAFKA_SUITES)/franz-go.test >&2; \
+	else echo "no Go: franz-go's tests are left out (Debian: apt install golang)" >&2; fi
 
 .PHONY: test-deep
 test-deep: env deep-needs  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
@@ -185,6 +190,25 @@ integration: env  ## Only the tests with real processes and, where an engine ans
 .PHONY: interop
 interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' tests/interop
+
+$(KAFKA_SUITES)/franz-go.test: tests/kafka_suites/franz_go/go.mod tests/kafka_suites/franz_go/go.sum
+	@command -v go >/dev/null || { echo "make: franz-go's tests need Go. Debian: apt install golang" >&2; exit 1; }
+	@echo "compiling franz-go's tests into $(KAFKA_SUITES)" >&2
+	@mkdir -p $(KAFKA_SUITES)
+	@cd tests/kafka_suites/franz_go && go test -mod=mod -c -o '$(CURDIR)/$@' github.com/twmb/franz-go/pkg/kgo >&2
+
+$(KAFKA_SUITES)/librdkafka/tests/test-runner:
+	@command -v npm >/dev/null || { echo "make: librdkafka's tests are in an npm package. Debian: apt install npm" >&2; exit 1; }
+	@echo "compiling librdkafka's tests into $(KAFKA_SUITES), some minutes" >&2
+	@rm -rf $(KAFKA_SUITES)/librdkafka && mkdir -p $(KAFKA_SUITES)/librdkafka
+	@cd $(KAFKA_SUITES) && tar -xz --strip-components=3 -C librdkafka -f "$$(npm pack --silent '$(LIBRDKAFKA)')" package/deps/librdkafka
+	@cd $(KAFKA_SUITES)/librdkafka && { ./configure && $(MAKE) -j$(JOBS) libs && $(MAKE) -j$(JOBS) -C tests test-runner; } >../librdkafka.log 2>&1 \
+		|| { tail -n 20 ../librdkafka.log >&2; exit 1; }
+
+.PHONY: kafka-suites
+kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test $(KAFKA_SUITES)/librdkafka/tests/test-runner  ## Suites of Kafka's clients, unmodified: SUITE=franz-go,... RECORDS=500000 KILL_EVERY=seconds
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m tests.kafka_suites $(if $(filter-out all,$(SUITE)),$(SUITE)) \
+		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 
 ifeq ($(SUITE),kafka)
 PEER ?= kafka
