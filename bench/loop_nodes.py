@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.process.free_ports import free_ports
 from node.process.node import Node
 from node.process.process import NodeProcess
@@ -75,7 +75,7 @@ class Nodes:
                 NodeConfig(
                     node_id=NodeId(number),
                     log_directories=(str(directory / f"node-{number}"),),
-                    listeners=(ListenerConfig("client", self.addresses[number]),),
+                    listeners=(ListenerConfig(GRPC_LISTENER, self.addresses[number]),),
                     quorum=QuorumConfig(number == 0, tuple(self.addresses), voters=count),
                     replication=ReplicationConfig(imbalance_check_ms=0),  # type: ignore[arg-type]
                     maintenance=MaintenanceConfig(reserve_bytes=0, checkpoint_ms=500),

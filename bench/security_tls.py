@@ -107,7 +107,7 @@ def _certificates(directory: Path) -> tuple[Tls, dict[str, Any]]:
     directory.mkdir()
     files = {name: _written(directory / name, each) for name, each in made.items()}
     settings = {
-        "listener.security.protocol.map": ["client:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL"],
         "ssl.certificate.file": files["node"][0],
         "ssl.key.file": files["node"][1],
         "ssl.ca.file": files["ca"][0],

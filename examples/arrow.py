@@ -37,7 +37,7 @@ async def main(bootstrap: str, source: str, target: str) -> None:
 if __name__ == "__main__":
     asyncio.run(
         main(
-            sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092",
+            sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9192",
             sys.argv[2] if len(sys.argv) > 2 else "greetings",
             sys.argv[3] if len(sys.argv) > 3 else "copies",
         )

@@ -63,7 +63,7 @@ if __name__ == "__main__":
     arguments = dict(enumerate(sys.argv))
     asyncio.run(
         main(
-            arguments.get(1, "127.0.0.1:9092"),
+            arguments.get(1, "127.0.0.1:9192"),
             arguments.get(2, "greetings"),
             arguments.get(3, "shouts"),
             arguments.get(4, "1"),

@@ -18,14 +18,15 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from node.listener_addresses import ADVERTISED_LISTENERS, LISTENERS, address_mistake, endpoint_of
 from node.listener_settings import (
     OF_LISTENERS,
+    OF_NAMES,
     PREFIX,
     PROTOCOLS,
+    ListenerProtocol,
     ListenerTls,
-    SecurityProtocol,
-    is_wildcard,
-    kafka_mistake,
+    protocol_mistake,
 )
 from node.quotas.quota_config import QuotaConfig
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
@@ -39,9 +40,9 @@ from tidelog.errors import InvalidConfig
 from tidelog.security.loopback import is_loopback
 from tidelog.security.tls_files import Tls
 from tidelog.settings import (
-    InvalidValue,
     Setting,
     choice,
+    ensure_distinct,
     flag,
     given_fields,
     millis,
@@ -55,8 +56,8 @@ from tidelog.settings import (
 from tidelog.settings import SettingKind as Kind
 from tidelog.types import INT32_MAX, Endpoint, Millis, NodeId
 
-CLIENT_LISTENER: Final = "client"
-"""The default of `inter.broker.listener.name`: the listener that serves clients and other nodes."""
+GRPC_LISTENER: Final = "GRPC"
+"""The default of `inter.broker.listener.name`: the listener that serves Tidelog's clients and other nodes."""
 
 MEMORY_BYTES: Final = 256 << 20
 SNAPSHOT_BYTES: Final = 20 << 20
@@ -69,15 +70,14 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """A named listener. advertised: the address that is registered; None for the bound one. for_nodes: it serves the
-    node-only APIs. tls: None if the protocol has none. is_kafka: it speaks Kafka's protocol instead of gRPC."""
+    node-only APIs. tls: None if the protocol has none."""
 
     name: str
     bind: Endpoint
     advertised: Endpoint | None = None
     for_nodes: bool = True
-    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    protocol: ListenerProtocol = ListenerProtocol.GRPC
     tls: ListenerTls | None = None
-    is_kafka: bool = False
 
     @property
     def requires(self) -> str:
@@ -87,44 +87,18 @@ class ListenerConfig:
         return "certificates" if self.tls is not None and self.tls.requires_certificate else ""
 
 
-def _endpoint_of(value: object) -> Endpoint:
-    pattern = r"(?:\[([0-9a-fA-F:]+)\]|([^:\s\[\]]+)):(\d{1,5})"
-    found = re.fullmatch(pattern, value) if isinstance(value, str) else None
-    if found is None or int(found[3]) > 65535:
-        raise InvalidValue(
-            f"{value!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)"
-        )
-    return Endpoint(found[1] or found[2], int(found[3]))
-
-
-def _distinct(what: str, names: list[str]) -> None:
-    if len(set(names)) < len(names):
-        raise InvalidValue(f"names a {what} twice; name each once")
-
-
 def _directories_of(items: list[str]) -> tuple[str, ...]:
     directories = [directory.rstrip("/") or "/" for directory in items]
-    _distinct("directory", directories)
+    ensure_distinct("directory", directories)
     return tuple(directories)
 
 
 def _endpoints_of(items: list[str]) -> tuple[Endpoint, ...]:
-    return tuple(_endpoint_of(item) for item in items)
-
-
-def _listeners_of(items: list[str]) -> dict[str, Endpoint]:
-    pairs = [item.partition("://") for item in items]
-    for (name, _, address), item in zip(pairs, items, strict=True):
-        if not name or not address:
-            raise InvalidValue(
-                f"{item!r} is not a listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092"
-            )
-    _distinct("listener", [name for name, _, _ in pairs])
-    return {name: _endpoint_of(address) for name, _, address in pairs}
+    return tuple(endpoint_of(item) for item in items)
 
 
 def _names_of(items: list[str]) -> tuple[str, ...]:
-    _distinct("listener", items)
+    ensure_distinct("listener", items)
     return tuple(items)
 
 
@@ -134,9 +108,6 @@ def _node_id_of(value: object) -> int:
 
 # The settings that `parse` combines into fields are declared by themselves.
 _ID: Final = number(0, INT32_MAX)
-_LISTENERS: Final = texts(
-    "NAME://HOST:PORT", _listeners_of, lambda at: ",".join(map("{}://{}".format, at, at.values()))
-)
 _ENDPOINTS: Final = texts("HOST:PORT", _endpoints_of, lambda nodes: ",".join(map(str, nodes)))
 _LISTENER_NAMES: Final = texts("names of listeners", _names_of, ",".join)
 NODE_ID: Final = Setting(
@@ -145,12 +116,6 @@ NODE_ID: Final = Setting(
     Kind(f"{_ID.expected}, or {_AUTO}", _node_id_of, _node_id_of, lambda value: _AUTO if value < 0 else str(value)),
 )
 """the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)"""
-LISTENERS: Final[Setting[Any]] = Setting("listeners", MISSING, _LISTENERS)
-"""the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. A client uses the addresses of the listener
-on which it connected first"""
-ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting("advertised.listeners", {}, _LISTENERS)
-"""the addresses at which clients and other nodes connect, if they differ from the bound ones; required for a listener
-on all addresses (`0.0.0.0`, `[::]`)"""
 BOOTSTRAP: Final = Setting("cluster.bootstrap.enable", False, flag())
 """true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` has
 answered that it belongs to none"""
@@ -210,20 +175,17 @@ class NodeConfig:
     """the log directories; the first one also contains the metadata log"""
     rack: str = setting("broker.rack", "", text())
     """the rack, zone or host that keeps replicas apart"""
-    inter_listener: str = setting("inter.broker.listener.name", CLIENT_LISTENER, text())
-    """the listener at which nodes reach each other. What only nodes may ask is refused on every listener but this one
-    and those of `controller.listener.names`"""
+    inter_listener: str = setting("inter.broker.listener.name", GRPC_LISTENER, text())
+    """the listener at which nodes reach each other; it speaks gRPC. What only nodes may ask is refused on every
+    listener but this one and those of `controller.listener.names`"""
     controller_listeners: tuple[str, ...] = setting("controller.listener.names", (), _LISTENER_NAMES)
     """the listeners of the metadata quorum and the controller; nodes use the first one, which has the protocol of
     `inter.broker.listener.name`. If it is not set: that listener"""
-    kafka_listeners: tuple[str, ...] = setting("listener.kafka.names", (), _LISTENER_NAMES)
-    """the listeners that speak Kafka's protocol, for programs that use Kafka ([kafka.md](kafka.md)); the others speak
-    gRPC. Nodes reach each other by gRPC"""
     allow_insecure: bool = setting("allow.insecure", False, flag())
     """true: the node may bind other addresses than loopback although nothing proves that a caller is a node
     (security.md, Listeners)"""
     metrics_bind: Endpoint | None = setting(
-        "metrics.listener", None, Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of)
+        "metrics.listener", None, Kind("HOST:PORT in quotes", endpoint_of, endpoint_of)
     )
     """the address that serves `GET /metrics`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
@@ -282,7 +244,7 @@ class NodeConfig:
     @property
     def plain_sasl(self) -> str:
         """A listener with SASL and without TLS that other machines reach; empty if there is none."""
-        plain = (each for each in self.listeners if each.protocol is SecurityProtocol.SASL_PLAINTEXT)
+        plain = (each for each in self.listeners if each.protocol.has_sasl and not each.protocol.has_tls)
         return next((each.name for each in plain if not is_loopback(each.bind.host)), "")
 
     @property
@@ -406,10 +368,9 @@ def parse(
     if config.exposure and not config.allow_insecure:
         file.refuse(
             LISTENERS.name,
-            f"{config.exposure}. Give it the protocol SSL and "
-            'ssl.client.auth = "required", or SASL_SSL and cluster.secret.file (docs/security.md), or bind 127.0.0.1; '
-            "in a network that only nodes and "
-            "trusted clients reach, set allow.insecure = true",
+            f"{config.exposure}. Give it the protocol GRPC_SSL and "
+            'ssl.client.auth = "required", or GRPC_SASL_SSL and cluster.secret.file (docs/security.md), or bind '
+            "127.0.0.1; in a network that only nodes and trusted clients reach, set allow.insecure = true",
         )
     mistake = config.sasl.mistake(values, allow_insecure=config.allow_insecure, plain=config.plain_sasl)
     if mistake is not None:
@@ -565,44 +526,41 @@ def _node_id(file: _File, values: Mapping[str, Any], host_name: str) -> NodeId:
 
 def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, ...]:
     bound = values[LISTENERS.name]
-    advertised = values.get(ADVERTISED_LISTENERS.name, ADVERTISED_LISTENERS.default)
-    protocols = values.get(PROTOCOLS.name, PROTOCOLS.default)
     between, controllers = _between_nodes(file, values, bound)
-    for setting_name, named in ((ADVERTISED_LISTENERS.name, advertised), (PROTOCOLS.name, protocols)):
-        for name in sorted(named.keys() - bound.keys()):
-            file.refuse(setting_name, f"no listener {name!r} in listeners; add it there, or remove it here")
-    for name, bind in bound.items():
-        if is_wildcard(advertised.get(name, bind)):
-            what = "clients and nodes cannot reach" if name in advertised else "missing: clients and nodes cannot reach"
-            file.refuse(
-                ADVERTISED_LISTENERS.name,
-                f"listener {name!r}: {what} {advertised.get(name, bind)}. Name a reachable address",
-            )
-    chosen = {
-        name: protocols.get(name) or SecurityProtocol.__members__.get(name, SecurityProtocol.PLAINTEXT)
-        for name in bound
-    }
+    protocols = values.get(PROTOCOLS.name, PROTOCOLS.default)
+    if wrong := protocol_mistake(bound, protocols):
+        file.refuse(PROTOCOLS.name, wrong)
+    chosen = {name: {**OF_NAMES, **protocols}[name] for name in bound}
+    advertised = values.get(ADVERTISED_LISTENERS.name, ADVERTISED_LISTENERS.default)
+    metrics = values.get(_METRICS)
+    if mistake := address_mistake(bound, advertised, {} if metrics is None else {_METRICS: metrics}):
+        file.refuse(*mistake)
     _refuse_unused(file, values, chosen)
-    kafka = values.get(_KAFKA, ())
-    if mistake := kafka_mistake(kafka, chosen, (between, *controllers)):
-        file.refuse(_KAFKA, mistake)
+    _refuse_kafka_between_nodes(file, values, {name: chosen[name] for name in (between, *controllers)})
+    for name, protocol in chosen.items():
+        if protocol.is_kafka and advertised.get(name, bound[name]) in values[_NODES]:
+            file.refuse(
+                _NODES,
+                f"{advertised.get(name, bound[name])} is the address of the listener {name!r}, which speaks Kafka's "
+                f"protocol; name the addresses of {(*controllers, between)[0]!r}, by which nodes reach each other",
+            )
     found = {}
     for name, bind in sorted(bound.items()):
         protocol = chosen[name]
-        if protocol.has_sasl and name in (between, *controllers) and not values.get(_SECRET):
+        for_nodes = name in (between, *controllers)
+        if protocol.has_sasl and for_nodes and not values.get(_SECRET):
             file.refuse(
                 PROTOCOLS.name,
                 f"listener {name!r} has the protocol {protocol.value}, and nodes use it among themselves: set "
-                f'{_SECRET}, or give it SSL with ssl.client.auth = "required", and add another listener for users',
+                f'{_SECRET}, or give it GRPC_SSL with ssl.client.auth = "required", and add another listener for users',
             )
         tls = _tls_of(file, values, name, between) if protocol.has_tls else None
-        for_nodes = name in (between, *controllers)
-        found[name] = ListenerConfig(name, bind, advertised.get(name), for_nodes, protocol, tls, name in kafka)
+        found[name] = ListenerConfig(name, bind, advertised.get(name), for_nodes, protocol, tls)
     if values.get(_SECRET) and not chosen[between].has_sasl:
         file.refuse(
             _SECRET,
             f"has no effect: nodes use the listener {between!r}, whose protocol is {chosen[between].value}. Give it "
-            f"SASL_SSL in {PROTOCOLS.name}, or remove the file",
+            f"GRPC_SASL_SSL in {PROTOCOLS.name}, or remove the file",
         )
     if controllers and chosen[controllers[0]] is not chosen[between]:
         file.refuse(
@@ -615,7 +573,8 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
 
 _BETWEEN: Final = settings_of(NodeConfig)["inter_listener"].name
 _CONTROLLERS: Final = settings_of(NodeConfig)["controller_listeners"].name
-_KAFKA: Final = settings_of(NodeConfig)["kafka_listeners"].name
+_METRICS: Final = settings_of(NodeConfig)["metrics_bind"].name
+_NODES: Final = settings_of(QuorumConfig)["nodes"].name
 _SECRET: Final = settings_of(SaslConfig)["secret_file"].name
 _AUTHORIZER: Final = settings_of(AuthorizerConfig)["enabled"].name
 _SUPER_USERS: Final = settings_of(AuthorizerConfig)["super_users"].name
@@ -625,12 +584,12 @@ def _between_nodes(
     file: _File, values: Mapping[str, Any], bound: Mapping[str, Endpoint]
 ) -> tuple[str, tuple[str, ...]]:
     """The listener between nodes, and those of the controller."""
-    between, controllers = values.get(_BETWEEN, CLIENT_LISTENER), values.get(_CONTROLLERS, ())
+    between, controllers = values.get(_BETWEEN, GRPC_LISTENER), values.get(_CONTROLLERS, ())
     if between not in bound and _BETWEEN not in values:
         file.refuse(
             LISTENERS.name,
-            f"no listener {CLIENT_LISTENER!r}; add {CLIENT_LISTENER}://HOST:PORT, or name the listener between nodes "
-            f"in {_BETWEEN}",
+            f"no listener {GRPC_LISTENER!r}, by which nodes reach each other; add {GRPC_LISTENER}://HOST:PORT, or name "
+            f"another listener that speaks gRPC in {_BETWEEN}",
         )
     for key, name in ((_BETWEEN, between), *((_CONTROLLERS, name) for name in controllers)):
         if name not in bound:
@@ -638,14 +597,27 @@ def _between_nodes(
     return between, controllers
 
 
-def _refuse_unused(file: _File, values: Mapping[str, Any], protocols: Mapping[str, SecurityProtocol]) -> None:
+def _refuse_kafka_between_nodes(
+    file: _File, values: Mapping[str, Any], of_nodes: Mapping[str, ListenerProtocol]
+) -> None:
+    for name, protocol in of_nodes.items():
+        if protocol.is_kafka:
+            key = PROTOCOLS.name if name in values.get(PROTOCOLS.name, ()) else LISTENERS.name
+            file.refuse(
+                key,
+                f"listener {name!r} speaks Kafka's protocol ({protocol.value}), and nodes reach each other by gRPC: "
+                f"write {name}:{protocol.with_grpc.value} in {PROTOCOLS.name}, or name another listener in {_BETWEEN}",
+            )
+
+
+def _refuse_unused(file: _File, values: Mapping[str, Any], protocols: Mapping[str, ListenerProtocol]) -> None:
     """Refuse settings of TLS without a listener that has it, and those of a listener that does not exist or has none: a
     mistake would leave a listener unprotected."""
     with_tls = {f"{PREFIX}{name.lower()}.": protocol.has_tls for name, protocol in protocols.items()}
     for key in values:
         if key in OF_LISTENERS and not any(with_tls.values()):
             file.refuse(
-                key, f"has no effect: no listener has TLS; give one the protocol SSL or SASL_SSL in {PROTOCOLS.name}"
+                key, f"has no effect: no listener has TLS; give one a protocol that ends in SSL in {PROTOCOLS.name}"
             )
         if not key.startswith(PREFIX):
             continue
@@ -653,7 +625,9 @@ def _refuse_unused(file: _File, values: Mapping[str, Any], protocols: Mapping[st
         if has_tls is None:
             file.refuse(key, f"there is no such listener; listeners has {', '.join(sorted(protocols))}")
         if not has_tls:
-            file.refuse(key, f"the protocol of that listener has no TLS; set it to SSL in {PROTOCOLS.name}")
+            file.refuse(
+                key, f"the protocol of that listener has no TLS; set it to one that ends in SSL in {PROTOCOLS.name}"
+            )
 
 
 def _tls_of(file: _File, values: Mapping[str, Any], name: str, between: str) -> ListenerTls:

@@ -1,4 +1,4 @@
-"""Security settings of listeners: the protocol of each, TLS, and which addresses stand for all of the machine.
+"""Settings of listeners: the protocol of each, and TLS.
 
 A setting of TLS holds for all listeners with TLS; `listener.name.NAME.KEY` is its value for one listener, as in Kafka.
 Not here: the files themselves (tidelog/security/tls_files.py), which listeners there are (node/config.py).
@@ -6,9 +6,7 @@ Not here: the files themselves (tidelog/security/tls_files.py), which listeners 
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -17,29 +15,52 @@ from node.security.principals import MappingRule, parse_rules, show_rules
 from tidelog.security.tls_files import Tls
 from tidelog.settings import InvalidValue, Setting, millis, setting, settings_of, text, texts
 from tidelog.settings import SettingKind as Kind
-from tidelog.types import Endpoint, Millis
+from tidelog.types import Millis
 
 PREFIX: Final = "listener.name."
 """Begins the keys of one listener; the name of the listener in lower case follows, then the key."""
 
 
-class SecurityProtocol(Enum):
-    """How callers of a listener are identified and whether the connection is encrypted. Kafka's names."""
+class ListenerProtocol(Enum):
+    """What a listener speaks, how its callers are identified, and whether connections are encrypted. Kafka's security
+    protocols have Kafka's names; each has a twin with gRPC."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
     SASL_SSL = "SASL_SSL"
+    GRPC = "GRPC"
+    GRPC_SSL = "GRPC_SSL"
+    GRPC_SASL_PLAINTEXT = "GRPC_SASL_PLAINTEXT"
+    GRPC_SASL_SSL = "GRPC_SASL_SSL"
+
+    @property
+    def is_kafka(self) -> bool:
+        """Whether the listener speaks Kafka's protocol; otherwise it speaks gRPC."""
+        return not self.value.startswith("GRPC")
+
+    @property
+    def with_grpc(self) -> ListenerProtocol:
+        """The protocol that has the same security, and gRPC."""
+        word = "GRPC" if self is ListenerProtocol.PLAINTEXT else f"GRPC_{self.value}"
+        return ListenerProtocol(word) if self.is_kafka else self
 
     @property
     def has_tls(self) -> bool:
         """Whether connections are encrypted."""
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+        return self.value.endswith("SSL")
 
     @property
     def has_sasl(self) -> bool:
         """Whether callers prove their identity by a SASL mechanism."""
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+        return "SASL" in self.value
+
+
+OF_NAMES: Final[Mapping[str, ListenerProtocol]] = {
+    **ListenerProtocol.__members__,
+    "KAFKA": ListenerProtocol.PLAINTEXT,
+}
+"""The protocols of listeners whose name says it."""
 
 
 def _client_auth(value: object) -> bool:
@@ -62,29 +83,31 @@ def _rules(value: object) -> tuple[MappingRule, ...]:
     return rules
 
 
-def _protocols_of(items: list[str]) -> dict[str, SecurityProtocol]:
-    found: dict[str, SecurityProtocol] = {}
+def _protocols_of(items: list[str]) -> dict[str, ListenerProtocol]:
+    found: dict[str, ListenerProtocol] = {}
     for item in items:
         name, _, protocol = item.partition(":")
         if not name or not protocol:
-            raise InvalidValue(f"{item!r} names no protocol; write NAME:PROTOCOL, for example client:SSL")
-        if protocol not in SecurityProtocol.__members__:
-            raise InvalidValue(f"{item!r}: the protocol must be one of {', '.join(SecurityProtocol.__members__)}")
+            raise InvalidValue(f"{item!r} names no protocol; write NAME:PROTOCOL, for example KAFKA:SSL")
+        if protocol not in ListenerProtocol.__members__:
+            raise InvalidValue(f"{item!r}: the protocol must be one of {', '.join(ListenerProtocol.__members__)}")
         if name in found:
             raise InvalidValue(f"names listener {name!r} twice; name it once")
-        found[name] = SecurityProtocol[protocol]
+        found[name] = ListenerProtocol[protocol]
     return found
 
 
-def _shown(protocols: Mapping[str, SecurityProtocol]) -> str:
+def _shown(protocols: Mapping[str, ListenerProtocol]) -> str:
     return ",".join(f"{name}:{protocol.value}" for name, protocol in protocols.items())
 
 
 PROTOCOLS: Final[Setting[Any]] = Setting(
     "listener.security.protocol.map", {}, texts("NAME:PROTOCOL", _protocols_of, _shown)
 )
-"""the protocol of each listener: `NAME:PLAINTEXT`, `NAME:SSL`, `NAME:SASL_PLAINTEXT` or `NAME:SASL_SSL`. A listener
-that is not named has the protocol of its name (`SSL://...`), else PLAINTEXT"""
+"""the protocol of each listener, `NAME:PROTOCOL`. `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` and `SASL_SSL` are Kafka's, for
+programs that use Kafka ([kafka.md](kafka.md)); `GRPC`, `GRPC_SSL`, `GRPC_SASL_PLAINTEXT` and `GRPC_SASL_SSL` are the
+same with gRPC, for Tidelog's clients and nodes. A listener with the name of a protocol needs no entry, nor does
+`KAFKA`, which is `PLAINTEXT`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +127,7 @@ class ListenerTls:
         Kind("none or required", _client_auth, _client_auth, lambda value: "required" if value else "none"),
     )
     """`required`: callers must have a certificate of an authority in `ssl.ca.file`, and their principal is its subject;
-    `none`: they are `User:ANONYMOUS`; with SASL_SSL the principal is the user in both cases. Kafka's `requested` is not
+    `none`: they are `User:ANONYMOUS`; with SASL the principal is the user in both cases. Kafka's `requested` is not
     possible with gRPC"""
     mapping_rules: tuple[MappingRule, ...] = setting(
         "ssl.principal.mapping.rules", (MappingRule(),), Kind("rules", _rules, _rules, show_rules)
@@ -125,27 +148,15 @@ OF_LISTENERS: Final[Mapping[str, Setting[Any]]] = {each.name: each for each in s
 """The settings that a listener may have of its own, by key."""
 
 
-_ZEROS: Final = re.compile(r"(?:0[xX])?0+(?:\.(?:0[xX])?0+){0,3}")
-"""0.0.0.0 as `inet_aton` reads it: one to four parts, each octal, decimal or hexadecimal."""
-
-
-def is_wildcard(bind: Endpoint) -> bool:
-    """Whether the address stands for all addresses of the machine, in any spelling that the system accepts: `0.0.0.0`,
-    `0`, `::`, `0:0:0:0:0:0:0:0`. No other machine can connect to it."""
-    try:
-        address = ipaddress.ip_address(bind.host)
-    except ValueError:
-        return _ZEROS.fullmatch(bind.host) is not None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_unspecified
-
-
-def kafka_mistake(names: Sequence[str], bound: Collection[str], of_nodes: Sequence[str]) -> str:
-    """Why listeners cannot speak Kafka's protocol; empty if they can. bound: the names of all listeners. of_nodes:
-    those that nodes use among themselves."""
+def protocol_mistake(names: Collection[str], protocols: Mapping[str, ListenerProtocol]) -> str:
+    """Why the protocols cannot be those of the listeners; empty if they can. names: of all listeners."""
+    for name in sorted(protocols):
+        if name not in names:
+            return f"no listener {name!r} in listeners; add it there, or remove it here"
     for name in names:
-        if name not in bound:
-            return f"no listener {name!r} in listeners; add it there, or name one of {', '.join(sorted(bound))}"
-        if name in of_nodes:
-            return f"nodes use the listener {name!r} among themselves, by gRPC; add another one for Kafka's protocol"
+        if name not in protocols and name not in OF_NAMES:
+            return (
+                f"no protocol for the listener {name!r}: add {name}:PLAINTEXT for programs that use Kafka, or "
+                f"{name}:GRPC for Tidelog's clients and nodes, or name the listener KAFKA or GRPC"
+            )
     return ""

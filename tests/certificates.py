@@ -47,7 +47,7 @@ class Authority:
 
 
 def settings_of(listener: ListenerTls) -> dict[str, object]:
-    """The node's settings for listeners with these files, each with the protocol SSL."""
+    """The node's settings for listeners with these files, each with a protocol that has TLS."""
     return {
         "ssl.certificate.file": listener.certificate_file,
         "ssl.key.file": listener.key_file,

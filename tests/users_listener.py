@@ -9,14 +9,14 @@ from node.process.local_cluster import LocalCluster
 
 
 def serve_users(cluster: LocalCluster) -> None:
-    """Nodes and the operator use the listener `client` with certificates, users the listener `outside`. The cluster was
+    """Nodes and the operator use the listener GRPC with certificates, users the listener OUTSIDE. The cluster was
     made with TLS settings and `inner=True`, and has not been started."""
     for node in cluster.nodes:
         values = tomllib.loads(node.config.read_text(encoding="utf-8")) | {
-            "listeners": [f"client://{node.address}", f"outside://{node.inner}"],
-            "listener.security.protocol.map": ["client:SSL", "outside:SASL_SSL"],
+            "listeners": [f"GRPC://{node.address}", f"OUTSIDE://{node.inner}"],
+            "listener.security.protocol.map": ["GRPC:GRPC_SSL", "OUTSIDE:GRPC_SASL_SSL"],
             "listener.name.outside.ssl.client.auth": "none",
-            "inter.broker.listener.name": "client",
+            "inter.broker.listener.name": "GRPC",
             "controller.quorum.bootstrap.servers": [str(each.address) for each in cluster.nodes],
             "super.users": ["User:CN=operator"],
             "audit.log.file": str(node.directory / "audit.log"),

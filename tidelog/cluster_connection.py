@@ -8,7 +8,7 @@ from typing import Any, Final
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9192"
 """The first node of `tidelog up`."""
 
 

@@ -106,6 +106,12 @@ def given_fields(config: type, values: Mapping[str, object]) -> dict[str, Any]:
     return {name: values[each.name] for name, each in settings_of(config).items() if each.name in values}
 
 
+def ensure_distinct(what: str, names: list[str]) -> None:
+    """Raise InvalidValue if a name is there twice. what: what has the names."""
+    if len(set(names)) < len(names):
+        raise InvalidValue(f"names a {what} twice; name each once")
+
+
 def _typed(expected: type, value: object) -> Any:
     if type(value) is not expected:
         raise ValueError(value)

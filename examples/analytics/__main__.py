@@ -86,7 +86,7 @@ async def _prepare(places: streams.Places, source: Path | None) -> None:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.analytics", description="Analyse log lines as they come.")
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT", help="nodes (127.0.0.1:9092)")
+    parser.add_argument("--bootstrap", default="127.0.0.1:9192", metavar="HOST:PORT", help="nodes (127.0.0.1:9192)")
     parser.add_argument("--topic", default="logs", help="topic of the lines (logs)")
     parser.add_argument("--input", type=Path, metavar="FILE", help="write the lines of this file to the topic first")
     parser.add_argument("--window", default="10 seconds", help="length of the windows (10 seconds)")

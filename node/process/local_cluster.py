@@ -27,6 +27,8 @@ from typing import Any, Final, Self
 
 import grpc
 
+from node.config import GRPC_LISTENER
+from node.listener_settings import PROTOCOLS
 from node.process.free_ports import free_ports
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status, wire
@@ -38,7 +40,13 @@ from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
 
+GRPC_ABOVE: Final = 100
+"""How much higher the port of a listener GRPC is than that of the listener KAFKA, if ports are chosen."""
+
+_KAFKA: Final = "KAFKA"
+_INNER: Final = "INNER"
 _METRICS: Final = "metrics.listener"
+_BETWEEN: Final = "inter.broker.listener.name"
 
 _POLL_S: Final = 0.05
 _SHORT_RUN_S: Final = 10.0
@@ -61,7 +69,7 @@ class LocalNode:
     inner: Endpoint | None = None
     """The address of the listener between nodes, if that is not the listener for clients."""
     kafka: Endpoint | None = None
-    """The address of the listener of Kafka's protocol, if there is one."""
+    """The address of the listener for clients of Kafka, if there is one."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     wrapper: tuple[str, ...] = ()
     """A command that is prefixed to the command of the node (`nice`, `unshare ...`)."""
@@ -69,7 +77,7 @@ class LocalNode:
     @property
     def listeners(self) -> dict[str, Endpoint]:
         """The addresses of its listeners, by name."""
-        named = {"client": self.address, "inner": self.inner, "kafka": self.kafka}
+        named = {GRPC_LISTENER: self.address, _INNER: self.inner, _KAFKA: self.kafka}
         return {name: address for name, address in named.items() if address is not None}
 
     @property
@@ -122,10 +130,10 @@ class LocalCluster:
         tls: Tls | None = None,
     ) -> None:
         """directory: created if missing; an existing cluster in it is continued, with at least its nodes. settings:
-        further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes
-        follow; 0: any. inner: nodes reach each other at a listener `inner`. kafka: a listener `kafka` speaks Kafka's
-        protocol. tls: the files for queries at the listener `client`. Raises ClusterFailed if the directory has more
-        nodes."""
+        further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of the listener KAFKA of node 0,
+        the other nodes follow, and their listeners GRPC are 100 higher; 0: any. inner: nodes reach each other at a
+        listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. Raises
+        ClusterFailed if the directory has more nodes."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
@@ -413,13 +421,14 @@ class LocalCluster:
         for node_id in range(count):
             directory = self.directory / f"node-{node_id}"
             known = _known_addresses(directory / "tidelog.toml")
-            chosen = Endpoint(HOST, first_port + node_id if first_port else next(ports))
-            address, metrics = known.get("client", chosen), known.get(_METRICS) or Endpoint(HOST, next(ports))
-            node = LocalNode(node_id, directory, address, metrics)
+            port = first_port + node_id
+            grpc_port, kafka_port = (port + GRPC_ABOVE, port) if first_port else (next(ports), next(ports))
+            address = known.get(GRPC_LISTENER) or Endpoint(HOST, grpc_port)
+            node = LocalNode(node_id, directory, address, known.get(_METRICS) or Endpoint(HOST, next(ports)))
             if inner:
-                node.inner = known.get("inner") or Endpoint(HOST, next(ports))
+                node.inner = known.get(_INNER) or Endpoint(HOST, next(ports))
             if kafka:
-                node.kafka = known.get("kafka") or Endpoint(HOST, next(ports))
+                node.kafka = known.get(_KAFKA) or Endpoint(HOST, kafka_port)
             nodes.append(node)
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
@@ -437,8 +446,7 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
         "node.id": node.node_id,
         "log.dirs": [str(node.data)],
         "listeners": [f"{name}://{address}" for name, address in node.listeners.items()],
-        **({"inter.broker.listener.name": "inner"} if node.inner else {}),
-        **({"listener.kafka.names": ["kafka"]} if node.kafka else {}),
+        **({_BETWEEN: _INNER, PROTOCOLS.name: [f"{_INNER}:GRPC"]} if node.inner else {}),
         "cluster.bootstrap.node.id": 0,
         "controller.quorum.bootstrap.servers": [str(each.inner or each.address) for each in nodes],
         _METRICS: str(node.metrics),
@@ -454,15 +462,15 @@ def _known_addresses(config: Path) -> dict[str, Endpoint]:
     try:
         values = tomllib.loads(config.read_text(encoding="utf-8"))
         listeners = dict(text.split("://") for text in values["listeners"])
-        texts = {"client": listeners["client"], **listeners, _METRICS: values[_METRICS]}
+        texts = {GRPC_LISTENER: listeners[GRPC_LISTENER], **listeners, _METRICS: values[_METRICS]}
         pairs = {name: text.rpartition(":") for name, text in texts.items()}
         return {name: Endpoint(host, int(port)) for name, (host, _, port) in pairs.items()}
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterFailed(
-            f"{config} does not name the addresses of the node ({error!r}): the file was changed. Remove it; the next "
-            "start writes it with new addresses"
+            f"{config} does not name the addresses of the node ({error!r}): the file was changed, or is of an earlier "
+            "version. Remove it; the next start writes it with new addresses"
         ) from error
 
 

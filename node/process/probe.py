@@ -38,7 +38,7 @@ def ask(address: str, service: str, timeout_ms: int, tls: Tls | None = None) -> 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tidelog-probe", description=__doc__.split(":", 1)[1].strip())
-    parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of any listener of the node")
+    parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of a listener of the node that speaks gRPC")
     parser.add_argument("--ready", action="store_true", help="check whether the node is ready, not only alive")
     parser.add_argument("--timeout-ms", type=int, default=2_000, help="timeout of the check (milliseconds)")
     parser.add_argument("--tls-ca", metavar="FILE", help="connect with TLS; PEM file of the trusted authorities")

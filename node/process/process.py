@@ -2,7 +2,7 @@
 
 Start: the listeners are bound first, so that their ports are known. Then the node is assembled and the listeners answer
 (health: alive). Once the controller has unfenced the node, it is ready and prints one line on standard output:
-`ready node=0 client=127.0.0.1:9092`.
+`ready node=0 GRPC=127.0.0.1:9192 KAFKA=127.0.0.1:9092`.
 Stop: SIGTERM or SIGINT moves the leaderships to other nodes, refuses new requests and closes the logs cleanly. A second
 signal ends the process at once.
 """
@@ -231,7 +231,7 @@ class NodeProcess:
         message_bytes_max = self._config.message_bytes_max
         # One message must always fit.
         incomplete_bytes_max = max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max)
-        if listener.is_kafka:
+        if listener.protocol.is_kafka:
             kafka_tls = None if listener.tls is None else KafkaTls(listener.name, listener.tls, self._clock)
             if kafka_tls is not None:
                 self._tls.append(kafka_tls)

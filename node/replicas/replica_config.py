@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.config import CLIENT_LISTENER, MEMORY_BYTES, ReplicationConfig
+from node.config import GRPC_LISTENER, MEMORY_BYTES, ReplicationConfig
 from storage.log_config import LogConfig
 
 
@@ -22,7 +22,7 @@ class ReplicaConfig:
     log_defaults: LogConfig = field(default_factory=LogConfig)
     """The settings of a log that its topic does not set."""
 
-    listener: str = CLIENT_LISTENER
+    listener: str = GRPC_LISTENER
     """The name of the listener at which followers connect to their leaders."""
 
     # Constants:

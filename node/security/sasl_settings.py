@@ -80,7 +80,7 @@ class OAuthBearerConfig:
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """How callers of listeners with the protocol SASL_PLAINTEXT or SASL_SSL authenticate."""
+    """How callers of listeners with SASL authenticate."""
 
     mechanisms: tuple[SaslMechanism, ...] = setting(
         "sasl.enabled.mechanisms",
@@ -129,8 +129,8 @@ class SaslConfig:
         for what, is_offered in open_ones.items():
             if plain and is_offered:
                 return "sasl.enabled.mechanisms", (
-                    f"{what} as they are, and listener {plain!r} is in plain text: give it the protocol SASL_SSL, bind "
-                    "127.0.0.1, or set allow.insecure = true where the network encrypts"
+                    f"{what} as they are, and listener {plain!r} is in plain text: give it a protocol with TLS "
+                    "(SASL_SSL, GRPC_SASL_SSL), bind 127.0.0.1, or set allow.insecure = true where the network encrypts"
                 )
         return None
 

@@ -21,7 +21,7 @@ from tidelog.types import Endpoint, ScramMechanism
 SHA_512 = ScramMechanism.SCRAM_SHA_512
 TULIP = credential_of(SHA_512, "tulip", bytes(16), 4_096)
 ALICE = Sasl("alice", "tulip")
-AT = Endpoint("node-0", 9092)
+AT = Endpoint("node-0", 9192)
 LIFETIME_S = 100
 CALL_MS = 1_000
 
@@ -188,7 +188,7 @@ async def test_a_call_does_not_fail_because_an_extension_with_the_former_passwor
 async def test_a_session_that_cannot_be_used_is_refused_by_name(lifetime_ms: int, token: str) -> None:
     """Without TLS whoever is in between can change it; gRPC would raise ValueError for such a token."""
     client = client_of(Node(lifetime_ms, token))
-    with pytest.raises(SaslAuthenticationFailed, match=r"node-0:9092.*use TLS"):
+    with pytest.raises(SaslAuthenticationFailed, match=r"node-0:9192.*use TLS"):
         await client.token_of(AT, CALL_MS)
     await client.close()
 
@@ -201,7 +201,7 @@ async def test_a_refused_user_reads_who_was_refused_where_and_what_to_do(tmp_pat
     with pytest.raises(SaslAuthenticationFailed) as first:
         await client.token_of(AT, CALL_MS)
     assert first.value.message == (
-        "SASL at node-0:9092: SCRAM-SHA-512: wrong user name or password, or the user has no credential of this "
+        "SASL at node-0:9192: SCRAM-SHA-512: wrong user name or password, or the user has no credential of this "
         f"mechanism (user 'alice', password of the file {file}). Check both, or ask an administrator "
         "(`tidelog user add`)."
     )

@@ -80,7 +80,7 @@ def test_the_error_in_the_details_takes_precedence_over_the_status() -> None:
     ("code", "details", "expected"),
     [
         (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: ...", ConnectionFailed),
-        (grpc.StatusCode.UNAVAILABLE, "errors resolving host:9092: [...: Domain name not found]", ConnectionFailed),
+        (grpc.StatusCode.UNAVAILABLE, "errors resolving host:9192: [...: Domain name not found]", ConnectionFailed),
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", ConnectionLost),
         (grpc.StatusCode.CANCELLED, "", ConnectionLost),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", RequestTimedOut),
@@ -90,9 +90,9 @@ def test_the_error_in_the_details_takes_precedence_over_the_status() -> None:
 def test_a_status_without_details_names_address_and_phase(
     code: grpc.StatusCode, details: str, expected: type[TidelogError]
 ) -> None:
-    error = status.from_rpc_error(_Failed(code, details), address="host:9092", phase="Admin.GetMetadata")
+    error = status.from_rpc_error(_Failed(code, details), address="host:9192", phase="Admin.GetMetadata")
     assert type(error) is expected
-    assert "Admin.GetMetadata at host:9092" in error.message
+    assert "Admin.GetMetadata at host:9192" in error.message
 
 
 def test_invalid_status_details_are_ignored() -> None:
@@ -121,8 +121,8 @@ def test_an_error_of_the_largest_size_is_sent_whole() -> None:
 def test_a_change_that_no_name_leads_to_was_certainly_not_made() -> None:
     """No name server is asked for a label of more than 63 characters (RFC 1035)."""
     with (
-        sync.Admin(f"{'n' * 64}.invalid:9092") as admin,
-        pytest.raises(ConnectionFailed, match=r"n\.invalid:9092: the name does not resolve .* DNS") as failed,
+        sync.Admin(f"{'n' * 64}.invalid:9192") as admin,
+        pytest.raises(ConnectionFailed, match=r"n\.invalid:9192: the name does not resolve .* DNS") as failed,
     ):
         admin.create_topic("orders")
     assert failed.value.written is False

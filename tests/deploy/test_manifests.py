@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.config import parse
-from node.listener_settings import SecurityProtocol
+from node.listener_settings import ListenerProtocol
 from tests.integration import manifest
 from tidelog.types import Endpoint
 
@@ -40,9 +41,9 @@ def test_the_services_and_the_budget_choose_exactly_our_pods() -> None:
 def test_each_pod_advertises_its_own_name_and_the_config_names_all_of_them() -> None:
     pods = manifest.pods()
     advertised = [pod.environment["TIDELOG_ADVERTISED_LISTENERS"] for pod in pods]
-    names = [f"tidelog-{ordinal}.tidelog-nodes:9092" for ordinal in range(3)]
-    assert advertised == [f"client://{name}" for name in names]
-    assert manifest.config()["controller.quorum.bootstrap.servers"] == names
+    names = [f"tidelog-{ordinal}.tidelog-nodes" for ordinal in range(3)]
+    assert advertised == [f"KAFKA://{name}:9092,GRPC://{name}:9192" for name in names]
+    assert manifest.config()["controller.quorum.bootstrap.servers"] == [f"{name}:9192" for name in names]
     assert [pod.environment["TIDELOG_POD_NAME"] for pod in pods] == ["tidelog-0", "tidelog-1", "tidelog-2"]
 
 
@@ -55,11 +56,39 @@ def test_data_survives_the_pod_in_the_configured_directory() -> None:
 
 def test_probes_ask_the_node_itself_and_liveness_asks_nothing_about_others() -> None:
     container = manifest.container()
-    port = int(manifest.config()["listeners"][0].rpartition(":")[2])
+    ports = {name: int(at.rpartition(":")[2]) for name, at in listeners_of(manifest.config())}
+    port = ports["GRPC"]
     assert container["startupProbe"]["grpc"] == {"port": port}
     assert container["livenessProbe"]["grpc"] == {"port": port}
     assert container["readinessProbe"]["grpc"] == {"port": port, "service": "tidelog.ready"}
     assert container["lifecycle"]["preStop"]
+
+
+@pytest.mark.parametrize("overlay", [manifest.BASE, manifest.PROD])
+def test_clients_of_kafka_and_ours_find_every_node_behind_both_services(overlay: Path) -> None:
+    """And the node accepts what configuration and environment say of its listeners."""
+    ports = {port["name"]: port["containerPort"] for port in manifest.container(overlay)["ports"]}
+    clients = {"kafka": "KAFKA", "grpc-client": "GRPC"}
+    service, headless = (manifest.the("Service", name, overlay)["spec"] for name in ("tidelog", "tidelog-nodes"))
+    assert {each["name"]: each["port"] for each in service["ports"]} == {name: ports[name] for name in clients}
+    for each in headless["ports"]:
+        assert (each["port"], each["targetPort"]) == (ports[each["name"]], each["name"])
+    assert clients.keys() <= {each["name"] for each in headless["ports"]}
+    for pod in manifest.pods(overlay):
+        config = parse(manifest.config_text(overlay), pod.environment, source="tidelog.toml", host_name=pod.name)
+        found = {each.name: each for each in config.listeners}
+        for name, listener in clients.items():
+            assert found[listener].protocol.is_kafka is (name == "kafka")
+            assert found[listener].bind == Endpoint("0.0.0.0", ports[name])
+            advertised = found[listener].advertised
+            assert advertised is not None
+            assert (advertised.host in pod.host_names, advertised.port) == (True, ports[name])
+
+
+def listeners_of(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for listener in config["listeners"]:
+        name, _, address = listener.partition("://")
+        yield name, address
 
 
 def test_a_drain_has_the_time_it_may_take() -> None:
@@ -105,7 +134,7 @@ def test_the_network_policy_lets_nodes_labelled_clients_and_the_collector_of_met
     assert policy["podSelector"]["matchLabels"] == LABEL
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     pod = {port["name"]: port["containerPort"] for port in manifest.container(manifest.PROD)["ports"]}
-    assert pod == {"grpc-client": 9092, "grpc-nodes": 9093, "metrics": 9100}
+    assert pod == {"kafka": 9092, "grpc-client": 9192, "grpc-nodes": 9193, "metrics": 9100}
     nodes = {"podSelector": {"matchLabels": LABEL}}  # no namespace: those of this one
     clients = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"tidelog-client": "true"}}}
     reached = {
@@ -114,6 +143,7 @@ def test_the_network_policy_lets_nodes_labelled_clients_and_the_collector_of_met
     }
     assert reached["grpc-nodes"] == [nodes]
     assert reached["grpc-client"] == [nodes, clients]
+    assert reached["kafka"] == [clients]
     ((metrics),) = reached["metrics"]
     assert metrics["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
     peers, dns = policy["egress"]
@@ -136,13 +166,13 @@ def test_listeners_of_the_overlay_for_production_require_certificates_and_only_o
         text = manifest.config_text(manifest.PROD)
         config = parse(text, pod.environment, source="tidelog.toml", host_name=pod.name)
         assert config.node_id == pod.ordinal
-        assert config.quorum.nodes == tuple(Endpoint(each, 9093) for each in names)
+        assert config.quorum.nodes == tuple(Endpoint(each, 9193) for each in names)
         assert not config.allow_insecure
         found = {each.name: each for each in config.listeners}
-        assert {each.for_nodes for each in config.listeners if each.name != "nodes"} == {False}
-        for listener, port in (("client", 9092), ("nodes", 9093)):
+        assert {each.for_nodes for each in config.listeners if each.name != "NODES"} == {False}
+        for listener, port in (("KAFKA", 9092), ("GRPC", 9192), ("NODES", 9193)):
             assert found[listener].advertised == Endpoint(name, port)
-            assert found[listener].protocol is SecurityProtocol.SSL
+            assert found[listener].protocol is (ListenerProtocol.SSL if port == 9092 else ListenerProtocol.GRPC_SSL)
             assert (tls := found[listener].tls) is not None
             assert tls.requires_certificate
         assert config.authorizer.enabled, "who has a certificate may do nothing without an ACL"
@@ -173,7 +203,7 @@ def test_probes_of_the_overlay_for_production_speak_tls_with_the_mounted_files()
         assert ("--ready" in command) is (name == "readinessProbe")
         (timeout_ms,) = (int(each.partition("=")[2]) for each in command if each.startswith("--timeout-ms="))
         assert timeout_ms < probe["timeoutSeconds"] * 1000, "the probe itself says why it failed"
-        assert command[-1] == "localhost:9092"
+        assert command[-1] == "localhost:9192"
 
 
 PROBE_FILES = {"ca": "ca", "cert": "certificate", "key": "key"}

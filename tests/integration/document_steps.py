@@ -161,7 +161,7 @@ class Installed(NamedTuple):
         }
 
     def does(self, step: Command) -> tuple[int, str]:
-        values = {**VALUES, "localhost:9092": self.bootstrap, **step.values}
+        values = {**VALUES, "localhost:9192": self.bootstrap, **step.values}
         words = [values.get(word, word) for word in [*step.words.split(), *step.more.split()]]
         if words[0] == "python":
             return self.says_of(self.python, *words[1:])
@@ -189,7 +189,7 @@ class Installed(NamedTuple):
         return code, (self.directory / "said").read_text()
 
     def program(self, text: str) -> tuple[int, str]:
-        return self.says_of(self.python, "-c", re.sub(r"(?<=[\"'])(local)?host:9092[^\"']*", self.bootstrap, text))
+        return self.says_of(self.python, "-c", re.sub(r"(?<=[\"'])(local)?host:9192[^\"']*", self.bootstrap, text))
 
 
 def program_of(step: Python | Presupposed | Notebook) -> str:

@@ -19,7 +19,7 @@ SECRET = "0123456789abcdef" * 2
 
 
 class SaslNode:
-    """A node whose listeners `client` and `outside` require SASL. more: further settings."""
+    """A node whose listeners GRPC and OUTSIDE require SASL. more: further settings."""
 
     def __init__(self, home: Path, more: Mapping[str, object] | None = None) -> None:
         self.home = home
@@ -29,11 +29,11 @@ class SaslNode:
             (home / name).chmod(0o644)
         settings = {
             "node.id": 0,
-            "listeners": [f"client://{self.inside}", f"outside://{self.outside}"],
+            "listeners": [f"GRPC://{self.inside}", f"OUTSIDE://{self.outside}"],
             "controller.quorum.bootstrap.servers": [self.inside],
             "cluster.bootstrap.enable": "true",
             "log.dirs": [str(home / "data")],
-            "listener.security.protocol.map": ["client:SASL_PLAINTEXT", "outside:SASL_PLAINTEXT"],
+            "listener.security.protocol.map": ["GRPC:GRPC_SASL_PLAINTEXT", "OUTSIDE:GRPC_SASL_PLAINTEXT"],
             "cluster.secret.file": f'"{home / "secret"}"',
             "super.users": ["User:cluster", "User:alice"],
             **(more or {}),

@@ -164,7 +164,7 @@ async def test_a_cluster_with_mutual_tls_enforces_rules_through_kills_and_restar
     admin, alice, bob = (authority.client(name) for name in ("admin", "alice", "bob"))
     settings = {
         **settings_of(authority.node()),
-        "listener.security.protocol.map": ["client:SSL", "inner:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL", "INNER:GRPC_SSL"],
         "super.users": ["User:CN=admin"],
     }
 
@@ -223,14 +223,14 @@ def test_a_node_that_knows_its_callers_and_restricts_none_says_so(tmp_path: Path
     authority = Authority(tmp_path / "certificates")
     settings = {
         **settings_of(authority.node()),
-        "listener.security.protocol.map": ["client:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL"],
         "authorizer.class.name": "none",
     }
     with LocalCluster(tmp_path / "cluster", 1, settings=settings, tls=authority.client("alice")) as cluster:
         cluster.wait_healthy()
         cluster.create_topic("orders", 1, 1)
     said = cluster.nodes[0].log.read_text()
-    assert "no permissions: listener 'client' requires certificates, and by authorizer.class.name = " in said
+    assert "no permissions: listener 'GRPC' requires certificates, and by authorizer.class.name = " in said
 
 
 @pytest.mark.deep
@@ -242,7 +242,7 @@ def test_a_cluster_that_restricted_none_moves_to_rules_while_clients_that_have_o
     admin, alice, bob = (authority.client(name) for name in ("admin", "alice", "bob"))
     settings = {
         **settings_of(authority.node()),
-        "listener.security.protocol.map": ["client:SSL", "inner:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL", "INNER:GRPC_SSL"],
         "authorizer.class.name": "none",
     }
 
@@ -279,7 +279,7 @@ def test_a_node_whose_callers_authenticate_does_not_start_without_an_administrat
     authority = Authority(tmp_path / "certificates")
     (tmp_path / "secret").write_text("0123456789abcdef" * 2)
     given = settings_of(authority.node()) if protocol == "SSL" else {"cluster.secret.file": str(tmp_path / "secret")}
-    settings = {**given, "listener.security.protocol.map": [f"client:{protocol}"]}
+    settings = {**given, "listener.security.protocol.map": [f"GRPC:GRPC_{protocol}"]}
     cluster = LocalCluster(tmp_path / "cluster", 1, settings=settings)
     cluster.start()
     process = cluster.nodes[0].process
@@ -301,7 +301,7 @@ async def test_below_the_feature_level_of_acls_administrators_and_nodes_are_let_
     admin, alice = authority.client("admin"), authority.client("alice")
     settings = {
         **settings_of(authority.node()),
-        "listener.security.protocol.map": ["client:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL"],
         "super.users": ["User:CN=admin"],
         "log.retention.ms": -1,
     }

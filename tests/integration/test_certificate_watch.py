@@ -23,8 +23,8 @@ def test_an_idle_node_says_that_its_certificate_expired_and_sees_the_next_one(tm
         **settings_of(authority.node(age_days=5)),
         "node.id": 0,
         "controller.quorum.bootstrap.servers": ["127.0.0.1:1"],
-        "listeners": ["client://127.0.0.1:0"],
-        "listener.security.protocol.map": ["client:SSL"],
+        "listeners": ["GRPC://127.0.0.1:0"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL"],
         "log.dirs": [str(tmp_path / "data")],
         "super.users": ["User:CN=alice"],
     }

@@ -29,7 +29,7 @@ from tests.integration.containers import (
 pytestmark = [pytest.mark.containers, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PARTITIONS = 6
-CLIENT, NODES = 9092, 9093
+KAFKA, CLIENT, NODES = 9092, 9192, 9193
 AGE_SECONDS = 1
 STREAM_GRACE_SECONDS = 10
 SECRET, FORMER = "/tls", "/former"
@@ -211,7 +211,7 @@ def test_replaced_secrets_and_a_new_authority_are_used_under_load_without_a_rest
         load.wait_acked_everywhere(PARTITIONS)
 
     for pod in manifest.pods(manifest.PROD):
-        assert {secured.served(pod, port) for port in (CLIENT, NODES)} == {node.serial}
+        assert {secured.served(pod, port) for port in (KAFKA, CLIENT, NODES)} == {node.serial}
     exit_code, output = secured.status(FORMER)
     assert exit_code != 0, "the former certificate and its authority are out of use"
     assert "certificate" in output

@@ -33,7 +33,7 @@ ACL_NAMES = ("AclBinding", "AclFilter", "AclOperation", "AclPermission", "Patter
 
 
 ANOTHER_ORDER = """\
-async with tidelog.Producer("host:9092") as first:
+async with tidelog.Producer("host:9192") as first:
     await first.send("orders", b"another order")
 """
 PROCESS = (
@@ -53,7 +53,7 @@ def invoice(value):
 """
 )
 OPEN_TRANSACTION = """\
-async with tidelog.Producer("host:9092", transactional_id="billing-2") as producer:
+async with tidelog.Producer("host:9192", transactional_id="billing-2") as producer:
     async with producer.transaction() as txn:
         await txn.send("orders", b"undecided")
         print("undecided", flush=True)
@@ -61,7 +61,7 @@ async with tidelog.Producer("host:9092", transactional_id="billing-2") as produc
 """
 
 ANOTHER_PREFERRED_LEADER = """\
-async with tidelog.Admin("host:9092") as admin:
+async with tidelog.Admin("host:9192") as admin:
     (led,) = (await admin.describe_topic("orders")).partitions
     others = [node for node in range(3) if node != led.leader]
     (outcome,) = await admin.reassign({("orders", 0): [*others, led.leader]})

@@ -196,6 +196,41 @@ async def test_what_one_client_writes_all_read(cluster: LocalCluster, writer: st
     assert await asyncio.to_thread(read_with_librdkafka, cluster, topic, len(ALL)) == ours
 
 
+async def test_a_key_has_one_partition_whichever_client_writes_it(cluster: LocalCluster) -> None:
+    """With each client's own default, and with ours set to that of librdkafka (docs/kafka.md)."""
+    await asyncio.to_thread(cluster.create_topic, "keyed", 7)
+    keys = [b"customer-%d" % number for number in range(50)]
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.kafka_bootstrap) as producer:
+        sent = [await producer.send("keyed", b"", key) for key in keys]
+        await producer.flush()
+        javas = [(await each).partition for each in sent]
+    librdkafkas = await asyncio.to_thread(_partitions_of, keys, librdkafka(cluster))
+    murmur2 = librdkafka(cluster, partitioner="murmur2_random")
+    assert await asyncio.to_thread(_partitions_of, keys, murmur2) == javas != librdkafkas
+    for ours, theirs in ((tidelog.Producer(cluster.bootstrap), javas), (like_librdkafka(cluster), librdkafkas)):
+        async with ours:
+            delivery = await (await ours.enqueue_many("keyed", keys, keys=keys))
+        assert [each.partition for each in delivery.results()] == theirs
+
+
+def like_librdkafka(cluster: LocalCluster) -> tidelog.Producer:
+    return tidelog.Producer(cluster.bootstrap, partitioner="crc32")
+
+
+def _partitions_of(keys: list[bytes], settings: dict[str, Any]) -> list[int]:
+    """Where librdkafka with these settings writes each key."""
+    producer, found = confluent_kafka.Producer(settings), dict[bytes, int]()
+
+    def note(error: object, message: Any) -> None:
+        assert error is None, error
+        found[message.key()] = message.partition()
+
+    for key in keys:
+        producer.produce("keyed", b"", key, on_delivery=note)
+    assert producer.flush(WAIT_S) == 0
+    return [found[key] for key in keys]
+
+
 async def test_times_and_ends_are_found(cluster: LocalCluster) -> None:
     """A time is looked up within a compressed batch, not at its first record. A position that the log does not have
     leads to its start."""
@@ -345,7 +380,7 @@ async def test_clients_prove_their_identity_by_certificates(tmp_path: Path) -> N
     authority = Authority(tmp_path / "certificates")
     node = authority.node()
     settings = {
-        "listener.security.protocol.map": ["kafka:SSL"],
+        "listener.security.protocol.map": ["KAFKA:SSL"],
         "allow.everyone.if.no.acl.found": False,
         "super.users": ["User:ANONYMOUS", "User:CN=alice"],
         **settings_of(node),
@@ -354,13 +389,15 @@ async def test_clients_prove_their_identity_by_certificates(tmp_path: Path) -> N
         secured.wait_healthy(60)
         await asyncio.to_thread(secured.create_topic, "orders", 1, 1)
         async with tidelog.Admin(secured.bootstrap) as admin:
-            await admin.create_acls([ACL])
+            await admin.create_acls(ACLS)
         await asyncio.to_thread(_use_certificates, secured, authority)
 
 
-ACL = AclBinding(
-    ResourceType.TOPIC, "orders", PatternType.LITERAL, "User:CN=bob", "*", AclOperation.READ, AclPermission.ALLOW
-)
+ACLS = [
+    AclBinding(kind, name, PatternType.LITERAL, "User:CN=bob", "*", AclOperation.READ, AclPermission.ALLOW)
+    for kind, name in ((ResourceType.TOPIC, "orders"), (ResourceType.GROUP, "unused"))
+]
+"""librdkafka looks for the coordinator of a consumer's group even if the consumer commits nothing."""
 
 
 def _use_certificates(secured: LocalCluster, authority: Authority) -> None:

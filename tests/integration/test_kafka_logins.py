@@ -77,7 +77,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     home = tmp_path_factory.mktemp("secured")
     authority, provider = Authority(home / "certificates"), IdentityProvider()
     settings = {
-        "listener.security.protocol.map": ["kafka:SASL_SSL"],
+        "listener.security.protocol.map": ["KAFKA:SASL_SSL"],
         "sasl.enabled.mechanisms": list(MECHANISMS),
         "sasl.oauthbearer.jwks.endpoint.url": provider.write(home / "keys.json"),
         "sasl.oauthbearer.expected.issuer": ISSUER,

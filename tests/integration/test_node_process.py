@@ -61,7 +61,7 @@ def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 
 def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster) -> None:
     node = single.nodes[0]
-    assert f"ready node=0 client={node.address}\n" in node.log.read_text()
+    assert f"ready node=0 GRPC={node.address}\n" in node.log.read_text()
     assert f"new log directory {node.data}: it was empty" in node.log.read_text()
     assert "recovered log directory" not in node.log.read_text()
     assert single.stop_node(0) == 0
@@ -135,8 +135,8 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(serving: Local
     node = serving.nodes[0]
     second = run_node(node.config)
     assert second.returncode == 2
-    assert f"listener 'client': {node.address} cannot be bound" in second.stderr
-    free = {"TIDELOG_LISTENERS": "client://127.0.0.1:0", "TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
+    assert f"listener 'GRPC': {node.address} cannot be bound" in second.stderr
+    free = {"TIDELOG_LISTENERS": "GRPC://127.0.0.1:0", "TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
     second = run_node(node.config, **free)
     assert second.returncode == 1
     assert f"the log directory {node.data} is in use by another process" in second.stderr
@@ -146,8 +146,8 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(serving: Local
 def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(serving: LocalCluster) -> None:
     """Two more nodes are started, each of which ends by itself."""
     reachable = {
-        "TIDELOG_LISTENERS": "client://0.0.0.0:0",
-        "TIDELOG_ADVERTISED_LISTENERS": "client://localhost:1",
+        "TIDELOG_LISTENERS": "GRPC://0.0.0.0:0",
+        "TIDELOG_ADVERTISED_LISTENERS": "GRPC://localhost:1",
         "TIDELOG_METRICS_LISTENER": "127.0.0.1:0",
     }
     refused = run_node(serving.nodes[0].config, **reachable)
@@ -155,7 +155,7 @@ def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(s
     assert "takes everyone for a node" in refused.stderr
     permitted = run_node(serving.nodes[0].config, TIDELOG_ALLOW_INSECURE="true", **reachable)
     assert permitted.returncode == 1, "the directory is in use"
-    assert "insecure, as allow.insecure permits: listener 'client' binds 0.0.0.0:0" in permitted.stderr
+    assert "insecure, as allow.insecure permits: listener 'GRPC' binds 0.0.0.0:0" in permitted.stderr
     assert "insecure" not in serving.nodes[0].log.read_text()
 
 
@@ -181,7 +181,7 @@ def test_a_bad_configuration_is_one_sentence(tmp_path: Path) -> None:
     missing = run_node(config)
     assert (missing.returncode, missing.stdout) == (2, "")
     assert re.fullmatch(r"tidelog: .*tidelog\.toml: cannot be read \(.*\)\. Name a TOML file.*\n", missing.stderr)
-    config.write_text('listeners = ["client://127.0.0.1:0"]\n')
+    config.write_text('listeners = ["GRPC://127.0.0.1:0"]\n')
     bad = run_node(config, TIDELOG_NODE_ID="0")
     assert bad.returncode == 2
     assert re.fullmatch(r"tidelog: .*tidelog\.toml: controller\.quorum\.bootstrap\.servers: missing; .*\n", bad.stderr)

@@ -57,7 +57,7 @@ def alice(tmp_path: Path) -> Sasl:
 
 @pytest.fixture
 def cluster(authority: Authority, operator: Tls, tmp_path: Path) -> Iterator[LocalCluster]:
-    """Nodes and the operator use the listener `client` with certificates, users the listener `outside`."""
+    """Nodes and the operator use the listener GRPC with certificates, users the listener OUTSIDE."""
     cluster = LocalCluster(tmp_path / "cluster", settings=settings_of(authority.node()), inner=True, tls=operator)
     serve_users(cluster)
     with cluster:
@@ -186,8 +186,8 @@ async def test_each_cause_of_a_refusal_is_named_and_users_are_no_nodes(
     lines = (cluster.nodes[0].directory / "audit.log").read_text().splitlines()
     failed = [event for event in map(json.loads, lines) if event["event"] == "authentication_failed"]
     assert {(event["listener"], event["mechanism"]) for event in failed} == {
-        ("outside", "SASL"),
-        ("outside", "SCRAM-SHA-512"),
+        ("OUTSIDE", "SASL"),
+        ("OUTSIDE", "SCRAM-SHA-512"),
     }
     assert {event.get("claimed_user") for event in failed if event["mechanism"] != "SASL"} == {"alice"}
     said = "".join([*lines, *(node.log.read_text() for node in cluster.nodes)])

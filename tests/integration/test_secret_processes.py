@@ -20,12 +20,12 @@ SECRET = "0123456789abcdef" * 2
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Clients use the listener `client`, nodes the listener `inner`, which requires SASL."""
+    """Clients use the listener GRPC, nodes the listener INNER, which requires SASL."""
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n")
     secret.chmod(0o600)
     settings = {
-        "listener.security.protocol.map": ["inner:SASL_PLAINTEXT"],
+        "listener.security.protocol.map": ["INNER:GRPC_SASL_PLAINTEXT"],
         "cluster.secret.file": str(secret),
         "connections.max.reauth.ms": 2_000,
         "authorizer.class.name": "none",

@@ -18,7 +18,7 @@ from node.process.free_ports import free_ports
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(150)]
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "security.md"
-PORTS = ("92", "93")
+PORTS = ("93", "94")
 """The ends of the ports that the document uses: of clients, of nodes."""
 
 
@@ -47,7 +47,7 @@ def commands_below(heading: str) -> str:
 def test_an_application_writes_and_reads_after_the_documented_commands(heading: str, tmp_path: Path) -> None:
     """All commands of a section of the document, most of them processes that import the client."""
     commands = commands_below(heading)
-    assert not re.search(r":9[012]9[23]", commands)
+    assert not re.search(r":9[012]9[34]", commands)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")}
     environment["PATH"] = f"{programs(tmp_path / 'bin')}:{environment['PATH']}"
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)

@@ -33,9 +33,9 @@ DOCUMENTS = ("docs/spark.md", "docs/jobs.md", "docs/audit.md", "docs/security.md
 PATHS = {"/data/archive": "archive", "/data/logs": "logs"}
 
 LOGS = """\
-async with tidelog.Admin("host:9092") as admin:
+async with tidelog.Admin("host:9192") as admin:
     await admin.create_topic("logs-web")
-async with tidelog.Producer("host:9092") as producer:
+async with tidelog.Producer("host:9192") as producer:
     await producer.send("logs-web", b"GET /")
     print("logged")
 """
@@ -53,7 +53,7 @@ query.processAllAvailable()
 """
 IN_EACH_BATCH = """\
 write(spark.createDataFrame([("enriched",)], "value string"), 0)
-out = spark.read.format("tidelog").options(**{"tidelog.bootstrap.servers": "localhost:9092"})
+out = spark.read.format("tidelog").options(**{"tidelog.bootstrap.servers": "localhost:9192"})
 for topic in ("orders-out", "orders-enriched"):
     rows = out.option("subscribe", topic).load().selectExpr("cast(value as string)").collect()
     print(topic, sorted(row.value for row in rows))
@@ -67,7 +67,7 @@ SPARK = Notebook(
         Cell("A loaded frame is planned once", sql=True),
         Cell(
             "DATA_SOURCE_NOT_FOUND",
-            before='options = {"tidelog.bootstrap.servers": "localhost:9092", "topic": "orders-out"}',
+            before='options = {"tidelog.bootstrap.servers": "localhost:9192", "topic": "orders-out"}',
             behind=IN_A_THREAD,
         ),
         Cell("Streaming", behind=ANOTHER_ORDER),
@@ -91,7 +91,7 @@ STORY: tuple[Step, ...] = (
     Command("cluster status"),
     Command("topic list", says="orders-out"),
     Command("spark check", says="all is well"),
-    Command("spark check --bootstrap localhost:9092", says="all is well"),
+    Command("spark check --bootstrap localhost:9192", says="all is well"),
     Command("spark check --master spark://host:7077", {"spark://host:7077": "local[1]"}, says="all is well"),
     SPARK,
     Command("group lag orders-to-parquet"),

@@ -39,7 +39,7 @@ def encrypted(authority: Authority) -> dict[str, Any]:
     """Settings of a cluster with mutual TLS on both listeners; alice administers it. Nodes need no rule."""
     return {
         **settings_of(authority.node()),
-        "listener.security.protocol.map": ["client:SSL", "inner:SSL"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL", "INNER:GRPC_SSL"],
         "super.users": ["User:CN=alice"],
         "ssl.connection.max.age.ms": AGE_MS,
     }
@@ -184,7 +184,7 @@ def test_a_client_gets_the_addresses_of_the_listener_on_which_it_connected(tmp_p
     (node,) = cluster.nodes
     assert node.inner is not None
     with node.config.open("a", encoding="utf-8") as config:
-        config.write(f'"advertised.listeners" = ["client://localhost:{node.address.port}"]\n')
+        config.write(f'"advertised.listeners" = ["GRPC://localhost:{node.address.port}"]\n')
 
     async def addresses(bootstrap: Endpoint) -> list[Endpoint]:
         async with Admin(str(bootstrap)) as admin, Producer(str(bootstrap)) as producer:
@@ -211,10 +211,15 @@ def test_nodes_move_to_a_listener_of_their_own_under_load_in_three_rolling_resta
         node.config.write_text(text, encoding="utf-8")
     steps: list[list[dict[str, Any]]] = [
         [
-            {**tomllib.loads(text), "listeners": last["listeners"], "controller.listener.names": ["client", "inner"]}
+            {
+                **tomllib.loads(text),
+                "listeners": last["listeners"],
+                "listener.security.protocol.map": last["listener.security.protocol.map"],
+                "controller.listener.names": ["GRPC", "INNER"],
+            }
             for text, last in zip(plain, moved, strict=True)
         ],
-        [{**last, "controller.listener.names": ["inner", "client"]} for last in moved],
+        [{**last, "controller.listener.names": ["INNER", "GRPC"]} for last in moved],
         moved,
     ]
 

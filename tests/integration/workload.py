@@ -108,7 +108,7 @@ async def read(topic: str, partitions: int) -> None:
 
 
 parser = argparse.ArgumentParser(prog="workload")
-parser.add_argument("--bootstrap", default="tidelog-0.tidelog-nodes:9092,tidelog-1.tidelog-nodes:9092")
+parser.add_argument("--bootstrap", default="tidelog-0.tidelog-nodes:9192,tidelog-1.tidelog-nodes:9192")
 parser.add_argument("--tls", metavar="DIRECTORY", help="connect with ca.crt, tls.crt and tls.key of a mounted Secret")
 commands = parser.add_subparsers(dest="command", required=True)
 commands.add_parser("quorum")

@@ -45,6 +45,7 @@ def _meanings() -> dict[str, str]:
         "node/coordinator_settings.py",
         "node/quotas/quota_config.py",
         "node/listener_settings.py",
+        "node/listener_addresses.py",
         "node/security/security_settings.py",
         "node/security/sasl_settings.py",
         "replication/coordination/groups/group_config.py",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from node.boundary.boundary import Boundary
-from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
+from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
@@ -82,7 +82,7 @@ class MetadataWorld:
         return NodeConfig(
             node_id=NodeId(node),
             log_directories=tuple(f"/data{number}" for number in range(self.directories_each)),
-            listeners=(ListenerConfig("client", endpoint_of(node)),),
+            listeners=(ListenerConfig(GRPC_LISTENER, endpoint_of(node)),),
             quorum=QuorumConfig(
                 node == 0, tuple(map(endpoint_of, range(self.count))), self.voters, self.snapshot_bytes
             ),
@@ -135,7 +135,7 @@ class MetadataWorld:
         gates = {name: Gate(name, handlers) for name, handlers in side.services.items()}
         node_run.services = message_services(gates)
         boundary = Boundary(gates=gates_of(node_run.services))
-        self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", "client", boundary, messages_of)
+        self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", GRPC_LISTENER, boundary, messages_of)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(side.controller.run())
             tasks.create_task(side.run_quorum())

@@ -13,9 +13,9 @@ from typing import Any
 from node.api.api import Api
 from node.api.caller import Caller
 from node.boundary.boundary import Boundary
-from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
-from node.listener_settings import ListenerTls, SecurityProtocol
+from node.listener_settings import ListenerProtocol, ListenerTls
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.process.free_ports import free_ports
@@ -139,13 +139,13 @@ class RealNodes:
             RequestMeters(self.now_ns), authorizer or Authorizer(), Quotas(ClientQuotas(self.now_ms)), audit=audit
         )
         transport = GrpcTransport(sasl=user)
-        bound = {"client": address, **{name: addresses[number] for name, addresses in self.further.items()}}
+        bound = {GRPC_LISTENER: address, **{name: addresses[number] for name, addresses in self.further.items()}}
         servers: list[GrpcServer] = [
             _Listener(
                 name,
                 self.principals.get(name),
                 boundary=boundary,
-                for_nodes=name == "client",
+                for_nodes=name == GRPC_LISTENER,
                 tls=ServerTls(name, self.tls[name], MachineClock()) if name in self.tls else None,
             )
             for name in bound
@@ -208,11 +208,11 @@ class RealNodes:
         """The addresses of the listener that requires SASL."""
         return self.further[OUTSIDE]
 
-    def _protocol(self, listener: str) -> SecurityProtocol:
+    def _protocol(self, listener: str) -> ListenerProtocol:
         """With secrets, the listener between nodes requires SASL too."""
-        if (listener == OUTSIDE and self.sasl is not None) or (listener == "client" and self.secrets):
-            return SecurityProtocol.SASL_SSL if listener in self.tls else SecurityProtocol.SASL_PLAINTEXT
-        return SecurityProtocol.SSL if listener in self.tls else SecurityProtocol.PLAINTEXT
+        if (listener == OUTSIDE and self.sasl is not None) or (listener == GRPC_LISTENER and self.secrets):
+            return ListenerProtocol.GRPC_SASL_SSL if listener in self.tls else ListenerProtocol.GRPC_SASL_PLAINTEXT
+        return ListenerProtocol.GRPC_SSL if listener in self.tls else ListenerProtocol.GRPC
 
     async def stop(self, number: int) -> None:
         """Stop one node gracefully. Raises what ended it before."""

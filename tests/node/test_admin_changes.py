@@ -140,7 +140,7 @@ def test_errors_of_single_topics_and_partitions_are_counted() -> None:
         handlers: Any = world.side(0).services["Admin"]
 
         def errors(handle: str, request: object) -> dict[str, int]:
-            context = RequestContext("client", "here")
+            context = RequestContext("GRPC", "here")
             world.do(getattr(handlers, handle)(request, context))
             return context.meter.errors
 

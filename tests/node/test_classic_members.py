@@ -52,7 +52,7 @@ from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2
 
 SETTINGS = CoordinatorSettings(GroupSettings(initial_rebalance_delay_ms=0))
-CALLER = RequestContext("client", "ipv4:10.0.0.7:5000", host="/10.0.0.7", client_id="app")
+CALLER = RequestContext("GRPC", "ipv4:10.0.0.7:5000", host="/10.0.0.7", client_id="app")
 
 
 async def asked(nodes: RealNodes, api: Any, request: Any, group: str = "g") -> Any:

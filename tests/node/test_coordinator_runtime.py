@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from node.config import GRPC_LISTENER
 from node.coordinators.coordinator_log import LINES_MAX, WINDOW_MS
 from node.coordinators.coordinator_state import CoordinatorState
 from node.replicas.replica_config import ReplicaConfig
@@ -149,7 +150,7 @@ def test_the_next_leader_continues(world: World) -> None:
     with pytest.raises(NotCoordinator):
         world.ask(1, Get("a"))
     runtime = world.coordinators[1].runtime
-    refused = runtime.with_leader(NotCoordinator("elsewhere"), world.coordinator(2).partition, "client")
+    refused = runtime.with_leader(NotCoordinator("elsewhere"), world.coordinator(2).partition, GRPC_LISTENER)
     assert refused.leader is not None
     assert refused.leader.node_id == 2
 

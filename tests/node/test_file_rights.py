@@ -19,9 +19,9 @@ def test_a_node_warns_of_a_key_that_everyone_can_read(tmp_path: Path) -> None:
     settings = {
         **settings_of(tls),
         "node.id": 0,
-        "controller.quorum.bootstrap.servers": ["127.0.0.1:9092"],
-        "listeners": ["client://127.0.0.1:0", "outside://127.0.0.1:0"],
-        "listener.security.protocol.map": ["client:SSL", "outside:SSL"],
+        "controller.quorum.bootstrap.servers": ["127.0.0.1:9192"],
+        "listeners": ["GRPC://127.0.0.1:0", "KAFKA://127.0.0.1:0"],
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL", "KAFKA:SSL"],
         "log.dirs": [str(tmp_path / "data")],
         "super.users": ["User:CN=alice"],
         "audit.log.file": str(tmp_path / "missing" / "audit.log"),

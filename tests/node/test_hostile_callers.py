@@ -238,7 +238,7 @@ async def test_connections_above_the_limit_are_closed_until_others_end() -> None
 
 
 def test_half_of_the_files_remain_for_logs() -> None:
-    text = 'listeners = ["client://127.0.0.1:9092"]\n"controller.quorum.bootstrap.servers" = ["127.0.0.1:9092"]'
+    text = 'listeners = ["GRPC://127.0.0.1:9192"]\n"controller.quorum.bootstrap.servers" = ["127.0.0.1:9192"]'
     config = parse(text, {}, source="a test", host_name="node-1")
     assert connections_of(config, files=1_024) == 512
     assert connections_of(config, files=resource.RLIM_INFINITY) == config.connections_max == 10_000

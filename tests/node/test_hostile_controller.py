@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from node.config import GRPC_LISTENER
 from node.replicas.follower_log import prepare_append
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
@@ -119,7 +120,7 @@ def forged_registration(world: MetadataWorld, node: int) -> controller_pb2.Regis
         node_id=node,
         incarnation=b"somebody else 16",
         boot_id=entry.boot_id,
-        listeners=[common_pb2.Listener(name="client", host="attacker", port=1)],
+        listeners=[common_pb2.Listener(name=GRPC_LISTENER, host="attacker", port=1)],
         directories=[
             controller_pb2.DirectoryState(directory_id=each.directory_id.bytes, last_registration=entry.node_epoch)
             for each in entry.directories

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from node.config import GRPC_LISTENER
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetNotAvailable, UnknownLeaderEpoch
 from tidelog.records import iter_batches
@@ -49,7 +50,7 @@ def test_a_reader_without_a_nearer_replica_is_answered(cluster: Cluster, rack: s
 
 
 def test_only_members_of_the_set_that_have_the_offset_are_named(cluster: Cluster) -> None:
-    cluster.wires.unreachable.add(cluster.image.nodes[NodeId(1)].listeners["client"])
+    cluster.wires.unreachable.add(cluster.image.nodes[NodeId(1)].listeners[GRPC_LISTENER])
     cluster.wires.break_streams()
     cluster.append(1, batch(b"c"))
     assert cluster.fetch(1, 3, rack=FAR).preferred_read_replica == -1, "node 3 has no such offset yet"

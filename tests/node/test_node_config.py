@@ -9,6 +9,7 @@ import typer
 
 from node import config
 from node.config import SETTINGS, NodeConfig
+from node.listener_settings import ListenerProtocol
 from node.process.metadata_node import _controller_config
 from replication.controller.partition_limits import PartitionLimits
 from tests.node.configuration_document import DOCUMENT, document
@@ -22,15 +23,16 @@ GOOD = """
 "node.id" = 3
 broker.rack = "a"
 "log.dirs" = ["/data/one/", "/data/two"]
-listeners = ["inner://0.0.0.0:9093", "client://127.0.0.1:0"]
-advertised.listeners = ["inner://node-3.inner:9093"]
+listeners = ["inner://0.0.0.0:9193", "GRPC://127.0.0.1:0"]
+advertised.listeners = ["inner://node-3.inner:9193"]
+listener.security.protocol.map = ["inner:GRPC"]
 "metrics.listener" = "127.0.0.1:0"
 
 [cluster.bootstrap]
 enable = true
 
 [controller.quorum]
-bootstrap.servers = ["127.0.0.1:9092", "[::1]:9093"]
+bootstrap.servers = ["127.0.0.1:9192", "[::1]:9193"]
 
 ["broker".heartbeat]
 interval.ms = 100
@@ -54,10 +56,10 @@ def test_a_whole_file_is_read() -> None:
     read = parse(GOOD)
     assert (read.node_id, read.rack) == (3, "a")
     assert read.log_directories == ("/data/one", "/data/two")
-    assert [listener.name for listener in read.listeners] == ["client", "inner"]
-    assert read.listeners[1].advertised == Endpoint("node-3.inner", 9093)
+    assert [listener.name for listener in read.listeners] == ["GRPC", "inner"]
+    assert read.listeners[1].advertised == Endpoint("node-3.inner", 9193)
     assert read.quorum.bootstrap
-    assert read.quorum.nodes == (Endpoint("127.0.0.1", 9092), Endpoint("::1", 9093))
+    assert read.quorum.nodes == (Endpoint("127.0.0.1", 9192), Endpoint("::1", 9193))
     assert read.metrics_bind == Endpoint("127.0.0.1", 0)
     assert (read.replication.heartbeat_ms, read.replication.lag_ms_max) == (100, 5000)
     assert read.log_config.segment_bytes == 1048576
@@ -102,7 +104,7 @@ def test_the_environment_overrides_the_file() -> None:
         GOOD.replace('"/data/one/"', '""'),  # not looked at
         TIDELOG_NODE_ID="7",
         TIDELOG_LOG_DIRS="/a, /b",
-        TIDELOG_ADVERTISED_LISTENERS="client://me:1,inner://me:2",
+        TIDELOG_ADVERTISED_LISTENERS="GRPC://me:1,inner://me:2",
         TIDELOG_CLUSTER_BOOTSTRAP_ENABLE="false",
         TIDELOG_REPLICA_LAG_TIME_MAX_MS="900",
         TIDELOG_LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS="5",
@@ -122,14 +124,14 @@ def test_the_environment_overrides_the_file() -> None:
 
 TLS = """
 node.id = 0
-listeners = ["client://0.0.0.0:9092", "inner://0.0.0.0:9093"]
-advertised.listeners = ["client://me:9092", "inner://me:9093"]
-listener.security.protocol.map = ["client:SSL", "inner:SSL"]
+listeners = ["GRPC://0.0.0.0:9192", "inner://0.0.0.0:9193"]
+advertised.listeners = ["GRPC://me:9192", "inner://me:9193"]
+listener.security.protocol.map = ["GRPC:GRPC_SSL", "inner:GRPC_SSL"]
 inter.broker.listener.name = "inner"
 ssl.certificate.file = "/tls/tls.crt"
 ssl.key.file = "/tls/tls.key"
 ssl.ca.file = "/tls/ca.crt"
-controller.quorum.bootstrap.servers = ["me:9093"]
+controller.quorum.bootstrap.servers = ["me:9193"]
 super.users = ["User:CN=admin"]
 
 [listener.name.inner.ssl]
@@ -139,38 +141,118 @@ ca.file = "/tls/nodes.crt"
 
 
 def test_listeners_have_protocols_and_settings_of_their_own() -> None:
-    read = parse(TLS, TIDELOG_LISTENER_NAME_CLIENT_SSL_PRINCIPAL_MAPPING_RULES="RULE:^CN=(.*)$/$1/L")
-    client, inner = read.listeners
-    assert (client.for_nodes, inner.for_nodes) == (False, True)
-    assert client.tls is not None
+    read = parse(TLS, TIDELOG_LISTENER_NAME_GRPC_SSL_PRINCIPAL_MAPPING_RULES="RULE:^CN=(.*)$/$1/L")
+    grpc, inner = read.listeners
+    assert (grpc.for_nodes, inner.for_nodes) == (False, True)
+    assert grpc.tls is not None
     assert inner.tls is not None
-    assert (client.tls.requires_certificate, inner.tls.requires_certificate) == (False, True)
-    assert (client.tls.ca_file, inner.tls.ca_file) == ("/tls/ca.crt", "/tls/nodes.crt")
-    assert client.tls.mapping_rules[0].apply("CN=Alice") == "alice"
+    assert (grpc.tls.requires_certificate, inner.tls.requires_certificate) == (False, True)
+    assert (grpc.tls.ca_file, inner.tls.ca_file) == ("/tls/ca.crt", "/tls/nodes.crt")
+    assert grpc.tls.mapping_rules[0].apply("CN=Alice") == "alice"
     assert inner.tls.mapping_rules[0].apply("CN=Alice") == "CN=Alice"
     assert read.node_tls == Tls("/tls/nodes.crt", "/tls/tls.crt", "/tls/tls.key")
     assert read.controller_listener == "inner"
 
 
 def test_by_default_one_listener_in_plain_text_serves_clients_and_nodes() -> None:
-    (client,) = parse(MINIMAL, host_name="tidelog-2").listeners
-    assert (client.name, client.for_nodes, client.tls) == ("client", True, None)
+    (grpc,) = parse(MINIMAL, host_name="tidelog-2").listeners
+    assert (grpc.name, grpc.for_nodes, grpc.tls) == ("GRPC", True, None)
+    assert grpc.protocol is ListenerProtocol.GRPC
 
 
 KAFKA = """
 node.id = 0
-listeners = ["client://127.0.0.1:9092", "kafka://0.0.0.0:9094"]
-advertised.listeners = ["kafka://a-host:9094"]
-listener.kafka.names = ["kafka"]
-controller.quorum.bootstrap.servers = ["127.0.0.1:9092"]
+listeners = ["KAFKA://:9092", "GRPC://127.0.0.1:9192", "OUTSIDE://10.0.0.1:9093"]
+advertised.listeners = ["KAFKA://a-host:9092"]
+listener.security.protocol.map = ["OUTSIDE:PLAINTEXT"]
+controller.quorum.bootstrap.servers = ["127.0.0.1:9192"]
 allow.insecure = true
 """
 
 
-def test_a_listener_speaks_kafkas_protocol_if_it_is_named() -> None:
-    client, kafka = parse(KAFKA).listeners
-    assert (client.is_kafka, kafka.is_kafka, kafka.for_nodes) == (False, True, False)
-    assert str(kafka.advertised) == "a-host:9094"
+def test_listeners_are_for_clients_of_kafka_or_for_our_own_and_nodes() -> None:
+    grpc, kafka, outside = parse(KAFKA).listeners
+    assert [each.protocol.is_kafka for each in (grpc, kafka, outside)] == [False, True, True]
+    assert [each.for_nodes for each in (grpc, kafka, outside)] == [True, False, False]
+    assert (str(kafka.bind), str(kafka.advertised)) == ("0.0.0.0:9092", "a-host:9092")
+
+
+@pytest.mark.parametrize("protocol", ListenerProtocol)
+def test_each_protocol_has_a_twin_with_grpc_and_the_same_security(protocol: ListenerProtocol) -> None:
+    twin = protocol.with_grpc
+    assert protocol.is_kafka is ("GRPC" not in protocol.name)
+    assert (twin.is_kafka, twin.has_tls, twin.has_sasl) == (False, protocol.has_tls, protocol.has_sasl)
+
+
+def test_a_listener_with_the_name_of_a_protocol_needs_no_entry() -> None:
+    """As in Kafka. With an entry, the name says nothing."""
+    names = KAFKA.replace("KAFKA:", "PLAINTEXT:").replace("OUTSIDE:", "SSL:", 1)
+    read = parse(names.replace('"OUTSIDE:PLAINTEXT"', '"SSL:GRPC"'))
+    assert {each.name: each.protocol.value for each in read.listeners} == {
+        "GRPC": "GRPC",
+        "PLAINTEXT": "PLAINTEXT",
+        "SSL": "GRPC",
+    }
+
+
+OUTSIDE = '"OUTSIDE://10.0.0.1:9093"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"OUTSIDE:PLAINTEXT"', '"OTHER:PLAINTEXT"', "line 5: listener.security.protocol.map: no listener 'OTHER' in"),
+        ('"OUTSIDE:PLAINTEXT"', '"KAFKA:SSL"', "map: no protocol for the listener 'OUTSIDE': add OUTSIDE:PLAINTEXT"),
+        ("GRPC:", "grpc:", "line 3: listeners: no listener 'GRPC', by which nodes reach each other; add GRPC://HOST:P"),
+        ('"GRPC://127.0.0.1:9192", ', "", "line 3: listeners: no listener 'GRPC', by which nodes reach each other"),
+        (
+            '["OUTSIDE:',
+            '["GRPC:SSL", "OUTSIDE:',
+            "line 5: listener.security.protocol.map: listener 'GRPC' speaks Kafka's",
+        ),
+        (
+            '["OUTSIDE:',
+            '["GRPC:SSL", "OUTSIDE:',
+            "reach each other by gRPC: write GRPC:GRPC_SSL in listener.security.pro",
+        ),
+        (
+            "allow",
+            'inter.broker.listener.name = "KAFKA"\nallow',
+            "line 3: listeners: listener 'KAFKA' speaks Kafka's prot",
+        ),
+        (
+            "allow",
+            'controller.listener.names = ["OUTSIDE"]\nallow',
+            "listener 'OUTSIDE' speaks Kafka's protocol (PLAINT",
+        ),
+        (OUTSIDE, '"OUTSIDE://10.0.0.1:9092"', "OUTSIDE at 10.0.0.1:9092 has the port of KAFKA at 0.0.0.0:9092; give"),
+        (OUTSIDE, '"OUTSIDE://127.0.0.1:9192"', "127.0.0.1:9192 is the address of two listeners, 'GRPC' and 'OUTSIDE'"),
+        (
+            "allow",
+            'metrics.listener = "127.0.0.1:9092"\nallow',
+            "line 7: metrics.listener: metrics.listener at 127.0.0.",
+        ),
+        (
+            '["KAFKA://a-host:9092"',
+            '["KAFKA://a-host:9092", "OUTSIDE://a-host:9092"',
+            "line 4: advertised.listeners: a-host:9092 is the address of two listeners, 'KAFKA' and 'OUTSIDE'; each ",
+        ),
+        (
+            '["127.0.0.1:9192"]',
+            '["a-host:9092"]',
+            "line 6: controller.quorum.bootstrap.servers: a-host:9092 is the address of the listener 'KAFKA', which",
+        ),
+    ],
+)
+def test_each_mistake_in_names_protocols_and_addresses_of_listeners_is_refused(old: str, new: str, words: str) -> None:
+    assert old in KAFKA
+    with pytest.raises(InvalidConfig, match=re.escape(words)):
+        parse(KAFKA.replace(old, new, 1))
+
+
+def test_one_port_serves_two_listeners_at_different_addresses() -> None:
+    read = parse(KAFKA.replace("KAFKA://:9092", "KAFKA://127.0.0.1:9093"))
+    assert {each.bind.port for each in read.listeners} == {9093, 9192}
 
 
 def test_variables_that_name_kafka_are_not_taken_for_settings() -> None:
@@ -178,20 +260,8 @@ def test_variables_that_name_kafka_are_not_taken_for_settings() -> None:
     assert parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_KAFKA_LIBS="/libs").node_id == 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('names = ["kafka"]', 'names = ["kafak"]', "line 5: listener.kafka.names: no listener 'kafak' in listeners"),
-        ('names = ["kafka"]', 'names = ["client"]', "listener.kafka.names: nodes use the listener 'client' among them"),
-    ],
-)
-def test_each_mistake_in_a_listener_of_kafkas_protocol_is_refused(old: str, new: str, words: str) -> None:
-    with pytest.raises(InvalidConfig, match=re.escape(words)):
-        parse(KAFKA.replace(old, new, 1))
-
-
 def test_while_the_listener_between_nodes_moves_both_serve_nodes() -> None:
-    read = parse('controller.listener.names = ["inner", "client"]\n' + TLS, TIDELOG_SSL_CLIENT_AUTH="required")
+    read = parse('controller.listener.names = ["inner", "GRPC"]\n' + TLS, TIDELOG_SSL_CLIENT_AUTH="required")
     assert [listener.for_nodes for listener in read.listeners] == [True, True]
 
 
@@ -199,16 +269,16 @@ def test_while_the_listener_between_nodes_moves_both_serve_nodes() -> None:
     ("old", "new", "words"),
     [
         (
-            '"client:SSL"',
-            '"client:SASL_GSSAPI"',
-            "'client:SASL_GSSAPI': the protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+            '"GRPC:GRPC_SSL"',
+            '"GRPC:SASL_GSSAPI"',
+            "'GRPC:SASL_GSSAPI': the protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, GRPC, GRPC_SSL",
         ),
-        ('"client:SSL"', '"client:TLS"', "'client:TLS': the protocol must be one of PLAINTEXT, SSL"),
-        ('"client:SSL"', '"client"', "'client' names no protocol; write NAME:PROTOCOL"),
-        ('"client:SSL"', '"inner:PLAINTEXT"', "names listener 'inner' twice"),
-        ('"client:SSL"', '"other:SSL"', "listener.security.protocol.map: no listener 'other' in listeners"),
+        ('"GRPC:GRPC_SSL"', '"GRPC:TLS"', "'GRPC:TLS': the protocol must be one of PLAINTEXT, SSL"),
+        ('"GRPC:GRPC_SSL"', '"GRPC"', "'GRPC' names no protocol; write NAME:PROTOCOL"),
+        ('"GRPC:GRPC_SSL"', '"inner:GRPC"', "names listener 'inner' twice"),
+        ('"GRPC:GRPC_SSL"', '"other:SSL"', "listener.security.protocol.map: no listener 'other' in listeners"),
         ('name = "inner"', 'name = "outer"', "line 6: inter.broker.listener.name: no listener 'outer' in listeners"),
-        ("ssl.key.file", "#", "ssl.key.file: missing for listener 'client', whose protocol has TLS"),
+        ("ssl.key.file", "#", "ssl.key.file: missing for listener 'GRPC', whose protocol has TLS"),
         ('ca.file = "/tls/nodes.crt"', 'ca.file = ""', "the file with the authorities of the certificates that it req"),
         ('"required"', '"requested"', "gRPC cannot ask for a certificate without requiring one; use none or required"),
         ('"required"', '"yes"', "listener.name.inner.ssl.client.auth = 'yes': must be none or required"),
@@ -225,15 +295,15 @@ def test_while_the_listener_between_nodes_moves_both_serve_nodes() -> None:
         ('"required"', '"required"\nprincipal.mapping.rules = "RULE:(/$1/"', "'(' is not a regular expression"),
         ('"required"', '"required"\nprincipal.mapping.rules = "CN=a"', "'CN=a' is not a rule; write DEFAULT or RULE:"),
         (
-            '"inner:SSL"',
-            '"inner:PLAINTEXT"',
-            "ssl.client.auth: the protocol of that listener has no TLS; set it to SSL",
+            '"inner:GRPC_SSL"',
+            '"inner:GRPC"',
+            "ssl.client.auth: the protocol of that listener has no TLS; set it to one that ends in SSL",
         ),
-        ('"required"', '"none"', "listener 'inner' takes everyone for a node. Give it the protocol SSL and ssl.client"),
+        ('"required"', '"none"', "listener 'inner' takes everyone for a node. Give it the protocol GRPC_SSL and ssl"),
         (
-            '"client:SSL", "inner:SSL"]',
-            '"inner:SSL"]\ncontroller.listener.names = ["client"]',
-            "controller.listener.names: 'client' has another protocol than 'inner' of inter.broker.listener.name",
+            '"GRPC:GRPC_SSL", "inner:GRPC_SSL"]',
+            '"inner:GRPC_SSL"]\ncontroller.listener.names = ["GRPC"]',
+            "controller.listener.names: 'GRPC' has another protocol than 'inner' of inter.broker.listener.name",
         ),
     ],
 )
@@ -246,7 +316,7 @@ def test_each_mistake_in_the_security_of_listeners_is_refused(old: str, new: str
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "node-0", "[::]"])
 def test_a_node_that_takes_everyone_for_a_node_binds_only_loopback_unless_allowed(host: str) -> None:
-    listeners = {"TIDELOG_LISTENERS": f"client://{host}:9092", "TIDELOG_ADVERTISED_LISTENERS": "client://me:9092"}
+    listeners = {"TIDELOG_LISTENERS": f"GRPC://{host}:9192", "TIDELOG_ADVERTISED_LISTENERS": "GRPC://me:9192"}
     with pytest.raises(InvalidConfig, match=r"set allow\.insecure = true"):
         parse(MINIMAL, TIDELOG_NODE_ID="0", **listeners)
     assert parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_ALLOW_INSECURE="true", **listeners).allow_insecure
@@ -255,9 +325,9 @@ def test_a_node_that_takes_everyone_for_a_node_binds_only_loopback_unless_allowe
 SUPER_USERS = 'super.users = ["User:CN=admin"]\n'
 USERS = """
 node.id = 0
-listeners = ["client://127.0.0.1:9092", "outside://127.0.0.1:9093"]
-listener.security.protocol.map = ["outside:SASL_PLAINTEXT"]
-controller.quorum.bootstrap.servers = ["127.0.0.1:9092"]
+listeners = ["GRPC://127.0.0.1:9192", "outside://127.0.0.1:9193"]
+listener.security.protocol.map = ["outside:GRPC_SASL_PLAINTEXT"]
+controller.quorum.bootstrap.servers = ["127.0.0.1:9192"]
 """
 
 
@@ -314,22 +384,22 @@ def test_a_node_that_knows_its_callers_and_restricts_none_says_so(text: str, why
 )
 def test_an_address_that_stands_for_all_is_never_given_to_clients_however_it_is_spelled(host: str) -> None:
     allowed = {"TIDELOG_NODE_ID": "0", "TIDELOG_ALLOW_INSECURE": "true"}
-    bound = {**allowed, "TIDELOG_LISTENERS": f"client://{host}:9092"}
-    with pytest.raises(InvalidConfig, match=r"listener 'client': missing: clients and nodes cannot reach .*:9092"):
+    bound = {**allowed, "TIDELOG_LISTENERS": f"GRPC://{host}:9192"}
+    with pytest.raises(InvalidConfig, match=r"listener 'GRPC': missing: clients and nodes cannot reach .*:9192"):
         parse(MINIMAL, **bound)
-    with pytest.raises(InvalidConfig, match=r"listener 'client': clients and nodes cannot reach .*:9093"):
-        parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS=f"client://{host}:9093")
-    (client,) = parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS="client://node-0:9092").listeners
-    assert client.advertised == Endpoint("node-0", 9092)
+    with pytest.raises(InvalidConfig, match=r"listener 'GRPC': clients and nodes cannot reach .*:9193"):
+        parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS=f"GRPC://{host}:9193")
+    (grpc,) = parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS="GRPC://node-0:9192").listeners
+    assert grpc.advertised == Endpoint("node-0", 9192)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
 def test_loopback_needs_no_setting(host: str) -> None:
-    parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_LISTENERS=f"client://{host}:9092")
+    parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_LISTENERS=f"GRPC://{host}:9192")
 
 
 MINIMAL = """
-listeners = ["client://127.0.0.1:9092"]
+listeners = ["GRPC://127.0.0.1:9192"]
 "controller.quorum.bootstrap.servers" = ["a:1"]
 "cluster.bootstrap.node.id" = 2
 """
@@ -348,8 +418,9 @@ def test_the_node_id_is_the_ordinal_of_a_stateful_set() -> None:
 
 
 NODE_ID = '"node.id" = 3'
-LISTENERS = 'listeners = ["inner://0.0.0.0:9093", "client://127.0.0.1:0"]'
-ADVERTISED = 'advertised.listeners = ["inner://node-3.inner:9093"]'
+LISTENERS = 'listeners = ["inner://0.0.0.0:9193", "GRPC://127.0.0.1:0"]'
+ADVERTISED = 'advertised.listeners = ["inner://node-3.inner:9193"]'
+PROTOCOLS = 'listener.security.protocol.map = ["inner:GRPC"]'
 BACKOFF = "cleaner.backoff.ms = 7"
 SEGMENT = '"segment.bytes" = 1048576'
 
@@ -363,7 +434,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         (NODE_ID, '"node.id" = 3\nnode.id = 4', "line 2: node.id: set twice"),
         ('broker.rack = "a"', "broker.rack = 1", "line 3: broker.rack = 1: must be text in quotes"),
         ('broker.rack = "a"', 'broker.wrack = "a"', "line 3: unknown setting broker.wrack; similar: broker.rack"),
-        ('"metrics.listener"', '"metric.bind"', "line 7: unknown setting metric.bind; "),
+        ('"metrics.listener"', '"metric.bind"', "line 8: unknown setting metric.bind; "),
         (
             RACK,
             "ssl.keystore.location = 'a.jks'",
@@ -376,32 +447,38 @@ SEGMENT = '"segment.bytes" = 1048576'
             "authorizer.class.name = 'org.apache.kafka.metadata.authorizer.StandardAuthorizer'",
             "StandardAuthorizer': must be none or StandardAuthorizer; write StandardAuthorizer, without the package",
         ),
-        ("[cluster.bootstrap]", "[metric]\n[cluster.bootstrap]", "line 9: unknown setting metric; "),
+        ("[cluster.bootstrap]", "[metric]\n[cluster.bootstrap]", "line 10: unknown setting metric; "),
         ('"/data/two"', '"/data/one"', "line 4: log.dirs = ['/data/one/', '/data/one']: names a directory twice"),
         ('["/data/one/", "/data/two"]', "[]", "must be a list of one or more directories in quotes"),
         ('["/data/one/", "/data/two"]', '"/data"', "must be a list of one or more directories in quotes"),
         (
             LISTENERS,
-            'listeners = ["client://127.0.0.1"]',
-            "line 5: listeners = ['client://127.0.0.1']: '127.0.0.1' is not",
+            'listeners = ["GRPC://127.0.0.1"]',
+            "line 5: listeners = ['GRPC://127.0.0.1']: '127.0.0.1' is not",
         ),
-        (LISTENERS, 'listeners = ["client://a:65536"]', "is not an address; write HOST:PORT"),
+        (LISTENERS, 'listeners = ["GRPC://a:65536"]', "is not an address; write HOST:PORT"),
         (LISTENERS, 'listeners = ["a:1"]', "'a:1' is not a listener; write NAME://HOST:PORT"),
-        (LISTENERS, 'listeners = ["client://a:1", "client://a:2"]', "names a listener twice"),
+        (LISTENERS, 'listeners = ["GRPC://a:1", "GRPC://a:2"]', "names a listener twice"),
         (LISTENERS, "", "tidelog.toml: listeners: missing; it must be a list of one or more NAME://HOST:PORT"),
-        (LISTENERS, 'listeners = ["inner://a:1"]', "line 5: listeners: no listener 'client'"),
-        (ADVERTISED, "", "listener 'inner': missing: clients and nodes cannot reach 0.0.0.0:9093"),
+        (LISTENERS, 'listeners = ["inner://a:1"]', "line 5: listeners: no listener 'GRPC'"),
+        (ADVERTISED, "", "listener 'inner': missing: clients and nodes cannot reach 0.0.0.0:9193"),
+        (ADVERTISED, 'advertised.listeners = ["inner://node-3:0"]', "cannot reach node-3:0. Name a reachable address"),
+        (
+            PROTOCOLS,
+            "",
+            "listener.security.protocol.map: no protocol for the listener 'inner': add inner:PLAINTEXT for",
+        ),
         (ADVERTISED, 'advertised.listeners = ["x://a:1"]', "line 6: advertised.listeners: no listener 'x'"),
         (
             "bootstrap.servers",
             "voter.count = 2\n#",
-            "line 12: controller.quorum.bootstrap.servers: missing; it must be",
+            "line 13: controller.quorum.bootstrap.servers: missing; it must be",
         ),
-        ("enable = true", "enable = 1", "line 10: cluster.bootstrap.enable = 1: must be true or false"),
-        ("enable = true", "enable = true\nnode.id = 0", "line 10: cluster.bootstrap.enable: contradicts"),
+        ("enable = true", "enable = 1", "line 11: cluster.bootstrap.enable = 1: must be true or false"),
+        ("enable = true", "enable = true\nnode.id = 0", "line 11: cluster.bootstrap.enable: contradicts"),
         ("interval.ms = 100", "interval.ms = 2000", "broker.session.timeout.ms: 2000 ms is less than two heartbeats"),
-        (SEGMENT, '"segment.bytes" = "1"', "line 19: log.segment.bytes = '1': must be a whole number from 14"),
-        (SEGMENT, '"segment.size" = 1', "line 19: unknown setting log.segment.size; similar: log.segment.bytes"),
+        (SEGMENT, '"segment.bytes" = "1"', "line 20: log.segment.bytes = '1': must be a whole number from 14"),
+        (SEGMENT, '"segment.size" = 1', "line 20: unknown setting log.segment.size; similar: log.segment.bytes"),
         (SEGMENT, 'message.format = "v1"\ncleaner.max.compaction.lag.ms = 0', "max.compaction.lag.ms = 0: must be"),
         (
             BACKOFF,
@@ -420,7 +497,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         (
             RACK,
             'ssl.client.auth = "required"',
-            "line 3: ssl.client.auth: has no effect: no listener has TLS; give one the",
+            "line 3: ssl.client.auth: has no effect: no listener has TLS; give one a p",
         ),
         (RACK, "ssl.connection.max.age.ms = 1000", "ssl.connection.max.age.ms: has no effect: no listener has TLS"),
         (

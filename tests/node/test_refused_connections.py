@@ -14,7 +14,7 @@ import pytest
 
 from node.api.quorum_requests import IntroduceRequest
 from node.api.table import DATA_FETCH_STREAM, QUORUM_INTRODUCE
-from node.config import CLIENT_LISTENER
+from node.config import GRPC_LISTENER
 from node.controller.process_watch import ProcessWatch
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from tests.node.metadata_world import MetadataWorld, endpoint_of
@@ -99,7 +99,7 @@ async def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> Non
     """As other connections do while a node stops: the error of the connection must remain the one that is raised."""
     nodes = {
         NodeId(each): SimpleNamespace(
-            node_id=NodeId(each), node_epoch=7, fenced=False, listeners={CLIENT_LISTENER: endpoint_of(each)}
+            node_id=NodeId(each), node_epoch=7, fenced=False, listeners={GRPC_LISTENER: endpoint_of(each)}
         )
         for each in (1, 2)
     }
@@ -121,7 +121,7 @@ async def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> Non
     watch = ProcessWatch(
         view,
         metadata,
-        listeners=(CLIENT_LISTENER,),
+        listeners=(GRPC_LISTENER,),
         clock=clock,
         peers=peers,
         on_refused=lambda: None,

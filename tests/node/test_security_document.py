@@ -65,10 +65,10 @@ def test_a_node_accepts_each_configuration_that_the_document_shows() -> None:
     whole = [example for example in examples if example.startswith("listeners")]
     assert len(whole) == 4
     for example in whole:
-        advertised = [f"{name}://node-0:9092" for name in re.findall(r"(\w+)://0\.0\.0\.0", example)]
+        advertised = [f"{name}://{name}.node-0:9192" for name in re.findall(r"(\w+)://0\.0\.0\.0", example)]
         environment = {
             "TIDELOG_NODE_ID": "0",
-            "TIDELOG_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "node-0:9093",
+            "TIDELOG_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "node-0:9193",
             **({"TIDELOG_ADVERTISED_LISTENERS": ",".join(advertised)} if advertised else {}),
         }
         files = CERTIFICATES if "SSL" in example and "ssl.ca.file" not in example else ""

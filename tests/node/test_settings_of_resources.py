@@ -106,7 +106,7 @@ def test_a_node_describes_its_own_configuration() -> None:
         own, other, every, group = describe(world, node("0"), node("1"), node(""), ConfigResource(32, "readers"))
         found = {each.key: each for each in own.configs}
         assert found["node.id"].value == "0"
-        assert found["listeners"].value == "client://node-0:9092"
+        assert found["listeners"].value == "GRPC://node-0:9092"
         assert found["log.dirs"].source is ConfigSource.NODE
         assert found["log.retention.ms"].source is ConfigSource.DEFAULT
         assert all(each.is_read_only for each in own.configs)
@@ -121,10 +121,9 @@ def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
     """But those of TLS, which are of a listener."""
     text = """
         "node.id" = 3
-        "listeners" = ["client://127.0.0.1:9092", "kafka://127.0.0.1:9094"]
-        "advertised.listeners" = ["kafka://localhost:9094"]
-        "listener.kafka.names" = ["kafka"]
-        "controller.quorum.bootstrap.servers" = ["127.0.0.1:9092", "127.0.0.1:9192"]
+        "listeners" = ["GRPC://127.0.0.1:9192", "KAFKA://127.0.0.1:9092"]
+        "advertised.listeners" = ["KAFKA://localhost:9092"]
+        "controller.quorum.bootstrap.servers" = ["127.0.0.1:9192", "127.0.0.1:9292"]
         "metrics.listener" = "127.0.0.1:9100"
         "log.cleanup.policy" = "compact,delete"
         "leader.imbalance.check.interval.seconds" = 60
@@ -143,7 +142,6 @@ def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
         "listeners",
         "advertised.listeners",
         "listener.security.protocol.map",
-        "listener.kafka.names",
         "controller.quorum.bootstrap.servers",
         "metrics.listener",
         "log.cleanup.policy",
@@ -151,7 +149,7 @@ def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
         "super.users",
     }
     assert found["leader.imbalance.check.interval.seconds"].value == "60"
-    assert found["controller.quorum.bootstrap.servers"].value == "127.0.0.1:9092,127.0.0.1:9192"
+    assert found["controller.quorum.bootstrap.servers"].value == "127.0.0.1:9192,127.0.0.1:9292"
     assert (found["broker.id"].value, found["auto.create.topics.enable"].value) == ("3", "false")
 
 

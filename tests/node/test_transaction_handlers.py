@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
+from node.config import GRPC_LISTENER
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.listeners.grpc.grpc_peers import GrpcPeers
@@ -72,7 +73,7 @@ class World:
         self.producer_ids: list[int | TidelogError] = [1000, 1001]
         self.coordinators = TransactionCoordinators(
             self.cluster.manager(1),
-            TransactionLocation(NodeId(1), lambda: self.image, "client"),
+            TransactionLocation(NodeId(1), lambda: self.image, GRPC_LISTENER),
             clock=SimClock(self.cluster.loop),
             peers=GrpcPeers(self.cluster.wires),
             call_soon=self.cluster.loop.call_soon,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from node.config import GRPC_LISTENER
 from node.coordinators.transactions import node_requests
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import RETRY_MS_MAX, TransactionVerifier
@@ -115,7 +116,7 @@ class World:
         cluster = self.cluster
         states = tuple(replace(each, leader=NodeId(1)) for each in cluster.image.topics[TOPIC].partitions[:1])
         self.internal = TopicState(TRANSACTIONS_TOPIC, STATE_TOPIC, {}, states)
-        location = TransactionLocation(NodeId(1), self.image, "client")
+        location = TransactionLocation(NodeId(1), self.image, GRPC_LISTENER)
         clock = SimClock(cluster.loop)
         self.verifier = TransactionVerifier(
             location, clock=clock, peers=GrpcPeers(cluster.wires), local=self.coordinator.answer
@@ -429,7 +430,7 @@ def test_when_the_verifier_stops_every_question_is_answered(world: World) -> Non
 
 
 def test_the_partition_of_an_id_is_that_of_kafka(world: World) -> None:
-    location = TransactionLocation(NodeId(1), world.image, "client")
+    location = TransactionLocation(NodeId(1), world.image, GRPC_LISTENER)
     assert location.partition_of("any") == 0
     world.internal = replace(world.internal, partitions=world.internal.partitions * 50)
     assert location.partition_of(ID) == partition_of(ID, 50)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from node.api.fetch import FetchRequest
 from node.api.table import DATA_FETCH
+from node.config import GRPC_LISTENER
 from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.listeners.grpc.server import ANSWER_COPIES, REQUEST_COPIES
@@ -64,7 +65,7 @@ from tidelog.types import (
 T = TypeVar("T")
 TOPIC = TopicId(UUID(int=70))
 ANYWHERE = DirectoryId(UUID(int=0))
-CALLER = RequestContext("client", "test", request_copies=REQUEST_COPIES, answer_copies=ANSWER_COPIES)
+CALLER = RequestContext(GRPC_LISTENER, "test", request_copies=REQUEST_COPIES, answer_copies=ANSWER_COPIES)
 
 
 def endpoint_of(node: int) -> Endpoint:
@@ -329,7 +330,7 @@ class Cluster:
             NodeId(number),
             NodeEpoch(number * 10 + machine.node_runs),
             machine.incarnation,
-            {"client": endpoint_of(number)},
+            {GRPC_LISTENER: endpoint_of(number)},
             "",
             b"",
             (DirectoryState(ANYWHERE, NodeEpoch(-1)),),

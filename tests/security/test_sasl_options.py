@@ -20,15 +20,17 @@ from tidelog.types import ScramMechanism, TokenMechanism
 
 NODE = """
 "node.id" = 0
-"controller.quorum.bootstrap.servers" = ["127.0.0.1:9092"]
-"listeners" = ["client://127.0.0.1:9092", "outside://127.0.0.1:9093"]
+"controller.quorum.bootstrap.servers" = ["127.0.0.1:9192"]
+"listeners" = ["GRPC://127.0.0.1:9192", "outside://127.0.0.1:9193"]
 """
 
 PROTOCOLS = '"listener.security.protocol.map"'
 
 
 def parse(*lines: str) -> config.NodeConfig:
-    return config.parse(NODE + "\n".join(lines), {}, source="node.toml", host_name="here")
+    text = "\n".join(lines)
+    protocols = "" if PROTOCOLS in text else f"{PROTOCOLS} = ['outside:GRPC']\n"
+    return config.parse(NODE + protocols + text, {}, source="node.toml", host_name="here")
 
 
 def test_a_user_never_shows_its_password_and_reads_a_changed_file(tmp_path: Path) -> None:
@@ -144,21 +146,23 @@ def test_the_command_line_names_the_file_of_a_token(
 def test_a_node_says_which_listeners_require_sasl() -> None:
     assert parse().sasl == SaslConfig()
     all_may = '"authorizer.class.name" = "none"'
-    found = parse(f"{PROTOCOLS} = ['outside:SASL_PLAINTEXT']", '"sasl.enabled.mechanisms" = ["SCRAM-SHA-512"]', all_may)
-    assert {each.name: each.protocol.has_sasl for each in found.listeners} == {"client": False, "outside": True}
+    found = parse(
+        f"{PROTOCOLS} = ['outside:GRPC_SASL_PLAINTEXT']", '"sasl.enabled.mechanisms" = ["SCRAM-SHA-512"]', all_may
+    )
+    assert {each.name: each.protocol.has_sasl for each in found.listeners} == {"GRPC": False, "outside": True}
     assert found.sasl.mechanisms == (ScramMechanism.SCRAM_SHA_512,)
     assert "'outside' requires SASL, and by authorizer.class.name" in found.unrestricted
-    of_nodes = f"{PROTOCOLS} = ['client:SASL_PLAINTEXT']"
+    of_nodes = f"{PROTOCOLS} = ['GRPC:GRPC_SASL_PLAINTEXT', 'outside:GRPC']"
     secret = '"cluster.secret.file" = "/secret"'
     assert parse(of_nodes, secret, all_may).sasl.secret_file == "/secret"
     for line, says in (
-        (of_nodes, "'client' has the protocol SASL_PLAINTEXT, and nodes use it"),
-        (secret, "has no effect: nodes use the listener 'client', whose protocol is PLAINTEXT"),
+        (of_nodes, "'GRPC' has the protocol GRPC_SASL_PLAINTEXT, and nodes use it"),
+        (secret, r"has no effect: nodes use the listener 'GRPC', whose protocol is GRPC\. Give"),
         (
             f'"controller.listener.names" = ["outside"]\n{secret}\n{of_nodes}',
-            "'outside' has another protocol than 'client'",
+            "'outside' has another protocol than 'GRPC'",
         ),
-        (f"{PROTOCOLS} = ['outside:SASL_SSL']", "missing for listener 'outside', whose protocol has TLS"),
+        (f"{PROTOCOLS} = ['outside:GRPC_SASL_SSL']", "missing for listener 'outside', whose protocol has TLS"),
         ('"sasl.enabled.mechanisms" = ["GSSAPI"]', "'GSSAPI' is not a mechanism"),
         ('"sasl.enabled.mechanisms" = []', "one or more mechanisms"),
     ):
@@ -168,7 +172,7 @@ def test_a_node_says_which_listeners_require_sasl() -> None:
 
 OAUTHBEARER = """
 "sasl.enabled.mechanisms" = ["SCRAM-SHA-512", "OAUTHBEARER"]
-"listener.security.protocol.map" = ["outside:SASL_PLAINTEXT"]
+"listener.security.protocol.map" = ["outside:GRPC_SASL_PLAINTEXT"]
 "super.users" = ["User:admin"]
 """
 TOKENS = {
@@ -246,8 +250,10 @@ def test_tokens_and_keys_in_plain_text_over_a_network_need_consent() -> None:
         parse_exposed()
     assert "takes everyone for a node" in refused.value.message, "the other listener comes first"
     secret = '"cluster.secret.file" = "/secret"\n'
-    both = OAUTHBEARER.replace('["outside:SASL_PLAINTEXT"]', '["outside:SASL_PLAINTEXT", "client:SASL_PLAINTEXT"]')
-    with pytest.raises(InvalidConfig, match="listener 'outside' is in plain text: give it the protocol SASL_SSL"):
+    both = OAUTHBEARER.replace(
+        '["outside:GRPC_SASL_PLAINTEXT"]', '["outside:GRPC_SASL_PLAINTEXT", "GRPC:GRPC_SASL_PLAINTEXT"]'
+    )
+    with pytest.raises(InvalidConfig, match="listener 'outside' is in plain text: give it a protocol with TLS"):
         config.parse(exposed + both + given + secret, {}, source="node.toml", host_name="here")
     assert parse_exposed(consent, "http:").sasl.has_tokens
 
@@ -256,7 +262,9 @@ def test_passwords_in_plain_text_over_a_network_need_consent() -> None:
     """Of PLAIN. With SCRAM nobody on the way learns them."""
     plain = OAUTHBEARER.replace("OAUTHBEARER", "PLAIN")
     assert parse(plain).sasl.has_passwords
-    both = plain.replace('["outside:SASL_PLAINTEXT"]', '["outside:SASL_PLAINTEXT", "client:SASL_PLAINTEXT"]')
+    both = plain.replace(
+        '["outside:GRPC_SASL_PLAINTEXT"]', '["outside:GRPC_SASL_PLAINTEXT", "GRPC:GRPC_SASL_PLAINTEXT"]'
+    )
     exposed = NODE.replace("outside://127.0.0.1", "outside://10.0.0.1") + both + '"cluster.secret.file" = "/secret"\n'
     with pytest.raises(InvalidConfig, match="PLAIN sends passwords as they are, and listener 'outside' is in plain"):
         config.parse(exposed, {}, source="node.toml", host_name="here")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from node.boundary.boundary import Boundary
-from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
@@ -144,7 +144,7 @@ class Machine:
             rack=rack,
             log_directories=self.directories,
             replication=replication or ReplicationConfig(),
-            listeners=(ListenerConfig("client", endpoint_of(node_id)),),
+            listeners=(ListenerConfig(GRPC_LISTENER, endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             coordinators=coordinators,
@@ -206,7 +206,7 @@ class Machine:
             before_close=self._stop_listening,
         )
         self._network.listen(
-            endpoint_of(self.node_id), process, self.name, "client", Boundary(gates=self.node.services)
+            endpoint_of(self.node_id), process, self.name, GRPC_LISTENER, Boundary(gates=self.node.services)
         )
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 

@@ -29,7 +29,7 @@ from tidelog.spark.options.query_options import (
 )
 from tidelog.types import EARLIEST, LATEST
 
-CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
+CLUSTER = {"tidelog.bootstrap.servers": "localhost:9192"}
 QUERY = {**CLUSTER, "subscribe": "orders"}
 
 VALID: dict[str, tuple[str, Any]] = {

@@ -12,7 +12,7 @@ from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.options.topic_selection import ensure_present, topic_selection
 from tidelog.types import EARLIEST, LATEST, Isolation, TopicPartition
 
-CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
+CLUSTER = {"tidelog.bootstrap.servers": "localhost:9192"}
 ALICE = {"tidelog.sasl.username": "alice", "tidelog.sasl.password.file": "/secret"}
 
 
@@ -27,9 +27,9 @@ def test_a_query_reads_everything_by_default() -> None:
 
 def test_option_names_are_case_insensitive() -> None:
     options = parse_batch_options(
-        {"kafka.bootstrap.SERVERS": "localhost:9092", "Assign": '{"a": [1, 0]}', "INCLUDEHEADERS": "true"}
+        {"kafka.bootstrap.SERVERS": "localhost:9192", "Assign": '{"a": [1, 0]}', "INCLUDEHEADERS": "true"}
     )
-    assert options.query.connection.bootstrap == "localhost:9092"
+    assert options.query.connection.bootstrap == "localhost:9192"
     assert options.query.selection.assigned == (TopicPartition("a", 0), TopicPartition("a", 1))  # type: ignore[arg-type]
     assert options.query.include_headers
 

@@ -24,7 +24,7 @@ def test_driver_and_executors_connect_with_the_certificate_that_the_options_name
 ) -> None:
     authority = Authority(tmp_path / "certificates")
     alice = authority.client("alice")
-    settings = {**settings_of(authority.node()), "listener.security.protocol.map": ["client:SSL"]}
+    settings = {**settings_of(authority.node()), "listener.security.protocol.map": ["GRPC:GRPC_SSL"]}
     settings["super.users"] = ["User:CN=alice"]
     options = {
         "kafka.security.protocol": "SSL",

@@ -65,7 +65,7 @@ def query_of_table(raw: Mapping[str, str], columns: StructType) -> dict[str, str
     raise InvalidConfig(
         f'no option given: set at least "{BOOTSTRAP}" and what to read. Spark does not pass the OPTIONS of a table '
         "that was created with columns to a Python source: create it without columns (the source has them), use CREATE "
-        f"TEMPORARY VIEW, or name the options in each query: FROM orders WITH ('{BOOTSTRAP}' = 'host:9092', ...)"
+        f"TEMPORARY VIEW, or name the options in each query: FROM orders WITH ('{BOOTSTRAP}' = 'host:9192', ...)"
     )
 
 
