@@ -400,7 +400,7 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
         (("produce", "orders", "--on-unknown", "2"), 1, "raise or resend"),
         (("produce", "orders", "--input", "/nowhere/at/all"), 1, "No such file"),
         (("produce", "orders", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
-        (("up", "--port", "70000"), 2, "65526"),
+        (("up", "--port", "70000"), 2, "65426"),
         (("topic", "create"), 2, "Missing argument"),
         (("conjure",), 2, "No such command"),
         (("consume", "orders", "-b", "nonsense"), 1, "host:port"),

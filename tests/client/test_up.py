@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from node.process.local_cluster import ClusterFailed, LocalCluster
+from node.process.local_cluster import ClusterFailed, LocalCluster, LocalNode
 from tidelog.cli import main
 from tidelog.protocol.v1 import admin_pb2, common_pb2
 
@@ -33,7 +34,7 @@ def test_a_part_of_a_cluster_is_not_started(
     tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One node of three has no majority: it announced success and answered from what it knew when it was stopped."""
-    nodes = LocalCluster(tmp_path, 3).nodes
+    nodes = LocalCluster(tmp_path, 3, kafka=True).nodes
     before = [node.config.read_text(encoding="utf-8") for node in nodes]
     assert main(["up", "-n", "1", "--data", str(tmp_path)]) == 0
     assert started == [3]
@@ -42,9 +43,31 @@ def test_a_part_of_a_cluster_is_not_started(
         f"{tmp_path} has a cluster of 3 nodes: all are started, since 1 may not be a majority of its voters"
     )
     assert said[1].startswith("3 nodes up: ")
+    assert_first_commands_reach(nodes[0], said)
     with pytest.raises(ClusterFailed, match=r"start all \(--nodes 3\), or choose another directory"):
         LocalCluster(tmp_path, 2)
     assert [node.config.read_text(encoding="utf-8") for node in nodes] == before
+
+
+def test_each_kind_of_client_has_a_port_that_can_be_foretold(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And keeps it: a directory from which a cluster ran without a listener for Kafka gets one."""
+    assert main(["up", "--data", str(tmp_path / "new")]) == 0
+    nodes = LocalCluster(tmp_path / "new", 3, kafka=True).nodes
+    assert [str(node.kafka) for node in nodes] == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
+    assert [str(node.address) for node in nodes] == ["127.0.0.1:9192", "127.0.0.1:9193", "127.0.0.1:9194"]
+    assert_first_commands_reach(nodes[0], capsys.readouterr().err.splitlines())
+    (before,) = LocalCluster(tmp_path / "old", 1).nodes
+    assert main(["up", "--data", str(tmp_path / "old"), "--port", "20000", "--json"]) == 0
+    addresses = json.loads(capsys.readouterr().out)
+    assert (addresses["bootstrap"], addresses["kafka_bootstrap"]) == (str(before.address), "127.0.0.1:20000")
+
+
+def assert_first_commands_reach(node: LocalNode, said: list[str]) -> None:
+    ours, kafkas = said[-2:]
+    assert ours == f"try: tidelog topic create greetings -b {node.address}"
+    assert kafkas.count(f"-b {node.kafka} -t greetings") == 2
 
 
 def test_the_nodes_of_the_directory_are_the_default(
