@@ -348,6 +348,11 @@ async def test_an_admin_rejects_arguments_that_no_message_can_carry(
         (Consumer, {"max_wait_ms": INT32_MAX + 1}, "max_wait_ms=2147483648: use a whole number from 0 to"),
         (Consumer, {"fetch_bytes": INT32_MAX + 1}, "fetch_bytes=2147483648: use a whole number from 1 to"),
         (Admin, {"patience_ms": None}, "patience_ms=None: use a whole number"),
+        (
+            Producer,
+            {"partitioner": "random"},
+            "partitioner='random': use \"murmur2\", as Kafka's Java client, or \"crc3",
+        ),
         (Producer, {"enable_idempotence": "false"}, "enable_idempotence='false': use True or False"),
         (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),
     ],
@@ -369,13 +374,13 @@ async def test_options_of_a_wrong_type_are_rejected(client: Any, options: dict[s
         client("127.0.0.1:1", **options)
 
 
-@pytest.mark.parametrize("servers", [None, 9092, [9092], b"host:9092"])
+@pytest.mark.parametrize("servers", [None, 9192, [9192], b"host:9192"])
 def test_addresses_of_a_wrong_type_are_rejected(servers: Any) -> None:
     with pytest.raises(TypeError, match="bootstrap must be a str"):
         Producer(servers)
 
 
-@pytest.mark.parametrize("servers", [[], (), "", "host", "http://host:9092", "host:9092,", "ho st:9092", "host:0"])
+@pytest.mark.parametrize("servers", [[], (), "", "host", "http://host:9192", "host:9192,", "ho st:9192", "host:0"])
 def test_invalid_addresses_are_rejected(servers: Any) -> None:
     with pytest.raises(InvalidConfig, match="host:port"):
         Producer(servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -117,6 +118,18 @@ async def test_keys_choose_the_partition_as_for_single_records() -> None:
         for key, result in zip(keys, delivery.results(), strict=True):
             assert key is None or result.partition == partition_for_key(key, 7)
             assert written(cluster)[result.partition][result.offset].key == key
+
+
+async def test_the_producers_option_chooses_the_hash_of_single_and_of_many_records() -> None:
+    keys = [b"customer %d" % number for number in range(40)]
+    async with memory_cluster() as cluster:
+        cluster.create("orders", 7)
+        async with Producer(cluster.bootstrap, partitioner="crc32") as producer:
+            many = await (await producer.enqueue_many("orders", keys, keys=keys))
+            single = [await producer.send("orders", key, key) for key in keys]
+    expected = [crc32(key) % 7 for key in keys]
+    assert [each.partition for each in many.results()] == [each.partition for each in single] == expected
+    assert expected != [partition_for_key(key, 7) for key in keys]
 
 
 async def test_headers_timestamps_and_the_partition_reach_the_log() -> None:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
 from tests.client.producer_session import POLICY
+from tidelog.client.key_hash import key_hash_of
 from tidelog.client.partitioner import Partitioner, _partition_for_key, murmur2, partition_for_key
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.route import Route
+from tidelog.client.routing import NO_PARTITION
 from tidelog.types import Millis
 
 
@@ -42,6 +44,18 @@ def test_hashes_equal_an_independent_implementation(key: bytes) -> None:
 def test_a_key_has_the_partition_that_kafka_chooses(key: bytes, partitions: int) -> None:
     expected = (oracle(key) & 0x7FFFFFFF) % partitions
     assert partition_for_key(key, partitions) == _partition_for_key(key, partitions) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "checksum"),
+    [(b"", 0), (b"123456789", 0xCBF43926), (b"The quick brown fox jumps over the lazy dog", 0x414FA339)],
+)
+def test_with_crc32_a_key_has_the_partition_that_librdkafka_chooses(key: bytes, checksum: int) -> None:
+    """The check values of CRC-32, which librdkafka takes modulo the number of partitions."""
+    hashed = key_hash_of("crc32")
+    for partitions in (1, 6, 300):
+        assert hashed.of_key(key, partitions) == checksum % partitions
+        assert list(hashed.of_keys([None, key], partitions)) == [NO_PARTITION, checksum % partitions]
 
 
 def place(chosen: Partitioner, size: int, queued: list[int], led: list[bool]) -> int:

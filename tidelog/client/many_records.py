@@ -241,7 +241,7 @@ class ManyRecords:
         if self._targets_for is not None and len(self._targets_for.queues) == len(route.queues):
             return self._targets
         columns, partitions = self.columns, len(route.queues)
-        self._targets = None if columns.keys is None else routing.partitions_of(columns.keys, partitions)
+        self._targets = None if columns.keys is None else route.keys.of_keys(columns.keys, partitions)
         if columns.partitions is not None:
             given = columns.partitions
             if given and max(given) >= partitions:

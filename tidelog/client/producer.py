@@ -21,9 +21,10 @@ from tidelog.client.cluster import TopicView
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery
+from tidelog.client.key_hash import key_hash_of
 from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns
 from tidelog.client.options import acks_of, at_least, topic_name
-from tidelog.client.partitioner import Partitioner, partition_for_key
+from tidelog.client.partitioner import Partitioner
 from tidelog.client.produce_stream import ProduceStreams
 from tidelog.client.producer_calls import Call, CallsForTopics, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
@@ -91,6 +92,8 @@ class Producer(Service, RecordSender):
     transaction_timeout_ms: the coordinator aborts a transaction that is open for longer, at most the nodes'
     `transaction.max.timeout.ms`.
     receipts: each result has a receipt (`SendResult.receipt`); needs acks="all" or 1.
+    partitioner: the hash that gives a key its partition. All producers of a topic must have the same: "murmur2" is that
+    of Kafka's Java client, kafka-python, aiokafka and franz-go, "crc32" that of librdkafka (kcat, Confluent's clients).
     tls: the files for TLS; None: plain text.
     sasl: the user that the client authenticates as; None: the client does not authenticate.
     client_id: the client's name in quotas and in the nodes' logs.
@@ -120,6 +123,7 @@ class Producer(Service, RecordSender):
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         receipts: bool = False,
+        partitioner: Literal["murmur2", "crc32"] = "murmur2",
         **client: Unpack[ClientOptions],
     ) -> None:
         super().__init__(bootstrap, **client)
@@ -130,6 +134,7 @@ class Producer(Service, RecordSender):
         at_least(1, record_bytes_max=record_bytes_max)
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         self._idempotent = checked_idempotence(self.acks, enable_idempotence)
+        self._keys = key_hash_of(partitioner)
         self._codec, self._level = checked_codec(compression, compression_level), compression_level
         self._buffer_bytes, self._record_bytes_max, self._max_block_ms = buffer_bytes, record_bytes_max, max_block_ms
         self._transactions: ProducerTransactions | None = None
@@ -336,7 +341,7 @@ class Producer(Service, RecordSender):
                 return value, key, headers, partition, timestamp
             queue = route.at(topic, partition)
         elif key is not None:
-            queue = route.queues[partition_for_key(key, len(route.queues))]
+            queue = route.queues[route.keys.of_key(key, len(route.queues))]
         else:
             queue = route.without_key(size)
         stamp = self._clock.wall_ms() if timestamp is None else Millis(timestamp)
@@ -593,7 +598,7 @@ class Producer(Service, RecordSender):
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
         bytes_max = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
         route = self._routes[view.name] = Route(
-            queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal
+            queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal, self._keys
         )
         self._handle(*(cluster.leader_known(queue.topic_partition, None) for queue in queues))
         self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.client.accumulator import PartitionQueue
 from tidelog.client.cluster import ensure_partition
+from tidelog.client.key_hash import MURMUR2, KeyHash
 from tidelog.client.partitioner import Partitioner
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.types import NO_NODE
@@ -36,6 +37,8 @@ class Route:
     idempotent: bool
     seal: Callable[[PartitionQueue], None]
     """Called when a batch is full although no further record is queued behind it."""
+    keys: KeyHash = MURMUR2
+    """Chooses the partition of a record with a key."""
 
     def has(self, partition: int) -> bool:
         """Return whether the partition is known."""
