@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from replication.controller.events import (
     AlterConfigs,
+    AlterScramCredentials,
     ChangedTopic,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     ElectionType,
+    QuotaAlteration,
 )
 from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription
 from tidelog.errors import TidelogError
@@ -263,6 +265,27 @@ class DescribeScramCredentialsAnswer:
     credentials: tuple[ScramCredentialInfo, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AlterUsersOneByOne:
+    """As Kafka changes credentials: of each user all or nothing, whatever becomes of the others."""
+
+    users: tuple[AlterScramCredentials, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPart:
+    """error: why it was not changed."""
+
+    error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedParts:
+    """In the order of the request."""
+
+    parts: tuple[ChangedPart, ...]
+
+
 # --- access control lists ---------------------------------------------------------------------------------------------
 
 
@@ -300,6 +323,14 @@ class DescribeClientQuotasRequest:
 
     user: str | None
     client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuotasOneByOne:
+    """As Kafka changes quotas: those of each entity, whatever becomes of the others. Or only validate that."""
+
+    entries: tuple[QuotaAlteration, ...]
+    validate_only: bool
 
 
 @dataclass(frozen=True, slots=True)

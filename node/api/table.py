@@ -355,6 +355,9 @@ ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", admin.AclQuestion, AclDecisio
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = _change(
     "Admin.AlterUserScramCredentials", events.AlterScramCredentials, events.ScramCredentialsAltered, _ALTER
 )
+ADMIN_ALTER_USERS_ONE_BY_ONE: Final = Api(
+    "Admin.AlterUsersOneByOne", admin.AlterUsersOneByOne, admin.ChangedParts, _ALTER, audited=True, has_rpc=False
+)
 ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     "Admin.DescribeUserScramCredentials",
     admin.DescribeScramCredentialsRequest,
@@ -366,6 +369,14 @@ ADMIN_ALTER_CLIENT_QUOTAS: Final = _change(
     events.AlterClientQuotas,
     events.ClientQuotasAltered,
     _all_of(Need(AclOperation.ALTER_CONFIGS)),
+)
+ADMIN_ALTER_QUOTAS_ONE_BY_ONE: Final = Api(
+    "Admin.AlterQuotasOneByOne",
+    admin.AlterQuotasOneByOne,
+    admin.ChangedParts,
+    _all_of(Need(AclOperation.ALTER_CONFIGS)),
+    audited=True,
+    has_rpc=False,
 )
 ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
     "Admin.DescribeClientQuotas",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.described_configs import DescribedConfigs, ensure_node
 from node.requests.log_dirs import LogDirs
+from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
@@ -46,7 +48,6 @@ from tidelog.cluster_descriptions import (
 from tidelog.errors import (
     InvalidRequest,
     InvalidTopic,
-    NotController,
     RequestTimedOut,
     TidelogError,
     UnknownTopicId,
@@ -71,9 +72,6 @@ TopicChange = TypeVar(
 
 CHANGE_MS: Final = 15_000
 """After this time the outcome of a change is unknown."""
-
-TOPICS_CHANGED_MAX: Final = 1_000
-"""Topics that one request changes, each with a commit of its own: some seconds."""
 
 TOPICS_KEPT: Final = 16
 """Topics whose partitions are kept for the next answer."""
@@ -423,6 +421,16 @@ class AdminHandlers:
             )
         )
 
+    async def alter_users_one_by_one(
+        self, request: admin.AlterUsersOneByOne, context: RequestContext
+    ) -> admin.ChangedParts:
+        """Change the credentials of each user; respond when this node has applied them."""
+
+        async def alter(user: events.AlterScramCredentials) -> events.ScramCredentialsAltered:
+            return await self.alter_user_scram_credentials(user, context)
+
+        return _parts(await one_by_one(request.users, "users", _user_of, alter, context))
+
     async def create_acls(self, request: events.CreateAcls, context: RequestContext) -> events.AclsCreated:
         """Forward; respond when this node has applied the rules."""
         return await self._alter(table.ADMIN_CREATE_ACLS, request, context, "the ACLs were created")
@@ -436,6 +444,16 @@ class AdminHandlers:
     ) -> events.ClientQuotasAltered:
         """Forward; respond when this node has applied the quotas."""
         return await self._alter(table.ADMIN_ALTER_CLIENT_QUOTAS, request, context, "the quotas were changed")
+
+    async def alter_quotas_one_by_one(
+        self, request: admin.AlterQuotasOneByOne, context: RequestContext
+    ) -> admin.ChangedParts:
+        """Change the quotas of each entity; respond when this node has applied them."""
+
+        async def alter(entry: events.QuotaAlteration) -> events.ClientQuotasAltered:
+            return await self.alter_client_quotas(events.AlterClientQuotas((entry,), request.validate_only), context)
+
+        return _parts(await one_by_one(request.entries, "entities", lambda entry: str(entry.entity), alter, context))
 
     async def describe_client_quotas(
         self, request: admin.DescribeClientQuotasRequest, _context: RequestContext
@@ -599,32 +617,24 @@ async def _each(
     context: RequestContext,
 ) -> admin.ChangedTopics:
     """Change each topic on its own, in the order of the request."""
-    ensure_few(topics, "topics", TOPICS_CHANGED_MAX)
-    changed: list[events.ChangedTopic] = []
-    unreachable: tuple[TopicChange, TidelogError] | None = None
-    for topic in topics:
-        if unreachable is None:
-            try:
-                changed.append(await change(topic))
-                continue
-            except TidelogError as error:
-                refusal = error
-                if isinstance(error, NotController | RequestTimedOut):
-                    unreachable = topic, error
-        else:  # it would wait as long for the controller
-            refusal = _not_tried(topic.name, *unreachable)
-        context.meter.count_error(refusal)
-        changed.append(events.ChangedTopic(topic.name, refusal))
-    return admin.ChangedTopics(tuple(changed))
-
-
-def _not_tried(name: str, earlier: TopicChange, error: TidelogError) -> TidelogError:
-    """The error of a topic whose turn did not come, of the same kind as that of the topic which the controller did not
-    answer in time."""
-    return type(error)(
-        f"{name} was not changed: the controller did not answer in time for {earlier.name}, which the same request "
-        f"names before it ({error.message}); repeat the request for this one"
+    outcomes = await one_by_one(topics, "topics", attrgetter("name"), change, context)
+    return admin.ChangedTopics(
+        tuple(
+            events.ChangedTopic(topic.name, outcome) if isinstance(outcome, TidelogError) else outcome
+            for topic, outcome in zip(topics, outcomes, strict=True)
+        )
     )
+
+
+def _user_of(changes: events.AlterScramCredentials) -> str:
+    """The user, one and the same, whom the changes are about."""
+    first = changes.upsertions[0] if changes.upsertions else changes.deletions[0]
+    return f"user {first.name!r}"
+
+
+def _parts(outcomes: Iterable[object]) -> admin.ChangedParts:
+    errors = (each if isinstance(each, TidelogError) else None for each in outcomes)
+    return admin.ChangedParts(tuple(map(admin.ChangedPart, errors)))
 
 
 def _ensure_not_internal(topic: str, why: str) -> None:

@@ -24,7 +24,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from node.api.admin_requests import ChangedPartitions, ChangedTopics
+from node.api.admin_requests import ChangedPart, ChangedPartitions, ChangedParts, ChangedTopics
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope, EnvelopeAnswer
@@ -193,13 +193,15 @@ def _origin(caller: Caller) -> dict[str, str]:
 def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
-    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup | ChangedTopic] | None = None
+    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup | ChangedTopic | ChangedPart] | None = None
     if isinstance(outcome, ChangedPartitions | CommittedPartitions):
         parts = outcome.partitions
     elif isinstance(outcome, DeleteGroupsAnswer):
         parts = outcome.groups
     elif isinstance(outcome, ChangedTopics):
         parts = outcome.topics
+    elif isinstance(outcome, ChangedParts):
+        parts = outcome.parts
     if parts is not None:
         return dict(Counter("ok" if each.error is None else name_of(each.error) for each in parts))
     return name_of(outcome) if isinstance(outcome, TidelogError) else "ok"
