@@ -120,6 +120,10 @@ class ClusterAuthorizationFailed(TidelogError, code=31, status="PERMISSION_DENIE
 # --- authentication ---------------------------------------------------------------------------------------------
 
 
+class SecurityDisabled(TidelogError, code=54, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The node has no authorizer, so that access control lists would have no effect."""
+
+
 class UnsupportedSaslMechanism(TidelogError, code=33, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The listener does not offer this SASL mechanism; the message names those that it offers (KIP-43)."""
 

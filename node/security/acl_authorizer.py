@@ -60,6 +60,8 @@ _BY_NAME: Final[dict[ResourceType, tuple[type[TidelogError], str, str]]] = {
 class AclAuthorizer(Authorizer):
     """Decides on every request of a node's listeners."""
 
+    has_rules = True
+
     def __init__(self, config: AuthorizerConfig, audit: AuditLog) -> None:
         self._super_users = config.super_users
         self._decisions = AclDecisions(config)

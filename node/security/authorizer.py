@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from node.api.api import Api
 from node.api.caller import Caller
@@ -15,6 +15,9 @@ from tidelog.security.acls import AclOperation, ResourceType
 
 class Authorizer:
     """Allows every request: `authorizer.class.name = "none"`. AclAuthorizer decides by the ACLs of the cluster."""
+
+    has_rules: ClassVar[bool] = False
+    """Whether it decides by ACLs."""
 
     def ensure_allowed(self, caller: Caller, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises

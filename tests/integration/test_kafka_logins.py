@@ -12,8 +12,10 @@ import aiokafka
 import aiokafka.abc
 import confluent_kafka
 import pytest
+from confluent_kafka import admin as users
 from confluent_kafka.admin import AdminClient
 
+import tidelog
 from node.process.local_cluster import LocalCluster
 from tests.certificates import Authority, settings_of
 from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider
@@ -145,6 +147,71 @@ async def test_a_wrong_password_or_token_is_told_to_the_program(secured: Secured
             producer.poll(0.1)
 
     await asyncio.to_thread(story)
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def code_of(future: Any) -> int:
+    """The number of the error of a change; 0 for none."""
+    error = future.exception(WAIT_S)
+    return 0 if error is None else error.args[0].code()
+
+
+async def test_an_operator_manages_users_and_their_permissions_with_librdkafka(secured: Secured) -> None:
+    """Each change is answered by itself. The users and rules are those of Tidelog's own clients."""
+
+    def story() -> None:
+        admin = AdminClient(secured.librdkafka("SCRAM-SHA-256", "admin", "orchid"))
+        info = users.ScramCredentialInfo(users.ScramMechanism.SCRAM_SHA_512, 4_096)
+        changed = admin.alter_user_scram_credentials(
+            [
+                users.UserScramCredentialUpsertion("dave", info, b"lily"),
+                users.UserScramCredentialDeletion("nobody", users.ScramMechanism.SCRAM_SHA_256),
+            ]
+        )
+        assert {name: code_of(each) for name, each in changed.items()} == {"dave": 0, "nobody": 91}
+        [told] = admin.describe_user_scram_credentials(["dave"])["dave"].result(WAIT_S).scram_credential_infos
+        assert (told.mechanism, told.iterations) == (users.ScramMechanism.SCRAM_SHA_512, 4_096)
+
+        dave = AdminClient(secured.librdkafka("SCRAM-SHA-512", "dave", "lily"))
+        assert not dave.list_topics(timeout=WAIT_S).topics
+        rule = acl("User:dave")
+        assert {code_of(each) for each in dave.create_acls([rule]).values()} == {31}  # CLUSTER_AUTHORIZATION_FAILED
+        made = admin.create_acls([rule, acl("Group:all")])
+        assert [code_of(made[each]) for each in (rule, acl("Group:all"))] == [0, 42]  # INVALID_REQUEST
+        assert set(dave.list_topics(timeout=WAIT_S).topics) == {"orders"}
+        of_dave = users.AclBindingFilter(
+            users.ResourceType.ANY,
+            None,
+            users.ResourcePatternType.ANY,
+            "User:dave",
+            None,
+            users.AclOperation.ANY,
+            users.AclPermissionType.ANY,
+        )
+        assert admin.describe_acls(of_dave).result(WAIT_S) == [rule]
+        assert admin.delete_acls([of_dave])[of_dave].result(WAIT_S) == [rule]
+        assert not dave.list_topics(timeout=WAIT_S).topics
+
+    await asyncio.to_thread(story)
+    async with tidelog.Admin(secured.cluster.bootstrap) as admin:
+        assert {each.name for each in await admin.list_users()} == {"alice", "admin", "dave"}
+
+
+def acl(principal: str) -> Any:
+    return users.AclBinding(
+        users.ResourceType.TOPIC,
+        "orders",
+        users.ResourcePatternType.LITERAL,
+        principal,
+        "*",
+        users.AclOperation.READ,
+        users.AclPermissionType.ALLOW,
+    )
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_client_gets_the_certificate_that_has_replaced_the_former_one(secured: Secured) -> None:

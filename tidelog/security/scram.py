@@ -93,6 +93,13 @@ def credential_of(
     return _credential_of(derive_keys(mechanism, password, salt, iterations), mechanism, salt, iterations)
 
 
+def credential_of_salted(
+    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """What a server keeps of the result of PBKDF2, which clients of Kafka send (KIP-554)."""
+    return _credential_of(_keys_of(mechanism, salted_password), mechanism, salt, iterations)
+
+
 def _keys_of(mechanism: ScramMechanism, salted_password: bytes) -> PasswordKeys:
     digest = digest_of(mechanism)
     return PasswordKeys(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.kafka_acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from node.listeners.kafka.kafka_fetch import FETCH
@@ -24,6 +25,7 @@ from node.listeners.kafka.kafka_partitions import (
     LIST_PARTITION_REASSIGNMENTS,
 )
 from node.listeners.kafka.kafka_produce import PRODUCE
+from node.listeners.kafka.kafka_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from node.listeners.kafka.kafka_sasl import SASL_AUTHENTICATE
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from node.listeners.kafka.kafka_transaction_tools import (
@@ -39,9 +41,17 @@ from node.listeners.kafka.kafka_transactions import (
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
 )
+from node.listeners.kafka.kafka_users import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 
 KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     SASL_AUTHENTICATE,
+    DESCRIBE_ACLS,
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     PRODUCE,
     FETCH,
     LIST_OFFSETS,

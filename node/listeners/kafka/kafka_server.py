@@ -16,6 +16,7 @@ from node.api.caller import ANONYMOUS, Caller
 from node.boundary.boundary import Boundary
 from node.listeners.kafka.api_versions import ApiVersions
 from node.listeners.kafka.frame_budget import FrameBudget
+from node.listeners.kafka.kafka_acls import without_authorizer
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.kafka.kafka_tls import KafkaTls, TlsConnection
@@ -48,8 +49,9 @@ class KafkaServer:
         one. connections_max: further connections are closed when they are made. tls: None for plain text."""
         self.listener = listener
         self._tls = tls
+        apis = KAFKA_APIS if boundary.authorizer.has_rules else tuple(map(without_authorizer, KAFKA_APIS))
         self._state = ListenerState(
-            {each.key: each for each in KAFKA_APIS},
+            {each.key: each for each in apis},
             ApiVersions(KAFKA_APIS),
             boundary,
             frame_bytes_max,

@@ -1,0 +1,146 @@
+"""DeleteAclsRequest, versions 1 to 3. Generated from DeleteAclsRequest.json of Apache Kafka 4.1.0 by `make schemas`; never edited."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from tidelog.protocol.kafka.message_codec import (
+    Data,
+    MessageCodec,
+    Structure,
+    read_array,
+    read_compact_length,
+    read_length,
+    read_nullable_compact_string,
+    read_nullable_string,
+    skip_tags,
+)
+
+_r_b = Struct(">b").unpack_from
+_r_bb = Struct(">bb").unpack_from
+
+
+class DeleteAclsFilter(Structure):
+    """A structure of DeleteAclsRequest."""
+
+    __slots__ = (
+        "resource_type_filter",
+        "resource_name_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
+    __match_args__ = (
+        "resource_type_filter",
+        "resource_name_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
+
+    def __init__(
+        self,
+        resource_type_filter: int,
+        resource_name_filter: str | None,
+        pattern_type_filter: int,
+        principal_filter: str | None,
+        host_filter: str | None,
+        operation: int,
+        permission_type: int,
+    ) -> None:
+        # The resource type.
+        self.resource_type_filter: Final = resource_type_filter
+        # The resource name.
+        self.resource_name_filter: Final = resource_name_filter
+        # The pattern type.
+        self.pattern_type_filter: Final = pattern_type_filter
+        # The principal filter, or null to accept all principals.
+        self.principal_filter: Final = principal_filter
+        # The host filter, or null to accept all hosts.
+        self.host_filter: Final = host_filter
+        # The ACL operation.
+        self.operation: Final = operation
+        # The permission type.
+        self.permission_type: Final = permission_type
+
+
+class DeleteAclsRequest(Structure):
+    """The message."""
+
+    __slots__ = ("filters",)
+    __match_args__ = ("filters",)
+
+    def __init__(
+        self,
+        filters: tuple[DeleteAclsFilter, ...],
+    ) -> None:
+        # The filters to use when deleting ACLs.
+        self.filters: Final = filters
+
+
+def _read_delete_acls_filter_1(data: Data, at: int) -> tuple[DeleteAclsFilter, int]:
+    (resource_type_filter,) = _r_b(data, at)
+    at += 1
+    resource_name_filter, at = read_nullable_string(data, at)
+    (pattern_type_filter,) = _r_b(data, at)
+    at += 1
+    principal_filter, at = read_nullable_string(data, at)
+    host_filter, at = read_nullable_string(data, at)
+    operation, permission_type = _r_bb(data, at)
+    at += 2
+    return DeleteAclsFilter(
+        resource_type_filter=resource_type_filter,
+        resource_name_filter=resource_name_filter,
+        pattern_type_filter=pattern_type_filter,
+        principal_filter=principal_filter,
+        host_filter=host_filter,
+        operation=operation,
+        permission_type=permission_type,
+    ), at
+
+
+def _read_delete_acls_request_1(data: Data, at: int) -> tuple[DeleteAclsRequest, int]:
+    filters, at = read_array(data, at, read_length, _read_delete_acls_filter_1)
+    return DeleteAclsRequest(filters=filters), at
+
+
+def _read_delete_acls_filter_2(data: Data, at: int) -> tuple[DeleteAclsFilter, int]:
+    (resource_type_filter,) = _r_b(data, at)
+    at += 1
+    resource_name_filter, at = read_nullable_compact_string(data, at)
+    (pattern_type_filter,) = _r_b(data, at)
+    at += 1
+    principal_filter, at = read_nullable_compact_string(data, at)
+    host_filter, at = read_nullable_compact_string(data, at)
+    operation, permission_type = _r_bb(data, at)
+    at += 2
+    at = skip_tags(data, at)
+    return DeleteAclsFilter(
+        resource_type_filter=resource_type_filter,
+        resource_name_filter=resource_name_filter,
+        pattern_type_filter=pattern_type_filter,
+        principal_filter=principal_filter,
+        host_filter=host_filter,
+        operation=operation,
+        permission_type=permission_type,
+    ), at
+
+
+def _read_delete_acls_request_2(data: Data, at: int) -> tuple[DeleteAclsRequest, int]:
+    filters, at = read_array(data, at, read_compact_length, _read_delete_acls_filter_2)
+    at = skip_tags(data, at)
+    return DeleteAclsRequest(filters=filters), at
+
+
+DELETE_ACLS_REQUEST: Final = MessageCodec(
+    DeleteAclsRequest,
+    31,
+    readers={1: _read_delete_acls_request_1, 2: _read_delete_acls_request_2, 3: _read_delete_acls_request_2},
+    writers={},
+    flexible_from=2,
+)
