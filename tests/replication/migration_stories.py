@@ -13,9 +13,10 @@ from replication.coordination.group_records import (
 )
 from replication.coordination.group_requests import OffsetCommit, OffsetToCommit
 from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
+from tests.consumer_bytes import assigned, places_in, subscription
 from tests.replication.classic_clients import ClassicClient, leave, said
 from tests.replication.group_stories import Client, Coordinator
-from tests.replication.rolling_clients import EAGER, Roller, assigned, places_in, settle_rolling, subscription
+from tests.replication.rolling_clients import EAGER, Roller, settle_rolling
 from tidelog.types import Offset, PartitionIndex
 
 ALL = {("t", number) for number in range(4)}
@@ -257,6 +258,7 @@ def first_heartbeat_upgrades_a_group() -> None:
     assert coordinator.last_values()[GroupMetadataKey("g")] is None, "the classic group is gone"
     assert {each.member_epoch for each in group.members} == {generation, generation + 1}, "generations become epochs"
     assert new.partitions == set(), "the others still have everything"
+    assert "is a consumer group (KIP-848) from now on, with its 2 members" in coordinator.notices[-1]
     assert committed(coordinator, first) == "nothing", "they go on"
     assert said(first.heartbeat) == said(second.heartbeat) == "RebalanceInProgress"
     assert first.places == before
@@ -481,6 +483,19 @@ def static_member_changes_its_protocol() -> None:
     again.must_join = True
     settle_rolling(first, again)
     shared(first, again)
+
+
+def static_member_upgrades_a_group_that_rebalances() -> None:
+    """It only takes its own place, but what others have left must get an owner."""
+    coordinator = world()
+    first, second, static = Roller(coordinator, "a"), Roller(coordinator, "b"), Roller(coordinator, "s", instance="i")
+    settle_rolling(first, second, static)
+    second.leave()
+    assert coordinator.group().state == "PreparingRebalance"
+    new = Client(coordinator, "m", instance="i")
+    new.join()
+    settle_rolling(first, new)
+    shared(first, new)
 
 
 def static_member_is_fenced_by_its_successor() -> None:

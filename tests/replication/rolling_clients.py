@@ -1,56 +1,16 @@
-"""Consumers of the classic protocol, whose groups may become consumer groups and classic ones again: they write and
-read the bytes of Kafka's consumer protocol, and follow what they are told."""
+"""Consumers of the classic protocol, whose groups may become consumer groups and classic ones again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from struct import pack, unpack_from
+from collections.abc import Mapping
 
 from replication.coordination.classic_requests import JoinGroupAnswer
+from tests.consumer_bytes import assigned, owned_in, places_in, subscription
 from tests.replication.classic_clients import ClassicClient
 from tests.replication.group_stories import Client, Coordinator, Partition
 from tidelog.errors import FencedInstanceId, IllegalGeneration, RebalanceInProgress, TidelogError, UnknownMemberId
-from tidelog.protocol.kafka.messages import consumer_protocol_assignment as assignments
-from tidelog.protocol.kafka.messages import consumer_protocol_subscription as subscriptions
-from tidelog.types import PartitionIndex
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
-
-
-def by_topic(places: Iterable[Partition]) -> dict[str, tuple[PartitionIndex, ...]]:
-    found: dict[str, tuple[PartitionIndex, ...]] = {}
-    for topic, partition in sorted(places):
-        found[topic] = (*found.get(topic, ()), PartitionIndex(partition))
-    return found
-
-
-def subscription(topics: Iterable[str], owned: Iterable[Partition] = (), version: int = 1) -> bytes:
-    """What a member subscribes to and has, from version 1 on."""
-    parts = tuple(subscriptions.TopicPartition(*each) for each in by_topic(owned).items()) if version else ()
-    said = subscriptions.ConsumerProtocolSubscription(tuple(topics), None, parts)
-    return pack(">h", version) + subscriptions.CONSUMER_PROTOCOL_SUBSCRIPTION.encode(said, min(version, 3))
-
-
-def assigned(places: Iterable[Partition], version: int = 1) -> bytes:
-    """The bytes of an assignment."""
-    parts = tuple(assignments.TopicPartition(*each) for each in by_topic(places).items())
-    said = assignments.ConsumerProtocolAssignment(parts, None)
-    return pack(">h", version) + assignments.CONSUMER_PROTOCOL_ASSIGNMENT.encode(said, version)
-
-
-def places_in(assignment: bytes) -> set[Partition]:
-    """The partitions of an assignment."""
-    if not assignment:
-        return set()
-    said, _ = assignments.CONSUMER_PROTOCOL_ASSIGNMENT.decode(assignment, unpack_from(">h", assignment)[0], 2)
-    return {(each.topic, partition) for each in said.assigned_partitions for partition in each.partitions}
-
-
-def owned_in(metadata: bytes) -> set[Partition]:
-    """The partitions that a member has, by its subscription."""
-    version = unpack_from(">h", metadata)[0]
-    said, _ = subscriptions.CONSUMER_PROTOCOL_SUBSCRIPTION.decode(metadata, version, 2)
-    return {(each.topic, partition) for each in said.owned_partitions for partition in each.partitions}
 
 
 class Roller(ClassicClient):

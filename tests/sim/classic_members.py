@@ -1,15 +1,14 @@
-"""Members of a classic group in a world: each follows Kafka's protocol as an eager consumer does, and commits offsets
-of the partitions that it has.
+"""Members of a group that speak the classic protocol, in a world: each follows it as a consumer of Kafka does, and
+commits offsets of the partitions that it has.
 
-A member gives everything up before it joins again. What it is assigned must be in the committed log of its coordinator,
-and no other member of the last recorded generation may have it (a member that was removed does not know it yet).
-Assignments and subscriptions are JSON: the coordinator reads neither. Not here: the log (group_log.py).
+An eager member gives everything up before it joins again, a cooperative one goes on, and joins once more when it has
+given something up. What it is assigned must be in the committed log of its coordinator, and no other member that is not
+fenced may have it. The group may have members of KIP-848, too (members.py). Not here: the log (group_log.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,10 +22,10 @@ from replication.coordination.classic_requests import (
     SyncGroup,
 )
 from replication.coordination.group_records import ClassicProtocol
+from tests.consumer_bytes import assigned, owned_in, places_in, subscription
 from tests.sim import client_faults
 from tests.sim.classic_wire import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Pickled
 from tests.sim.commit_attempts import Place
-from tests.sim.group_log import places_of
 from tests.sim.ledger import Violation
 from tests.sim.watched_transport import WatchedTransport
 from tidelog.errors import (
@@ -44,6 +43,7 @@ from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
+    from tests.sim.members import SimGroup
     from tests.sim.world import Simulation
 
 SESSION_MS: Final = 3_000
@@ -57,8 +57,20 @@ HEARTBEAT_S: Final = 0.4
 class SimClassicGroup:
     """A classic group and its members, past and present."""
 
-    def __init__(self, sim: Simulation, name: str, topics: Sequence[str]) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        name: str,
+        topics: Sequence[str],
+        *,
+        cooperative: bool = False,
+        beside: SimGroup | None = None,
+    ) -> None:
+        """beside: the members of the same group that speak the other protocol."""
         self.sim, self.name, self.topics = sim, name, tuple(topics)
+        self.cooperative, self.beside = cooperative, beside
+        if beside is not None:
+            beside.classic = self
         self.members: list[SimClassicMember] = []
         self.shared: dict[int, list[Place]] = {}
         """The partitions that the leader of a generation has assigned. A static leader that restarts skips the
@@ -101,17 +113,33 @@ class SimClassicGroup:
     def was_assigned(self, member: SimClassicMember, assignment: bytes) -> None:
         """A member has its assignment. Raises Violation if it must not have it."""
         log = self.sim.coordination.log_of(self.name)
-        logged = (member.generation, member.member_id, assignment)
-        if log is None or logged not in log.group(self.name).classic_assigned:
+        in_epoch = member.generation, member.member_id
+        places = places_in(assignment)
+        if log is None or (
+            (*in_epoch, assignment) not in log.group(self.name).classic_assigned
+            and (*in_epoch, frozenset(places)) not in log.group(self.name).given
+        ):
             raise Violation(
-                f"{member.member_id} has {assignment!r} in generation {member.generation} of group {self.name}, and "
+                f"{member.member_id} has {sorted(places)} in generation {member.generation} of group {self.name}, and "
                 "its committed log does not say so"
             )
-        present = log.group(self.name).classic
         for other in self.members:
-            shared = member.places & other.places
-            if other is not member and shared and other.member_id in present and member.member_id in present:
+            shared = places & other.places
+            if other is not member and shared and not self.is_fenced(other) and not self.is_fenced(member):
                 raise Violation(f"{member.member_id} and {other.member_id} have {sorted(shared)} of group {self.name}")
+
+    def has_fenced(self, member_id: str) -> bool:
+        """Whether this is the id of a member that is fenced."""
+        return any(each.member_id == member_id and self.is_fenced(each) for each in self.members)
+
+    def is_fenced(self, member: SimClassicMember) -> bool:
+        """Whether the committed log does not have the member, or has it in another generation."""
+        log = self.sim.coordination.log_of(self.name)
+        group = None if log is None else log.group(self.name)
+        if group is not None and member.member_id in group.classic:
+            return member.generation != group.generation
+        found = None if group is None else group.members.get(member.member_id)
+        return found is None or not found.is_registered or member.generation != found.epoch
 
 
 class SimClassicMember:
@@ -125,6 +153,8 @@ class SimClassicMember:
         """What it has, as far as it knows."""
         self.generations = 0
         """How many assignments it has had."""
+        self.fenced = 0
+        """How often its generation was over before it could join the next one."""
         self.is_stopping = self.is_over = False
         self._leads = False
         self._next: dict[Place, int] = {}
@@ -140,16 +170,21 @@ class SimClassicMember:
             try:
                 await self._live()
             except (UnknownMemberId, GroupIdNotFound):
+                self._has(set())
                 self.member_id = ""
             except FencedInstanceId:
                 break
-            except (RebalanceInProgress, IllegalGeneration):
-                pass
+            except IllegalGeneration:
+                self.fenced += 1
+                self._has(set())
             except TidelogError as error:
                 if error.retry is Retry.NEVER:
                     raise
-                await self.client.pause()
-            self.places.clear()
+                if not isinstance(error, RebalanceInProgress):
+                    await self.client.pause()
+            if not self.group.cooperative:
+                self._has(set())
+        self._has(set())
         if self.is_stopping and self.member_id and self.instance_id is None:
             with contextlib.suppress(TidelogError):
                 leaving = LeaveGroup(self.group.name, (LeavingMember(self.member_id),))
@@ -159,10 +194,13 @@ class SimClassicMember:
     async def _live(self) -> None:
         """One generation, until the coordinator ends it."""
         joined = await self._join()
-        assigned = await self._sync(joined)
-        self.places, self.generations = places_of(assigned), self.generations + 1
-        self.group.was_assigned(self, assigned)
+        assignment = await self._sync(joined)
+        self.group.was_assigned(self, assignment)
+        gone, self.generations = self.places - places_in(assignment), self.generations + 1
+        self._has(places_in(assignment))
         self.client.loop.call_soon(self.group.sim.note, f"{self.member_id} has {sorted(self.places)}")
+        if gone:
+            return  # only once it joins again is it known that it has given this up
         await self._fetch_offsets()
         while not self.is_stopping:
             await self.client.sleep(self.client.rng.uniform(0, HEARTBEAT_S))
@@ -176,14 +214,23 @@ class SimClassicMember:
         if self.places and self.client.rng.random() < 0.5:
             await self._commit()
 
+    def _has(self, places: set[Place]) -> None:
+        """It has these partitions from now on."""
+        beside, had = self.group.beside, self.places
+        self.places = places
+        if beside is not None:
+            beside.owners.revoked(self.member_id, had - places)
+            beside.owners.assigned(self.member_id, places - had)
+
     async def _join(self) -> JoinGroupAnswer:
-        metadata = json.dumps(self.group.topics).encode()
+        metadata = subscription(self.group.topics, self.places)
+        names = ("cooperative-sticky",) if self.group.cooperative else ("range", "roundrobin")
         request = JoinGroup(
             self.group.name,
             self.member_id,
             self.instance_id,
             "consumer",
-            (ClassicProtocol("range", metadata), ClassicProtocol("roundrobin", metadata)),
+            tuple(ClassicProtocol(name, metadata) for name in names),
             SESSION_MS,
             REBALANCE_MS,
         )
@@ -197,13 +244,16 @@ class SimClassicMember:
     async def _sync(self, joined: JoinGroupAnswer) -> bytes:
         members = sorted(each.instance_id or each.member_id for each in joined.members)
         ids = {each.instance_id or each.member_id: each.member_id for each in joined.members}
+        had = {place: each.member_id for each in joined.members for place in owned_in(each.metadata)}
         shares: dict[str, list[Place]] = {ids[name]: [] for name in members}
         self._leads = bool(members)
         if members and not joined.skip_assignment:
             self.group.shared[self.generation] = sorted(self.group.places())
             for number, place in enumerate(self.group.shared[self.generation]):
-                shares[ids[members[number % len(members)]]].append(place)
-        assignments = tuple(MemberAssignment(name, json.dumps(share).encode()) for name, share in shares.items())
+                owner = ids[members[number % len(members)]]
+                if had.get(place, owner) == owner:  # else its present owner gives it up first
+                    shares[owner].append(place)
+        assignments = tuple(MemberAssignment(name, assigned(share)) for name, share in shares.items())
         request = SyncGroup(
             self.group.name,
             self.member_id,
@@ -239,6 +289,8 @@ class SimClassicMember:
         if known is None:
             return
         self._next[place] = known + self.client.rng.randint(0, 3)
+        if self.group.beside is not None:  # a member of KIP-848 will read from there
+            self._next[place] = max(known, min(self._next[place], self.group.sim.ledger(*place).stable))
         request = groups_pb2.OffsetCommitRequest(
             group_id=self.group.name,
             member_id=self.member_id,
@@ -287,3 +339,5 @@ class SimClassicMember:
     def kill(self) -> None:
         client_faults.kill_client(self.group.sim, self.client)
         self.places = set()
+        if self.group.beside is not None:
+            self.group.beside.owners.ended(self.member_id)

@@ -1,5 +1,5 @@
-"""The clients of coordinators in a random world: members of a consumer group and of a classic one, workers of a
-pipeline, transactional producers.
+"""The clients of coordinators in a random world: members of a consumer group, of a classic one, and of one that changes
+between the two; workers of a pipeline, transactional producers.
 
 Each has a slot. A fault kills, pauses or stops the client of a slot; another one takes the slot, with the same
 transactional id or instance id, at once or when the fault ends. A paused client continues beside its successor: it is a
@@ -149,6 +149,49 @@ class ClassicSlot(Slot):
         self._member.kill()
 
 
+class MovingSlot(Slot):
+    """A member that may speak the other protocol each time that it starts, and starts every few seconds. instance_id:
+    of a static member."""
+
+    def __init__(self, sim: Simulation, group: SimGroup, classic: SimClassicGroup, *, instance_id: str | None) -> None:
+        super().__init__(sim)
+        self._group, self._classic, self._instance_id = group, classic, instance_id
+        self.stays = False
+        """It does not start again by itself any more."""
+        self.start()
+        self._later()
+
+    def start(self) -> None:
+        join = self._classic.join if self._sim.rng.random() < 0.5 else self._group.join
+        self.member: SimMember | SimClassicMember = join(instance_id=self._instance_id)
+
+    def _later(self) -> None:
+        self._sim.loop.call_later(self._sim.rng.uniform(1, 5), self._start_again)
+
+    def _start_again(self) -> None:
+        if self.stays:
+            return
+        if self.is_over:
+            self.start()
+        elif self.client.process.alive:
+            self.stop()
+        self._later()
+
+    @property
+    def client(self) -> Client:
+        return self.member.client
+
+    @property
+    def is_over(self) -> bool:
+        return self.member.is_over
+
+    def stop(self) -> None:
+        self.member.stop()
+
+    def kill(self) -> None:
+        self.member.kill()
+
+
 class WorkerSlot(Slot):
     """A worker of a pipeline."""
 
@@ -262,6 +305,14 @@ class CoordinatedWorkload:
         static = [f"worker-{number}" for number in range(coordinators.classic_static)]
         ids = (*static, *(None for _ in range(coordinators.classic)))[: coordinators.classic]
         self._classic: list[Slot] = [ClassicSlot(sim, self.classic, instance_id=instance_id) for instance_id in ids]
+        self.moving = SimGroup(sim, "movers", [topic.name for topic in clean])
+        self.moving_classic = SimClassicGroup(
+            sim, "movers", self.moving.topics, cooperative=coordinators.cooperative, beside=self.moving
+        )
+        self._movers = [
+            MovingSlot(sim, self.moving, self.moving_classic, instance_id="mover" if number == 0 else None)
+            for number in range(coordinators.movers)
+        ]
         self._workers: list[Slot] = []
         if whole and coordinators.workers:
             first = whole[0]
@@ -279,7 +330,7 @@ class CoordinatedWorkload:
 
     @property
     def _slots(self) -> list[Slot]:
-        return [*self._members, *self._workers, *self._transactors, *self._classic]
+        return [*self._members, *self._workers, *self._transactors, *self._classic, *self._movers]
 
     # --- faults ---
 
@@ -293,7 +344,7 @@ class CoordinatedWorkload:
             case Kind.CLIENT_KILL:
                 slot.kill()
             case Kind.CLIENT_PAUSE:
-                slot.pause(replaced=fault.amount < 0.5 and not isinstance(slot, MemberSlot))
+                slot.pause(replaced=fault.amount < 0.5 and not isinstance(slot, MemberSlot | MovingSlot))
             case Kind.CLIENT_STOP:
                 slot.stop()
             case Kind.RESET_OFFSETS:
@@ -332,6 +383,8 @@ class CoordinatedWorkload:
 
     def recover(self) -> None:
         """All faults have ended: paused clients continue, and every partition must have an owner again."""
+        for mover in self._movers:
+            mover.stays = True
         for slot in self._slots:
             slot.resume()
         self._sim.run_until(
@@ -343,7 +396,9 @@ class CoordinatedWorkload:
         for slot in self._slots:
             slot.restart()
         groups = [self.group] if self.pipeline is None or not self._workers else [self.group, self.pipeline.group]
-        unsettled = [name for group in groups for name in group.unsettled()]
+        unsettled = [
+            name for group in (*groups, *([self.moving] if self._movers else ())) for name in group.unsettled()
+        ]
         return [*unsettled, *(self.classic.unsettled() if self._classic else ())]
 
     def stop_transactors(self, within: float) -> None:
@@ -364,6 +419,8 @@ class CoordinatedWorkload:
             *self.group.members,
             *workers,
             *self.classic.members,
+            *self.moving.members,
+            *self.moving_classic.members,
         ]
         running = [reader for reader in readers if reader.client.process.alive]
         for reader in running:

@@ -8,6 +8,8 @@ After every batch:
     partition: nothing that a fenced owner has read is committed;
   - the generation of a classic group never goes back, and a further record of the same one only renames static members;
     no partition is assigned to two of its members; only its members commit, only in it, and not what another one has;
+  - a group that changes its protocol keeps its members, in the epochs that were their generations and with what they
+    had; members of the classic protocol commit in their epoch only;
   - a committed offset does not pass what its committer was given, and does not go back unless an operator resets it;
   - a committed offset is deleted only if an operator or the deletion of its topic asks for that.
 
@@ -17,13 +19,13 @@ Invariants: this replay shares no code with the coordinator's. Not here: bytes (
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from replication.coordination import group_records as records
 from replication.coordination.group_records import GroupRecord, OffsetCommitValue, TopicPartitions
+from tests.consumer_bytes import places_in
 from tests.sim.commit_attempts import CommitAttempt, CommitAttempts, Place
 from tests.sim.ledger import Violation
 from tidelog.types import LEAVE_STATIC_EPOCH
@@ -43,6 +45,7 @@ class LoggedMember:
     revoking: partitions that it has been asked to give up and still has."""
 
     is_registered: bool = False
+    is_classic: bool = False
     instance_id: str | None = None
     topics: tuple[str, ...] = ()
     epoch: int = -1
@@ -55,11 +58,6 @@ class LoggedMember:
     def owned(self) -> frozenset[Owned]:
         """The partitions that no other member may have."""
         return self.assigned | self.revoking
-
-
-def places_of(assignment: bytes) -> set[Place]:
-    """The partitions in the assignment of a member of a classic group (classic_members.py)."""
-    return {(topic, partition) for topic, partition in json.loads(assignment or b"[]")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +73,13 @@ class LoggedGroup:
     """A group as the log has it. assignments: how many target assignments it has had. appended: by partition, where
     its last committed offset is in the log. pending: by producer id, the offsets of its open transaction with their
     places in the log. generation: of a classic group, with its members in `classic`. classic_assigned: generation,
-    member and bytes of all assignments that it ever had."""
+    member and bytes of all assignments that it ever had. given: epoch, member and partitions of all assignments that
+    members of the classic protocol ever had in a consumer group."""
 
     generation: int = -1
     classic: dict[str, LoggedClassicMember] = field(default_factory=dict)
     classic_assigned: set[tuple[int, str, bytes]] = field(default_factory=set)
+    given: set[tuple[int, str, frozenset[Place]]] = field(default_factory=set)
     epoch: int = -1
     assignment_epoch: int = -1
     assignments: int = 0
@@ -121,6 +121,10 @@ class GroupLog:
         self._attempts = attempts
         self._topic_name, self._exists, self._now_us = topic_name, exists, now_us
         self._touched: set[str] = set()
+        self._dissolved: dict[str, tuple[int, dict[str, LoggedClassicMember]]] = {}
+        """The classic groups that this batch deletes: generation and members."""
+        self._removed: dict[str, dict[str, tuple[int, frozenset[Place]]]] = {}
+        """The members of consumer groups that this batch removes: epoch, and what they had."""
 
     def group(self, group_id: str) -> LoggedGroup:
         """The state of a group; an empty one if the log does not have it."""
@@ -129,10 +133,16 @@ class GroupLog:
     def replayed(self, base_offset: int, batch: Iterable[GroupRecord], producer_id: int | None = None) -> None:
         """Apply the records of one committed batch. producer_id: of the transaction that they belong to."""
         self._touched.clear()
+        self._dissolved.clear()
+        self._removed.clear()
         for offset, record in enumerate(batch, base_offset):
             self._apply(offset, record, producer_id)
         for group_id in sorted(self._touched):
             self._owned_once(group_id)
+        for group_id, (generation, members) in self._dissolved.items():
+            self._is_upgraded(group_id, generation, members)
+        for group_id, removed in self._removed.items():
+            self._is_downgraded(group_id, removed)
 
     def ended(self, producer_id: int, *, committed: bool) -> None:
         """Apply the marker of a producer's transaction."""
@@ -177,14 +187,14 @@ class GroupLog:
         before, group.classic = group.classic, {}
         if value is None:
             if before:
-                raise Violation(f"{name} is deleted with its members {sorted(before)}")
+                self._dissolved[group_id] = group.generation, before
             group.generation = -1
             return
         if value.generation < group.generation:
             raise Violation(f"{name} goes back from generation {group.generation} to {value.generation}")
         owners: dict[Place, str] = {}
         for member in value.members:
-            places = frozenset(places_of(member.assignment))
+            places = frozenset(places_in(member.assignment))
             group.classic[member.member_id] = LoggedClassicMember(member.group_instance_id, places)
             group.classic_assigned.add((value.generation, member.member_id, member.assignment))
             for place in sorted(places):
@@ -194,6 +204,39 @@ class GroupLog:
         if value.generation == group.generation and _by_instance(before) != _by_instance(group.classic):
             raise Violation(f"{name} changes generation {value.generation}, which its members have already")
         group.generation = value.generation
+
+    def _is_upgraded(self, group_id: str, generation: int, before: dict[str, LoggedClassicMember]) -> None:
+        """A classic group with members was deleted: those that are in a consumer group since must be as they were."""
+        group, name = self.group(group_id), f"{self.name}: classic group {group_id}"
+        removed = self._removed.get(group_id, {})  # since then, by the same batch
+        for member_id, had in before.items():
+            member = group.member(member_id)
+            if not member.is_registered and member_id not in removed:
+                continue  # it has left: only the next generation would be recorded without it
+            if member.is_registered and not member.is_classic:
+                continue  # it has joined with the other protocol, and given everything up
+            epoch, places = removed.get(member_id, (member.epoch, self._places(member.owned)))
+            if epoch < generation or group.epoch < generation:
+                raise Violation(f"{name}: {member_id} goes from generation {generation} to epoch {epoch}")
+            lost = {place for place in had.places if self._exists(place)} - places
+            if epoch == generation and lost:
+                raise Violation(f"{name}: {member_id} loses {sorted(lost)} in generation {generation}")
+
+    def _is_downgraded(self, group_id: str, removed: dict[str, tuple[int, frozenset[Place]]]) -> None:
+        """Members of a consumer group were removed: those that are in a classic group since must be as they were."""
+        group, name = self.group(group_id), f"{self.name}: consumer group {group_id}"
+        for member_id, member in group.classic.items():
+            epoch, had = removed.get(member_id, (-1, member.places))
+            if group.generation < epoch:
+                raise Violation(f"{name}: {member_id} goes from epoch {epoch} to generation {group.generation}")
+            lost = {place for place in had if self._exists(place)} - member.places
+            if lost:
+                raise Violation(f"{name}: {member_id} loses {sorted(lost)} in generation {group.generation}")
+
+    def _places(self, owned: Iterable[Owned]) -> frozenset[Place]:
+        """Partitions by the names of their topics, of those that exist."""
+        named = ((self._topic_name(topic_id), partition) for topic_id, partition in owned)
+        return frozenset((topic, partition) for topic, partition in named if topic is not None)
 
     def _group_epoch(self, group_id: str, value: object) -> None:
         group = self.group(group_id)
@@ -211,10 +254,13 @@ class GroupLog:
         member.is_registered = isinstance(value, records.ConsumerGroupMemberMetadataValue)
         if isinstance(value, records.ConsumerGroupMemberMetadataValue):
             member.instance_id, member.topics = value.instance_id, value.subscribed_topic_names
+            member.is_classic = value.classic_member_metadata is not None
 
     def _current(self, key: records.ConsumerGroupCurrentMemberAssignmentKey, value: object) -> None:
         member = self.group(key.group_id).member(key.member_id)
         if not isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue):
+            if member.is_registered:
+                self._removed.setdefault(key.group_id, {})[key.member_id] = member.epoch, self._places(member.owned)
             member.epoch = member.reached = -1
             member.assigned = member.revoking = frozenset()
             return
@@ -228,6 +274,7 @@ class GroupLog:
         member.epoch = value.member_epoch
         member.assigned = flat(value.assigned_partitions)
         member.revoking = flat(value.partitions_pending_revocation)
+        self.group(key.group_id).given.add((value.member_epoch, key.member_id, self._places(member.assigned)))
 
     def _owned_once(self, group_id: str) -> None:
         owners: dict[Owned, str] = {}
@@ -279,6 +326,11 @@ class GroupLog:
         member = group.members.get(attempt.member_id)
         if member is None or not member.is_registered:
             raise Violation(f"{name} is committed by {attempt.identity}, which is fenced")
+        if member.is_classic and attempt.member_epoch != member.epoch:
+            raise Violation(
+                f"{name} is committed by {attempt.identity}, which is fenced: generation {attempt.member_epoch} of "
+                f"{member.epoch}"
+            )
         for other_id, other in sorted(group.members.items()):
             names = {(self._topic_name(topic_id), partition) for topic_id, partition in other.owned}
             if other_id != attempt.member_id and place in names:

@@ -27,6 +27,7 @@ from tidelog.errors import CommitFailed, Retry, TidelogError
 from tidelog.types import Isolation, TopicPartition
 
 if TYPE_CHECKING:
+    from tests.sim.classic_members import SimClassicGroup
     from tests.sim.world import Simulation
 
 
@@ -37,11 +38,18 @@ class SimGroup:
         self.sim, self.name, self.topics = sim, name, tuple(topics)
         self.owners = Owners(name, logged=self.logged)
         self.members: list[SimMember] = []
+        self.classic: SimClassicGroup | None = None
+        """The members of the group that speak the classic protocol."""
 
     def logged(self, member_id: str) -> set[Place] | None:
         """The partitions of a member by the committed log of its coordinator; None if it has no such member."""
         log = self.sim.coordination.log_of(self.name)
-        member = None if log is None else log.groups[self.name].members.get(member_id)
+        if log is None or (self.classic is not None and self.classic.has_fenced(member_id)):
+            return None
+        group = log.groups[self.name]
+        if member_id in group.classic:
+            return set(group.classic[member_id].places)
+        member = group.members.get(member_id)
         if member is None or not member.is_registered:
             return None
         image = self.sim.image()
@@ -78,7 +86,8 @@ class SimGroup:
 
     def unsettled(self) -> list[str]:
         """The partitions that do not have one owner among the members that run, for messages."""
-        return self.owners.missing(self.places(), [member.member_id for member in self.alive])
+        classic = [] if self.classic is None else [member.member_id for member in self.classic.alive]
+        return self.owners.missing(self.places(), [*(member.member_id for member in self.alive), *classic])
 
     def settle(self, within: float = 30.0) -> None:
         """Run the world until each partition has one owner."""

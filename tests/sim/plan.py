@@ -179,12 +179,15 @@ class CoordinatorPlan:
     transactors: int  # number of transactional ids
     classic: int = 0  # members of a classic group
     classic_static: int = 0  # how many of them have an instance id
+    movers: int = 0  # members of a group that change their protocol
+    cooperative: bool = False  # whether they read on while they join again by the classic protocol
 
     def __str__(self) -> str:
         return (
             f"coordinators ({self.partitions} partitions, {self.members} members, {self.static} of them static, "
             f"{self.workers} workers, {self.transactors} transactional ids, {self.classic} members of a classic group, "
-            f"{self.classic_static} of them static)"
+            f"{self.classic_static} of them static, {self.movers} members that change their protocol"
+            f"{', cooperative' if self.cooperative else ''})"
         )
 
 
@@ -248,6 +251,8 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
         at += rng.expovariate(1 / pace)
     classic = random.Random(f"classic {plan.seed}")  # its own: the rest of the plan is as before there were any
     coordinators = replace(coordinators, classic=classic.randint(0, 3), classic_static=classic.choice((0, 0, 1, 2)))
+    moving = random.Random(f"moving {plan.seed}")  # as above
+    coordinators = replace(coordinators, movers=moving.choice((0, 2, 3)), cooperative=moving.random() < 0.5)
     return replace(
         plan,
         coordinators=coordinators,

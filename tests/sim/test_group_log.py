@@ -10,6 +10,7 @@ import pytest
 from replication.coordination import group_records as records
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import TopicPartitions
+from tests.consumer_bytes import assigned, subscription
 from tests.sim.commit_attempts import CommitAttempts, Place
 from tests.sim.group_log import GroupLog
 from tests.sim.ledger import Violation
@@ -66,9 +67,17 @@ class Log:
         given_to: int | None = None,
         resets: bool = False,
         text: str | None = None,
+        epoch: int = -1,
     ) -> None:
         identity = self.attempts.sending(
-            "g", ORDERS, offset, client=member or "tool", member_id=member, given_to=given_to, resets=resets
+            "g",
+            ORDERS,
+            offset,
+            client=member or "tool",
+            member_id=member,
+            member_epoch=epoch,
+            given_to=given_to,
+            resets=resets,
         )
         self.value(offset, identity if text is None else text, producer)
 
@@ -215,3 +224,77 @@ def test_what_was_committed_at_some_time(log: Log) -> None:
     assert was("g", ORDERS, 6, 25)
     assert not was("g", ORDERS, 5, 21)
     assert not was("g", ORDERS, -1, 15)
+
+
+# --- groups that change their protocol --------------------------------------------------------------------------------
+
+
+def classic_record(generation: int, **members: set[Place]) -> records.GroupRecord:
+    found = tuple(
+        records.MemberMetadata(name, "c", "h", 1000, subscription(("orders",)), assigned(places))
+        for name, places in members.items()
+    )
+    value = records.GroupMetadataValue("consumer", generation, "range", None, found, Millis(0))
+    return CoordinatorRecord(records.GroupMetadataKey("g"), value)
+
+
+def taken_over(member: str, *partitions: int, epoch: int) -> list[records.GroupRecord]:
+    """A member of the classic protocol in a consumer group."""
+    said = records.ClassicMemberMetadata(1000, (records.ClassicProtocol("range", b""),))
+    metadata = records.ConsumerGroupMemberMetadataValue(None, None, "c", "h", ("orders",), None, 1000, None, said)
+    value = records.ConsumerGroupCurrentMemberAssignmentValue(epoch, epoch, 0, listed(*partitions), ())
+    return [
+        CoordinatorRecord(records.ConsumerGroupMemberMetadataKey("g", member), metadata),
+        CoordinatorRecord(records.ConsumerGroupMetadataKey("g"), records.ConsumerGroupMetadataValue(epoch)),
+        CoordinatorRecord(records.ConsumerGroupCurrentMemberAssignmentKey("g", member), value),
+    ]
+
+
+def left(*members: str) -> list[records.GroupRecord]:
+    """The end of a consumer group."""
+    found: list[records.GroupRecord] = []
+    for member in members:
+        found.append(CoordinatorRecord(records.ConsumerGroupCurrentMemberAssignmentKey("g", member), None))
+        found.append(CoordinatorRecord(records.ConsumerGroupMemberMetadataKey("g", member), None))
+    return [*found, CoordinatorRecord(records.ConsumerGroupMetadataKey("g"), None)]
+
+
+NO_CLASSIC: records.GroupRecord = CoordinatorRecord(records.GroupMetadataKey("g"), None)
+
+
+def test_a_group_changes_its_protocol_and_back(log: Log) -> None:
+    log.add(classic_record(3, a={("orders", 0)}, b={("orders", 1)}))
+    log.add(NO_CLASSIC, *taken_over("a", 0, epoch=3), *taken_over("b", 1, epoch=3))
+    log.commit("a", 5, epoch=3)
+    log.add(*left("a", "b"), classic_record(3, a={("orders", 0)}, b={("orders", 1)}))
+    log.commit("a", 6, epoch=3)
+
+
+def test_an_upgrade_that_loses_what_a_member_had(log: Log) -> None:
+    log.add(classic_record(3, a={("orders", 0), ("orders", 1)}))
+    with pytest.raises(Violation, match=re.escape("a loses [('orders', 1)] in generation 3")):
+        log.add(NO_CLASSIC, *taken_over("a", 0, epoch=3))
+
+
+def test_an_upgrade_that_goes_back(log: Log) -> None:
+    log.add(classic_record(3, a={("orders", 0)}))
+    with pytest.raises(Violation, match="a goes from generation 3 to epoch 2"):
+        log.add(NO_CLASSIC, *taken_over("a", 0, epoch=2))
+
+
+def test_a_downgrade_that_loses_what_a_member_had(log: Log) -> None:
+    log.add(*taken_over("a", 0, epoch=3))
+    with pytest.raises(Violation, match=re.escape("a loses [('orders', 0)] in generation 3")):
+        log.add(*left("a"), classic_record(3, a=set()))
+
+
+def test_a_downgrade_that_goes_back(log: Log) -> None:
+    log.add(*taken_over("a", 0, epoch=3))
+    with pytest.raises(Violation, match="a goes from epoch 3 to generation 2"):
+        log.add(*left("a"), classic_record(2, a={("orders", 0)}))
+
+
+def test_a_commit_of_a_classic_member_in_another_epoch(log: Log) -> None:
+    log.add(*taken_over("a", 0, epoch=3))
+    with pytest.raises(Violation, match="which is fenced: generation 2 of 3"):
+        log.commit("a", 5, epoch=2)

@@ -255,7 +255,7 @@ class GroupMachine:
             elif key.kind is TimerKind.DOWNGRADE:
                 decisions += self._downgrade(key.group_id, now)
             elif key.kind is TimerKind.ASSIGNMENT and TimerKey(TimerKind.DOWNGRADE, key.group_id) in due:
-                pass  # as a classic group its members assign
+                self._timers.again(key)  # in vain, once the group is a classic one: its members assign
             elif key.kind is TimerKind.ASSIGNMENT:
                 decisions += self._assign(key.group_id)
         return decisions

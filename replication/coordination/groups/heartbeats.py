@@ -84,7 +84,7 @@ class Heartbeats:
                 "version: give up all partitions and join again"
             )
         current = self._steps.advance(step, owned, heartbeat.view, now)
-        refused = () if classic is None else self._upgraded(classic, step.group, now)
+        refused, notice = ((), "") if classic is None else self._upgraded(classic, step, now)
         self._timers.expect_heartbeat(*key)  # only now: a refused heartbeat must not keep a member alive
         if joins:
             self._timers.cancel(TimerKind.REBALANCE, *key)  # of what it had to do by the classic protocol
@@ -92,6 +92,7 @@ class Heartbeats:
             self._answer(request, current, pushed or _needs_assignment(request, step.base, current)),
             tuple(step.records),
             effects=(*refused, *nudge(request.group_id, step.nudged - {request.member_id})),
+            notice=notice,
         )
 
     # --- the member ---
@@ -124,11 +125,17 @@ class Heartbeats:
         tombstone: GroupRecord = CoordinatorRecord(GroupMetadataKey(group_id), None)
         return ConsumerGroup(group_id, {}), [] if classic is None else [tombstone]
 
-    def _upgraded(self, classic: ClassicGroup, group: ConsumerGroup, now: Instant) -> tuple[object, ...]:
-        """A classic group becomes `group`: the sessions of its members go on, and their requests that wait end."""
-        for member in group.members.values():
-            self._timers.expect_loaded(group.group_id, member)
-        return waiting_are_refused(classic, now)
+    def _upgraded(self, classic: ClassicGroup, step: MemberStep, now: Instant) -> tuple[tuple[object, ...], str]:
+        """A classic group becomes a consumer group: the sessions of its members go on. Returns the answers of their
+        requests that wait, and what the log says."""
+        if not classic.members:
+            return (), ""
+        for member in step.group.members.values():
+            self._timers.expect_loaded(step.group.group_id, member)
+        return waiting_are_refused(classic, now), (
+            f"group {classic.group_id!r} is a consumer group (KIP-848) from now on, with its {len(classic.members)} "
+            f"members of the classic protocol: member {step.member_id!r} has joined"
+        )
 
     def _replaced(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> Member | None:
         """The static member whose place the caller takes, after all checks on its instance id."""

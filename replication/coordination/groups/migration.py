@@ -11,7 +11,9 @@ convertToClassicGroup; ConsumerGroup.fromClassicGroup; ClassicGroup.fromConsumer
 Differences to Kafka 4.1: a consumer group becomes a classic one by a decision of its own, after the one that removed
 its last member of the consumer protocol; the members of that classic group have in its record what they own, not what
 was their target, since another one may not have given that up; and it waits for them to join again also at a
-coordinator that takes over. A partition that a leader has assigned twice stays with the first of its members.
+coordinator that takes over. A partition that a leader has assigned twice stays with the first of its members. A group
+that becomes a consumer group during a rebalance gets another target assignment also if a static member only takes its
+own place.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from replication.coordination.groups.assignments import AssignedTopics, as_sets,
 from replication.coordination.groups.classic_group import ClassicGroup, ClassicMember
 from replication.coordination.groups.classic_protocols import elected
 from replication.coordination.groups.classic_rebalances import rebalances
+from replication.coordination.groups.classic_states import ClassicState
 from replication.coordination.groups.classic_step import ClassicStep
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.consumer_protocol import (
@@ -69,7 +72,8 @@ def upgraded(
     topics = {name for metadata, _ in members.values() for name in metadata.subscribed_topic_names}
     records = [
         *(metadata_record(group.group_id, member_id, metadata) for member_id, (metadata, _) in members.items()),
-        epoch_record(group.group_id, epoch, catalog.hash_of(topics)),
+        # Partitions of members that have left await the next generation: the member that joins may not raise the epoch.
+        epoch_record(group.group_id, epoch + (classic.state is not ClassicState.STABLE), catalog.hash_of(topics)),
         *(target_record(group.group_id, member_id, assigned) for member_id, (_, assigned) in members.items()),
         assignment_epoch_record(group.group_id, epoch),
         *(
@@ -128,10 +132,11 @@ def _stable(generation: int, assigned: AssignedTopics) -> CurrentAssignment:
 
 
 def waiting_are_refused(classic: ClassicGroup, now: Instant) -> tuple[object, ...]:
-    """The answers of the requests that wait in a classic group: it is a consumer group, which they have to join."""
+    """The answers of the requests that wait in a classic group: it is a consumer group, which they have to join. The
+    group itself is left as it is, in case that the change cannot be recorded."""
     step = ClassicStep(now.wall_ms)
-    for member_id in classic.members:
-        step.refuse(classic, member_id, rebalances(classic))
+    for ticket in (*classic.joining.values(), *classic.syncing.values()):
+        step.answer(ticket, rebalances(classic))
     return step.decided().effects
 
 

@@ -39,6 +39,7 @@ from tests.sim.mutants import (
     groups,
     hostile,
     leaders,
+    migrations,
     producers,
     quorum,
     readers,
@@ -664,6 +665,7 @@ MUTANTS: Final = (
     *failover.MUTANTS,
     *groups.MUTANTS,
     *classic.MUTANTS,
+    *migrations.MUTANTS,
     *coordinators.MUTANTS,
 )
 

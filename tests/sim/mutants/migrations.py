@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from replication.coordination.classic_requests import ClassicHeartbeatAnswer
 from replication.coordination.coordinator_machine import Decision
@@ -18,7 +18,9 @@ from replication.coordination.groups.heartbeats import Heartbeats
 from replication.coordination.groups.member import CurrentAssignment, Member
 from replication.coordination.groups.member_timers import MemberTimers, TimerKind
 from replication.coordination.groups.migration import downgraded, upgraded, waiting_are_refused
-from tests.sim.mutants.mutant import Patch
+from replication.coordination.groups.offset_requests import OffsetRequests
+from tests.sim import migration_stories as stories
+from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.errors import InconsistentGroupProtocol, RebalanceInProgress
 from tidelog.protocol.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
@@ -117,6 +119,18 @@ def consumer_groups_take_any_member(patch: Patch) -> None:
     patch.setattr(classic_consumers, "_subscription", lenient)
 
 
+def any_classic_member_commits(patch: Patch) -> None:
+    """A committer that was a member of the classic protocol need not be one any more."""
+    check = OffsetRequests._check_committer
+
+    def members_of_the_other(self: Any, request: Any) -> None:
+        if request.group_id not in self._state.consumer or not request.member_id:
+            check(self, request)
+
+    patch.setattr(OffsetRequests, "_check_committer", members_of_the_other)
+    patch.setattr(OffsetRequests, "_check_order", _nothing)
+
+
 # --- migrations -------------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +164,7 @@ def upgrades_leave_requests_waiting(patch: Patch) -> None:
 
 def upgraded_members_have_no_session(patch: Patch) -> None:
     """The sessions of the members of a classic group end with it."""
-    patch.setattr(Heartbeats, "_upgraded", lambda _, classic, __, now: waiting_are_refused(classic, now))
+    patch.setattr(Heartbeats, "_upgraded", lambda _, classic, __, now: (waiting_are_refused(classic, now), ""))
 
 
 def upgrades_reuse_lost_generations(patch: Patch) -> None:
@@ -232,3 +246,65 @@ def _classic_unless_static(member: Member) -> Any:
 def static_members_join_beside_themselves(patch: Patch) -> None:
     """A classic static member that restarts does not take the place of the process before it."""
     patch.setattr(ClassicConsumers, "_replaced", _nothing)
+
+
+UNOWNED: Final = "not within .* no member"
+
+MUTANTS: Final = (
+    Mutant(
+        upgrades_forget_assignments,
+        "migration",
+        stories.cooperative_group_rolls_there_and_back,
+        "loses .* in generation 1",
+    ),
+    Mutant(upgrades_leave_requests_waiting, "migration", stories.upgrade_meets_a_rebalance, "it has its share"),
+    Mutant(
+        upgraded_members_have_no_session,
+        "migration",
+        stories.killed_classic_member_is_replaced_in_a_consumer_group,
+        UNOWNED,
+    ),
+    Mutant(
+        classic_members_never_time_out,
+        "migration",
+        stories.killed_classic_member_is_replaced_in_a_consumer_group,
+        UNOWNED,
+    ),
+    Mutant(joining_members_own_nothing, "migration", stories.slow_member_gives_up, "is not fenced"),
+    Mutant(
+        classic_members_get_their_targets,
+        "migration",
+        stories.cooperative_group_rolls_there_and_back,
+        "the new member has its share",
+    ),
+    Mutant(
+        classic_members_are_not_told_of_assignments,
+        "migration",
+        stories.eager_group_rolls_there_and_back,
+        "the classic member has its share",
+    ),
+    Mutant(
+        freed_partitions_are_not_announced,
+        "migration",
+        stories.eager_group_rolls_there_and_back,
+        "the classic member has its share",
+    ),
+    Mutant(
+        groups_are_never_downgraded,
+        "migration",
+        stories.eager_group_rolls_there_and_back,
+        "it is a classic group again",
+    ),
+    Mutant(downgraded_groups_do_not_rebalance, "migration", stories.last_member_of_the_new_protocol_dies, UNOWNED),
+    Mutant(loaded_downgrades_do_not_rebalance, "migration", stories.coordinator_dies_after_a_downgrade, UNOWNED),
+    Mutant(
+        downgraded_members_have_nothing,
+        "migration",
+        stories.last_member_of_the_new_protocol_dies,
+        "loses .* in generation",
+    ),
+    Mutant(
+        downgrades_fence_everyone, "migration", stories.last_member_of_the_new_protocol_dies, "they read on meanwhile"
+    ),
+    Mutant(any_classic_member_commits, "fencing", stories.paused_classic_member_commits_late, "which is fenced"),
+)
