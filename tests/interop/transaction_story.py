@@ -118,6 +118,16 @@ class Story:
 
         return settled(attempt, (*AGAIN, NOT_VERIFIED))
 
+    def mark(self, producer: Producer, *, committed: bool) -> int:
+        """Write a marker to the first partition, as an operator."""
+        module = both_ways("WriteTxnMarkersRequest").module
+        topics = (module.WritableTxnMarkerTopic(TOPIC, (0,)),)
+        marker = module.WritableTxnMarker(
+            producer.producer_id, producer.epoch, transaction_result=committed, topics=topics, coordinator_epoch=0
+        )
+        (answer,) = self.ask("WriteTxnMarkers", 1, markers=(marker,)).markers
+        return int(answer.topics[0].partitions[0].error_code)
+
     def commit(self, producer: Producer, group: str, version: int = 3, topic: str = TOPIC, **member: Any) -> int:
         module = both_ways("TxnOffsetCommitRequest").module
         offset = module.TxnOffsetCommitRequestPartition(0, 7, "")
@@ -319,6 +329,22 @@ def offsets(story: Story) -> None:
     story.note("an empty group", story.commit(producer, ""))
 
 
+def operators(story: Story) -> None:
+    """An operator aborts what is open in one partition, of which the coordinator learns nothing."""
+    former, producer = new_producer(story, "operators"), new_producer(story, "operators")
+    story.add(producer)
+    story.note("writes", story.produce(producer.batch(), "operators"))
+    story.note("a former epoch", story.mark(former, committed=False))
+    story.note("is aborted", story.mark(producer, committed=False))
+    story.note("stable end", story.end_offset(isolation_level=1) == story.end_offset())
+    story.note("writes on", story.produce(producer.batch(1), "operators"))
+    story.note("opens again", story.end_offset(isolation_level=1) < story.end_offset())
+    story.note("commits", story.end(producer, committed=True))
+    settled(lambda: UNSTABLE if story.end_offset(isolation_level=1) < story.end_offset() else 0, (UNSTABLE,))
+    story.note("nothing is open", story.mark(producer, committed=False))
+    story.note("an operator commits", story.mark(producer, committed=True))
+
+
 def _error_of_committed(story: Story, group: str) -> int:
     return story.committed(group)[0]
 
@@ -328,17 +354,33 @@ def tools(story: Story) -> None:
     module = both_ways("DescribeProducersRequest").module
     asked = (module.TopicRequest(TOPIC, (0, 9)), module.TopicRequest("missing", (0,)))
     answer = story.ask("DescribeProducers", 0, topics=asked)
-    story.note("producers", [[each.error_code for each in topic.partitions] for topic in answer.topics])
-    answer = story.ask("DescribeTransactions", 0, transactional_ids=("ends", "nobody", ""))
-    story.note("described", [(each.error_code, each.transaction_state) for each in answer.transaction_states[:1]])
-    story.note("not described", [each.error_code for each in answer.transaction_states[1:]])
+    story.note("partitions", [[each.error_code for each in topic.partitions] for topic in answer.topics])
+    active = sorted(answer.topics[0].partitions[0].active_producers, key=lambda each: each.producer_id)
+    story.note("producers", [(each.producer_epoch, each.last_sequence, each.last_timestamp > 0) for each in active])
+    story.note("markers", [(each.coordinator_epoch, each.current_txn_start_offset) for each in active])
+    producer = new_producer(story, "tools")
+    story.add(producer, 3, (TOPIC, 1), (TOPIC, 0))
+    answer = story.ask("DescribeTransactions", 0, transactional_ids=("ends", "ids", "tools", "nobody", ""))
+    described = answer.transaction_states
+    story.note("described", [(each.error_code, each.transaction_state) for each in described])
+    story.note("times", [(each.transaction_timeout_ms, each.transaction_start_time_ms > 0) for each in described[:3]])
+    topics = [[(topic.topic, sorted(topic.partitions)) for topic in each.topics] for each in described]
+    story.note("topics", topics)
     for states in ((), ("Ongoing",), ("Asleep",), ("CompleteCommit", "Asleep")):
         answer = story.ask("ListTransactions", 1, state_filters=states, producer_id_filters=())
         listed = sorted((each.transactional_id, each.transaction_state) for each in answer.transaction_states)
         story.note(f"listed {states}", (answer.error_code, answer.unknown_state_filters, listed))
+    for filters in (
+        {"transactional_id_pattern": "t.*"},
+        {"transactional_id_pattern": "("},
+        {"duration_filter": 60_000},
+    ):
+        answer = story.ask("ListTransactions", 2, state_filters=("Ongoing",), producer_id_filters=(), **filters)
+        listed = sorted(each.transactional_id for each in answer.transaction_states)
+        story.note(f"listed {filters}", (answer.error_code, listed))
 
 
-CHAPTERS = (producer_ids, refused_requests, ends, batches, fencing, offsets, tools)
+CHAPTERS = (producer_ids, refused_requests, ends, batches, fencing, offsets, tools, operators)
 
 
 def tell(address: str) -> dict[str, dict[str, object]]:
