@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replication.controller.events import (
@@ -19,7 +20,11 @@ from tidelog.errors import TidelogError
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
     DirectoryId,
+    Endpoint,
+    LeaderEpoch,
+    Millis,
     NodeId,
+    Offset,
     PartitionKey,
     QuotaEntity,
     QuotaValue,
@@ -118,6 +123,41 @@ class DescribeReplicaLogsAnswer:
     """In the order of the configuration."""
 
     log_dirs: tuple[ReplicaLogDir, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """The replicas of the metadata log."""
+
+    is_forwarded: bool = False
+    """Another node asks the leader: a node that does not lead answers with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A replica of the metadata log, as the leader knows it. Times are of the leader's clock; -1: unknown."""
+
+    node_id: NodeId
+    directory_id: DirectoryId
+    log_end_offset: Offset
+    """Records below it are on its disk; -1: unknown."""
+    last_fetch_ms: Millis
+    """-1 also for the leader."""
+    last_caught_up_ms: Millis
+    """Its last fetch, if it then had every committed record."""
+    listeners: Mapping[str, Endpoint]
+    """The addresses of a voter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumAnswer:
+    """By node."""
+
+    leader_id: NodeId
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
 
 
 @dataclass(frozen=True, slots=True)

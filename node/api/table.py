@@ -344,6 +344,12 @@ ADMIN_DESCRIBE_REPLICA_LOGS: Final = Api(
     _DESCRIBE,
     has_rpc=False,
 )
+ADMIN_DESCRIBE_QUORUM: Final = Api(
+    "Admin.DescribeQuorum",
+    admin.DescribeQuorumRequest,
+    admin.DescribeQuorumAnswer,
+    Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
+)
 ADMIN_EXPLAIN_RESTART: Final = Api(
     "Admin.ExplainRestart", admin.ExplainRestartRequest, admin.ExplainRestartAnswer, _DESCRIBE
 )

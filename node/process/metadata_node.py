@@ -32,6 +32,7 @@ from node.quorum.handlers import QuorumHandlers
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_client import ControllerClient
+from node.requests.described_quorum import DescribedQuorum
 from node.requests.gate import Gate
 from node.requests.log_dirs import LogDirs
 from node.requests.node_settings import node_settings
@@ -143,17 +144,27 @@ class MetadataNode:
             refused=lambda: self.watch.refused,
             probe=self.watch.probe,
         )
-        log_dirs = LogDirs(node_id, [directory for directory, _ in self._directories], peers, config.inter_listener)
         self.services: Mapping[str, object] = {
             "Quorum": QuorumHandlers(
                 self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
             ),
             "Controller": handlers,
-            "Admin": AdminHandlers(
-                self.metadata, self.view, self.client, settings, log_dirs, config.authorizer, node_settings(config)
-            ),
+            "Admin": self._new_admin(settings),
         }
         """The handlers of the services, by name."""
+
+    def _new_admin(self, settings: TopicSettings) -> AdminHandlers:
+        directories = [directory for directory, _ in self._directories]
+        return AdminHandlers(
+            self.metadata,
+            self.view,
+            self.client,
+            settings,
+            LogDirs(self._identity.node_id, directories, self._peers, self._config.inter_listener),
+            self._config.authorizer,
+            node_settings(self._config),
+            DescribedQuorum(self._quorum, self.metadata, self.view, clock=self._clock, peers=self._peers),
+        )
 
     def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
         return ControllerDriver(

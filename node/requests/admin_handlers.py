@@ -25,6 +25,7 @@ from node.requests.config_changes import depends_on_present, ensure_changes_noth
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.described_configs import DescribedConfigs, ensure_node
+from node.requests.described_quorum import DescribedQuorum
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
@@ -95,10 +96,12 @@ class AdminHandlers:
         log_dirs: LogDirs,
         authorizer: AuthorizerConfig,
         node_settings: tuple[config_requests.ConfigInForce, ...],
+        quorum: DescribedQuorum,
     ) -> None:
         """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
+        self._quorum = quorum
         self._configs = DescribedConfigs(metadata, settings, node_settings, view.node_id)
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
@@ -551,6 +554,12 @@ class AdminHandlers:
     ) -> admin.DescribeReplicaLogsAnswer:
         """The logs of this node, with their sizes, by log directory."""
         return admin.DescribeReplicaLogsAnswer(self._log_dirs.with_logs(request.partitions))
+
+    async def describe_quorum(
+        self, request: admin.DescribeQuorumRequest, _context: RequestContext
+    ) -> admin.DescribeQuorumAnswer:
+        """The replicas of the metadata log, as the leader of the quorum knows them."""
+        return await self._quorum.describe(request)
 
     async def explain_restart(
         self, request: admin.ExplainRestartRequest, _context: RequestContext

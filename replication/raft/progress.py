@@ -12,6 +12,7 @@ Not here: comparing logs, rejecting requests (quorum.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Final
 
@@ -92,6 +93,11 @@ class QuorumProgress:
                 if at - position.fetched_at <= within_ms and position.durable_offset >= log.high_watermark
             )
         )
+
+    @property
+    def positions(self) -> Mapping[ReplicaKey, Position]:
+        """The position of each replica, voters or not, whose log has agreed in this epoch."""
+        return self._positions
 
     def _durable_offset(self, replica: ReplicaKey) -> Offset:
         position = self._positions.get(replica)

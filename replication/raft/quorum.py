@@ -22,6 +22,7 @@ Source: KIP-595; KIP-996 (pre-vote); KIP-853 (voters); KIP-630 (snapshots); Raft
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import assert_never
 
 from replication.common_events import ClockTicked, Report
@@ -32,7 +33,7 @@ from replication.raft.log_view import MetadataLogView
 from replication.raft.progress import QuorumProgress
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.timeouts import DOUBLINGS_MAX, SUCCESSION_BEGINS_MS, QuorumTimes
-from replication.raft.voters import NEVER, ReplicaKey
+from replication.raft.voters import NEVER, Position, ReplicaKey
 from tidelog.epochs import common_end, divergence
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
@@ -134,6 +135,11 @@ class Quorum:
         """While this replica leads: replicas that fetched within `within_ms` before `at` and have all committed
         records."""
         return () if self._progress is None else self._progress.caught_up(self.log, at, within_ms)
+
+    @property
+    def positions(self) -> Mapping[ReplicaKey, Position]:
+        """While this replica leads: the positions of the others that have fetched in its epoch."""
+        return {} if self._progress is None else self._progress.positions
 
     @property
     def due(self) -> Millis | None:

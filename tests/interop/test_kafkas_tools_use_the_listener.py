@@ -130,3 +130,20 @@ def test_the_cluster_is_described(cluster: LocalCluster) -> None:
     assert f"Cluster ID: {cluster.describe(0).cluster_id}" in printed
     shown = tool(cluster, "BrokerApiVersionsCommand")
     assert shown.count("IncrementalAlterConfigs(44): 0 to 1 [usable: 1]") == 3
+
+
+def test_the_metadata_quorum_is_described(cluster: LocalCluster) -> None:
+    described = (
+        "org.apache.kafka.tools.MetadataQuorumCommand",
+        "--bootstrap-server",
+        cluster.kafka_bootstrap,
+        "describe",
+    )
+    status, _ = run(*described, "--status", is_silent=True)
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    assert fields["ClusterId"].strip() == cluster.describe(0).cluster_id
+    assert int(fields["LeaderId"]) in range(3)
+    assert int(fields["HighWatermark"]) > 0
+    assert fields["CurrentVoters"].count('"id"') == 3
+    rows = run(*described, "--replication", is_silent=True)[0].splitlines()[1:]
+    assert sorted(row.split()[-1] for row in rows if row) == ["Follower", "Follower", "Leader"]

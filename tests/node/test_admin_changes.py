@@ -26,13 +26,14 @@ from tidelog.errors import (
     InvalidConfig,
     InvalidPartitions,
     NotController,
+    NotLeaderOrFollower,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import PartitionIndex
+from tidelog.types import NodeId, PartitionIndex
 
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 
@@ -282,3 +283,27 @@ def test_the_feature_level_is_the_latest_and_stays() -> None:
         assert world.call(1, methods.ADMIN_UPDATE_FEATURES, admin_pb2.UpdateFeaturesRequest()).level == features.LATEST
         with pytest.raises(FeatureUpdateFailed, match="cannot go back"):
             world.call(1, methods.ADMIN_UPDATE_FEATURES, admin_pb2.UpdateFeaturesRequest(level=1))
+
+
+def test_any_node_describes_the_quorum_as_its_leader_knows_it() -> None:
+    """A node that is asked as the leader, and does not lead, passes nothing on."""
+    with MetadataWorld(nodes=4, voters=3) as world:
+        world.begin()
+        world.wait_whole()
+        leader = world.image().nodes[NodeId(0)].node_id
+        answers = [
+            world.call(node, methods.ADMIN_DESCRIBE_QUORUM, admin_pb2.DescribeQuorumRequest()) for node in range(4)
+        ]
+        for answer in answers:
+            assert answer.leader_id == leader
+            assert [each.node_id for each in answer.voters] == [0, 1, 2]
+            assert [each.node_id for each in answer.observers] == [3]
+            assert answer.high_watermark > 0
+            by_node = {each.node_id: each for each in (*answer.voters, *answer.observers)}
+            assert by_node[leader].last_fetch_ms == -1
+            assert min(each.log_end_offset for each in by_node.values()) >= 0
+            assert all(each.last_fetch_ms > 0 for node, each in by_node.items() if node != leader)
+            assert [address.name for address in by_node[1].listeners] == ["client"]
+        asked = admin_pb2.DescribeQuorumRequest(is_forwarded=True)
+        with pytest.raises(NotLeaderOrFollower, match="node 1 does not lead"):
+            world.call(1, methods.ADMIN_DESCRIBE_QUORUM, asked)

@@ -96,7 +96,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     if origin in (tuple, frozenset):
         return st.lists(values(parts[0]), max_size=3).map(origin)
     if origin is Mapping:
-        return st.dictionaries(values(parts[0]), values(parts[1]), max_size=3)
+        pairs = st.dictionaries(values(parts[0]), values(parts[1]), max_size=3)
+        return pairs.map(lambda found: dict(sorted(found.items())))  # as it is read
     if isinstance(hint, type) and issubclass(hint, Enum):
         return st.sampled_from(list(hint))
     if hint in (Envelope, EnvelopeAnswer):

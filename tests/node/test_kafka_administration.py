@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from node.api.admin_requests import (
     ChangedPartitions,
     ChangedTopics,
+    DescribeQuorumAnswer,
     DescribeReplicaLogsAnswer,
     ListReassignmentsAnswer,
+    QuorumReplica,
     ReplicaLog,
     ReplicaLogDir,
     TopicPartitionId,
@@ -32,6 +35,7 @@ from node.listeners.kafka.kafka_partitions import (
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
 )
+from node.listeners.kafka.kafka_quorum import DESCRIBE_QUORUM
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS
 from replication.controller.events import ChangedTopic, CreatePartitions, ElectionType
 from tests.node.kafka_exchanges import answered, begun, exchanged, request
@@ -48,7 +52,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.settings import SettingType
-from tidelog.types import NodeId, PartitionIndex, TopicPartition
+from tidelog.types import DirectoryId, Endpoint, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicPartition
 
 TOPIC, NODE = 2, 4
 """Kafka's numbers of resources."""
@@ -308,3 +312,38 @@ def test_logs_are_described_by_directory(version: int) -> None:
     assert whole.results == ()
     if version >= 3:
         assert whole.error_code == 41
+
+
+# --- the metadata quorum ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", DESCRIBE_QUORUM.versions)
+def test_the_replicas_of_the_metadata_log_are_described(version: int) -> None:
+    """Another partition is unknown: there is one quorum."""
+    module = request("DescribeQuorum")
+    partitions = (module.PartitionData(0), module.PartitionData(1))
+    topics = (module.TopicData("__cluster_metadata", partitions), module.TopicData("orders", partitions[:1]))
+    message = module.DescribeQuorumRequest(topics)
+    assert not begun(DESCRIBE_QUORUM, version, message)[1].is_forwarded
+    directory = DirectoryId(UUID(int=7))
+    at = {"controller": Endpoint("host", 9093)}
+    leader = QuorumReplica(NodeId(0), directory, Offset(20), Millis(-1), Millis(900), at)
+    observer = QuorumReplica(NodeId(3), directory, Offset(15), Millis(800), Millis(-1), {})
+    described = DescribeQuorumAnswer(NodeId(0), LeaderEpoch(4), Offset(18), (leader,), (observer,))
+    answer = exchanged(DESCRIBE_QUORUM, version, message, described)
+    (known, second), (other,) = (each.partitions for each in answer.topics)
+    assert (answer.error_code, known.error_code, second.error_code, other.error_code) == (0, 0, 3, 3)
+    assert (known.leader_id, known.leader_epoch, known.high_watermark) == (0, 4, 18)
+    replicas = (*known.current_voters, *known.observers)
+    assert [(each.replica_id, each.log_end_offset) for each in replicas] == [(0, 20), (3, 15)]
+    if version >= 1:
+        times = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in replicas]
+        assert times == [(-1, 900), (800, -1)]
+    if version >= 2:
+        assert [each.replica_directory_id for each in replicas] == [directory] * 2
+        [node] = answer.nodes
+        assert (node.node_id, [(each.name, each.host, each.port) for each in node.listeners]) == (
+            0,
+            [("CONTROLLER", "host", 9093)],
+        )
+    assert refused(DESCRIBE_QUORUM, version, message, NotController("none")).error_code == 41

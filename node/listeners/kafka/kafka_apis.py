@@ -25,6 +25,7 @@ from node.listeners.kafka.kafka_partitions import (
     LIST_PARTITION_REASSIGNMENTS,
 )
 from node.listeners.kafka.kafka_produce import PRODUCE
+from node.listeners.kafka.kafka_quorum import DESCRIBE_QUORUM
 from node.listeners.kafka.kafka_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from node.listeners.kafka.kafka_sasl import SASL_AUTHENTICATE
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
@@ -66,6 +67,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_QUORUM,
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,

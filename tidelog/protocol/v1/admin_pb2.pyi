@@ -1291,6 +1291,107 @@ class DamagedLog(_message.Message):
 Global___DamagedLog: _TypeAlias = DamagedLog  # noqa: Y015
 
 @_typing.final
+class DescribeQuorumRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_FORWARDED_FIELD_NUMBER: _builtins.int
+    is_forwarded: _builtins.bool
+    """another node asks the leader: a node that does not lead answers with an error"""
+    def __init__(
+        self,
+        *,
+        is_forwarded: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_forwarded", b"is_forwarded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeQuorumRequest: _TypeAlias = DescribeQuorumRequest  # noqa: Y015
+
+@_typing.final
+class DescribeQuorumResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
+    OBSERVERS_FIELD_NUMBER: _builtins.int
+    leader_id: _builtins.int
+    leader_epoch: _builtins.int
+    high_watermark: _builtins.int
+    """offsets below this one are committed"""
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuorumReplica]:
+        """by node"""
+
+    @_builtins.property
+    def observers(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuorumReplica]:
+        """by node; those that have fetched within five minutes"""
+
+    def __init__(
+        self,
+        *,
+        leader_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        voters: _abc.Iterable[Global___QuorumReplica] | None = ...,
+        observers: _abc.Iterable[Global___QuorumReplica] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "observers", b"observers", "voters", b"voters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeQuorumResponse: _TypeAlias = DescribeQuorumResponse  # noqa: Y015
+
+@_typing.final
+class QuorumReplica(_message.Message):
+    """A replica of the metadata log. Times are those of the leader's clock (ms since the epoch); -1 unknown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_FETCH_MS_FIELD_NUMBER: _builtins.int
+    LAST_CAUGHT_UP_MS_FIELD_NUMBER: _builtins.int
+    LISTENERS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    directory_id: _builtins.bytes
+    """its metadata directory"""
+    log_end_offset: _builtins.int
+    """records below are on its disk; -1 unknown"""
+    last_fetch_ms: _builtins.int
+    """its last fetch; -1 also for the leader"""
+    last_caught_up_ms: _builtins.int
+    """its last fetch if it then had every committed record"""
+    @_builtins.property
+    def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Listener]:
+        """addresses of a voter"""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+        log_end_offset: _builtins.int = ...,
+        last_fetch_ms: _builtins.int = ...,
+        last_caught_up_ms: _builtins.int = ...,
+        listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "last_caught_up_ms", b"last_caught_up_ms", "last_fetch_ms", b"last_fetch_ms", "listeners", b"listeners", "log_end_offset", b"log_end_offset", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuorumReplica: _TypeAlias = QuorumReplica  # noqa: Y015
+
+@_typing.final
 class ExplainRestartRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -77,6 +77,9 @@ ADMIN_EXPLAIN_PARTITIONS: Final = Method(
 ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
     ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse, CallKind.UNARY
 )
+ADMIN_DESCRIBE_QUORUM: Final = Method(
+    ADMIN, "DescribeQuorum", admin_pb2.DescribeQuorumRequest, admin_pb2.DescribeQuorumResponse, CallKind.UNARY
+)
 ADMIN_EXPLAIN_RESTART: Final = Method(
     ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse, CallKind.UNARY
 )
