@@ -18,8 +18,10 @@ from replication.coordination.group_records import (
     MemberMetadata,
     OffsetCommitValue,
 )
+from replication.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL, assignment_in, subscription_in
 from replication.coordination.transaction_records import NO_PRODUCER_EPOCH, TransactionLogValue
 from tidelog.protocol.kafka.message_codec import Structure
+from tidelog.protocol.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from tidelog.types import NO_PRODUCER_ID, TopicPartitions
 
 SINCE = {
@@ -27,6 +29,9 @@ SINCE = {
     (GroupMetadataValue, "current_state_timestamp"): 2,
     (MemberMetadata, "group_instance_id"): 3,
     (MemberMetadata, "rebalance_timeout"): 1,
+    (ConsumerProtocolSubscription, "owned_partitions"): 1,
+    (ConsumerProtocolSubscription, "generation_id"): 2,
+    (ConsumerProtocolSubscription, "rack_id"): 3,
 }
 """The version in which a field was added."""
 
@@ -52,10 +57,20 @@ class Printed(NamedTuple):
 def as_kafka_prints(record: CoordinatorRecord[Any, Any], key: bytes, value: bytes | None) -> Printed:
     """key, value: the bytes of the record, for its type and version."""
     version = -1 if value is None else int.from_bytes(value[:2])
+    data = _plain(record.value, version)
+    if isinstance(record.value, GroupMetadataValue) and record.value.protocol_type == CONSUMER_PROTOCOL:
+        for printed, member in zip(data["members"], record.value.members, strict=True):
+            printed["subscription"] = _bytes_of_consumers(subscription_in(member.subscription), member.subscription)
+            printed["assignment"] = _bytes_of_consumers(assignment_in(member.assignment), member.assignment)
     return Printed(
         {"type": str(int.from_bytes(key[:2])), "data": _plain(record.key, 0)},
-        None if value is None else {"version": str(version), "data": _plain(record.value, version)},
+        None if value is None else {"version": str(version), "data": data},
     )
+
+
+def _bytes_of_consumers(message: Structure | None, data: bytes) -> Any:
+    """What consumers say and have, which Kafka reads where it can."""
+    return _plain(data, 0) if message is None else _plain(message, int.from_bytes(data[:2]))
 
 
 def dumped(line: str) -> Printed | None:

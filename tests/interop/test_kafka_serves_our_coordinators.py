@@ -13,17 +13,27 @@ from uuid import UUID
 
 import pytest
 
+from node.api.table import (
+    GROUPS_CONSUMER_GROUP_HEARTBEAT,
+    GROUPS_JOIN_GROUP,
+    GROUPS_OFFSET_COMMIT,
+    GROUPS_SYNC_GROUP,
+)
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from node.requests.context import RequestContext
 from replication.controller import topics as controller_topics
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
+from replication.coordination import classic_requests as classic
 from replication.coordination.coordinator_machine import Instant
-from replication.coordination.group_records import GROUP_RECORDS
+from replication.coordination.group_records import GROUP_RECORDS, ClassicProtocol
+from replication.coordination.group_requests import ConsumerGroupHeartbeat, OffsetCommit, OffsetToCommit
 from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
+from tests.consumer_bytes import assigned, places_in, subscription
 from tests.interop.coordinator_records import Printed, as_kafka_prints
 from tests.interop.kafka_broker import Broker
 from tests.interop.kafka_coordination import (
@@ -42,20 +52,34 @@ from tests.node.real_coordinators import until_done
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
-from tidelog.client.group_admin import GroupDescription
+from tidelog.client.group_admin import GroupDescription, MemberDescription
 from tidelog.client.producer import Producer
 from tidelog.client.transaction_admin import TransactionDescription
+from tidelog.clock import MachineClock
+from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, RebalanceInProgress
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch, iter_batches
-from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Millis, Offset, TopicPartition
+from tidelog.types import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    PartitionIndex,
+    TopicPartition,
+)
 
 pytestmark = pytest.mark.interop
 
 TOPICS = ("orders", "copies")
 COMPACTED = {"cleanup.policy": "compact"}
 ONE_PARTITION = CoordinatorSettings(GroupSettings(partitions=1), TransactionSettings(partitions=1))
+PLACES = {(topic, 0) for topic in TOPICS}
+CALLER = RequestContext("client", "ipv4:127.0.0.1:5000", host="127.0.0.1", client_id="app")
+LONG_MS = 1_800_000
+"""The session of a classic member, whose client is this test."""
 TIMEOUT_MS = 900_000
 """Of transactions: longer than the test."""
 
@@ -64,6 +88,7 @@ NOTHING_EXPIRES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 600_000,
 }
 READERS, COPIERS = "readers", "copiers"
+MOVING, RETURNED = "moving", "returned"
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 MEMBER = "member-1"
 
@@ -94,6 +119,7 @@ async def write(nodes: RealNodes) -> Ours:
             await leave_open(nodes, (await admin.describe_topic("orders")).topic_id.bytes)
             await plain.send("orders", b"after")
         await join(nodes)
+        await migrate(nodes)
         await admin.alter_group_offsets("simple", {("orders", 0): 1})
         listed = await admin.list_transactions()
         described = await admin.describe_transactions([each.transactional_id for each in listed])
@@ -181,6 +207,60 @@ async def join(nodes: RealNodes) -> None:
         partitions=[groups_pb2.OffsetToCommit(topic="orders", partition=0, offset=2, leader_epoch=0, metadata="half")],
     )
     await until_done(nodes, at, methods.GROUPS_OFFSET_COMMIT, commit)
+
+
+async def ask(nodes: RealNodes, api: Any, request: Any) -> Any:
+    """What the coordinator answers a client of Kafka, once it coordinates."""
+    while True:
+        try:
+            return await nodes.nodes[0].node.services[api.service].handler(api)(request, CALLER)
+        except (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, RebalanceInProgress):
+            await MachineClock().sleep_ms(20)
+
+
+async def migrate(nodes: RealNodes) -> None:
+    """Two groups of the classic protocol that a member of KIP-848 has joined; the one of them it has left again."""
+    for group in (MOVING, RETURNED):
+        member_id = (await classic_join(nodes, group, "")).member_id
+        joined = await classic_join(nodes, group, member_id)
+        await classic_sync(nodes, group, joined, PLACES)
+        new = ConsumerGroupHeartbeat(group, "new", 0, None, None, 60_000, TOPICS, topic_partitions=())
+        answer = await ask(nodes, GROUPS_CONSUMER_GROUP_HEARTBEAT, new)
+        joined = await classic_join(nodes, group, member_id)
+        has = await classic_sync(nodes, group, joined, set())
+        assert len(has) == 1, "the other one is for the new member"
+        while not answer.assignment:
+            again = ConsumerGroupHeartbeat(group, "new", answer.member_epoch)
+            answer = await ask(nodes, GROUPS_CONSUMER_GROUP_HEARTBEAT, again)
+        owned = ConsumerGroupHeartbeat(group, "new", answer.member_epoch, topic_partitions=answer.assignment)
+        await ask(nodes, GROUPS_CONSUMER_GROUP_HEARTBEAT, owned)
+        if group == RETURNED:
+            await ask(nodes, GROUPS_CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeat(group, "new", -1))
+            while joined.leader != member_id:
+                joined = await classic_join(nodes, group, member_id)
+            assert await classic_sync(nodes, group, joined, PLACES) == PLACES
+        commit = OffsetToCommit("orders", PartitionIndex(0), Offset(3), LeaderEpoch(0))
+        request = OffsetCommit(group, member_id, joined.generation, None, (commit,))
+        await ask(nodes, GROUPS_OFFSET_COMMIT, request)
+
+
+async def classic_join(nodes: RealNodes, group: str, member_id: str) -> classic.JoinGroupAnswer:
+    """Join with nothing, as an eager member."""
+    protocols = (ClassicProtocol("range", subscription(TOPICS)),)
+    request = classic.JoinGroup(group, member_id, None, "consumer", protocols, LONG_MS, LONG_MS)
+    answer: classic.JoinGroupAnswer = await ask(nodes, GROUPS_JOIN_GROUP, request)
+    return answer
+
+
+async def classic_sync(
+    nodes: RealNodes, group: str, joined: classic.JoinGroupAnswer, places: set[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Ask for the assignment; as the leader, bring it."""
+    assignments = (classic.MemberAssignment(joined.member_id, assigned(places)),) if places else ()
+    request = classic.SyncGroup(
+        group, joined.member_id, joined.generation, None, "consumer", joined.protocol, assignments
+    )
+    return places_in((await ask(nodes, GROUPS_SYNC_GROUP, request)).assignment)
 
 
 async def read(at: str, isolation: str) -> list[bytes]:
@@ -280,24 +360,39 @@ def test_kafkas_dump_tool_complains_of_nothing(theatre: Theatre, suffix: str) ->
 def test_kafkas_group_tool_says_what_we_said(theatre: Theatre) -> None:
     address, ours = theatre.broker.address, theatre.ours
     states = {group: (each.state, len(each.members)) for group, each in ours.groups.items()}
-    assert states == {READERS: ("Stable", 1), COPIERS: ("Empty", 0), "simple": ("Empty", 0)}
+    assert states == {
+        READERS: ("Stable", 1),
+        COPIERS: ("Empty", 0),
+        "simple": ("Empty", 0),
+        MOVING: ("Stable", 2),
+        RETURNED: ("Stable", 1),
+    }
     assert group_states(address) == states
     assert group_offsets(address) == ours.offsets
     [member] = ours.groups[READERS].members
-    [row] = group_members(address, READERS)
-    assignment = ";".join(f"{at.topic}:{at.partition}" for at in member.assignment)
-    assert assignment == "copies:0;orders:0"
-    said = {
-        "CONSUMER-ID": member.member_id,
-        "HOST": member.client_host,
-        "CLIENT-ID": member.client_id,
-        "#PARTITIONS": str(len(member.assignment)),
-        "CURRENT-EPOCH": str(member.member_epoch),
-        "CURRENT-ASSIGNMENT": assignment,
-        "TARGET-EPOCH": str(ours.groups[READERS].assignment_epoch),
-        "TARGET-ASSIGNMENT": assignment,
-    }
-    assert said.items() <= row.items()
+    assert assignment_of(member) == "copies:0;orders:0"
+    for group in (READERS, MOVING):
+        members = {each.member_id: each for each in ours.groups[group].members}
+        rows = {row["CONSUMER-ID"]: row for row in group_members(address, group)}
+        assert rows.keys() == members.keys()
+        for member_id, each in members.items():
+            said = {
+                "HOST": each.client_host,
+                "CLIENT-ID": each.client_id,
+                "#PARTITIONS": str(len(each.assignment)),
+                "CURRENT-EPOCH": str(each.member_epoch),
+                "CURRENT-ASSIGNMENT": assignment_of(each),
+                "TARGET-EPOCH": str(ours.groups[group].assignment_epoch),
+                "TARGET-ASSIGNMENT": assignment_of(each),
+            }
+            assert said.items() <= rows[member_id].items()
+    [returned], [row] = ours.groups[RETURNED].members, group_members(address, RETURNED)
+    assert (row["CONSUMER-ID"], row["#PARTITIONS"]) == (returned.member_id, "2"), "as a classic group"
+
+
+def assignment_of(member: MemberDescription) -> str:
+    """As Kafka's tool writes it."""
+    return ";".join(f"{at.topic}:{at.partition}" for at in member.assignment)
 
 
 @pytest.mark.timeout(600)
