@@ -259,8 +259,9 @@ class NotLeaderOrFollower(TidelogError, code=6, status="FAILED_PRECONDITION", re
 class LeadershipLost(
     TidelogError, code=1006, kafka_name="NOT_LEADER_OR_FOLLOWER", status="ABORTED", retry=Retry.ELSEWHERE, written=None
 ):
-    """The records were appended, but the node lost leadership before they were committed. The next leader may or may
-    not have them. Kafka uses number 6 for this case and for NotLeaderOrFollower; Tidelog separates the two."""
+    """The records were appended, or deleted, but the node lost leadership before all in-sync replicas had done so too.
+    The next leader may or may not have them. Kafka uses number 6 for this case and for NotLeaderOrFollower; Tidelog
+    separates the two."""
 
 
 class TopicExists(
@@ -294,7 +295,8 @@ class TooFewNodes(InvalidReplicationFactor, code=1054, status="UNAVAILABLE", ret
 
 
 class PolicyViolation(TidelogError, code=44, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
-    """The cluster or a node has as many partitions as `max.partitions` or `max.broker.partitions` allow."""
+    """The cluster or a node has as many partitions as `max.partitions` or `max.broker.partitions` allow; or records of
+    a topic cannot be deleted because of its `cleanup.policy`."""
 
 
 # --- acknowledgement --------------------------------------------------------------------------------------------

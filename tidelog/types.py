@@ -75,6 +75,9 @@ LATEST: Final = Offset(-1)
 EARLIEST: Final = Offset(-2)
 """The start of the log."""
 
+HIGH_WATERMARK: Final = Offset(-1)
+"""In place of the offset below which records are deleted: the high watermark (Kafka's DeleteRecordsRequest)."""
+
 MAX_TIMESTAMP: Final = Offset(-3)
 """The first record with the largest timestamp (KIP-734)."""
 

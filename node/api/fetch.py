@@ -40,12 +40,15 @@ class PartitionFetch(NamedTuple):
 
 
 class DurablePosition(NamedTuple):
-    """A follower's durable offset, which moved while its fetch waits. topic_id: the bytes as sent."""
+    """A follower's durable offset and log start, one of which moved while its fetch waits. topic_id: the bytes as
+    sent."""
 
     topic_id: bytes
     partition: int
     leader_epoch: LeaderEpoch
     durable_offset: Offset
+    log_start_offset: Offset
+    """0 from a node of a version that does not report it."""
 
 
 class FetchRequest(NamedTuple):

@@ -57,7 +57,7 @@ class FollowerReplica:
         state: PartitionState,
         *,
         want_fetch: Callable[[FollowerReplica], None],
-        report_durable: Callable[[FollowerReplica, Offset], None],
+        report_durable: Callable[[FollowerReplica, Offset, Offset], None],
         leave: Callable[[FollowerReplica], None],
         moved: Callable[[ReplicaCause], None],
     ) -> None:
@@ -149,6 +149,10 @@ class FollowerReplica:
         """Apply a new durable offset of the log."""
         self._handle(events.DurableOffsetMoved(self._log.durable_offset))
 
+    def log_start_moved(self) -> None:
+        """Apply a new log start offset of the log."""
+        self._handle(events.LogStartMoved(self._log.log_start_offset))
+
     # --- effects of the core ---
 
     def _handle(self, event: events.FollowerEvent) -> None:
@@ -165,9 +169,9 @@ class FollowerReplica:
                     if self._log.advance_high_watermark(offset) and self._readers:
                         wake_all(self._readers)
                 case events.AdvanceLogStart(offset):
-                    self._directory.move_log_start(self._log, offset)
-                case events.ReportDurable(durable_offset):
-                    self._report_durable(self, durable_offset)
+                    self._services.move_log_start(self._log, self._directory, offset)
+                case events.ReportDurable(durable_offset, log_start):
+                    self._report_durable(self, durable_offset, log_start)
                 case events.RetryLater(_, error):
                     level = logging.DEBUG if self._is_early(error) else logging.INFO
                     at_node = self._leader_node

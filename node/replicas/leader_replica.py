@@ -70,6 +70,9 @@ _log = logging.getLogger("node.partition")
 ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
 """Called once with the outcome of a produce request: the append (None if there was none), and the error, if any."""
 
+DeletionDone: TypeAlias = Callable[[Offset, TidelogError | None], None]
+"""Called once with the outcome of a deletion: the low watermark (-1 if it is unknown), and the error, if any."""
+
 
 @dataclass(slots=True)
 class _LastSent:
@@ -115,6 +118,7 @@ class LeaderReplica:
         self._ended = False
         self._tickets = 0
         self._pending: dict[events.Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
+        self._deletions: dict[events.Ticket, DeletionDone] = {}
         self._appended: list[events.AckAwaited] = []
         """Entries that were appended in this turn, unknown to the core."""
         self._appended_to = log.log_end_offset
@@ -245,6 +249,39 @@ class LeaderReplica:
         if self._directory.offline is None and not self._log.closed:
             self._services.sync(self._log, self._directory, self)
 
+    # --- deletions ---
+
+    def delete_records(self, offset: Offset, *, deadline: Millis, done: DeletionDone) -> None:
+        """Delete the records below `offset`, or with HIGH_WATERMARK all committed ones. `done` is called once: when
+        every replica that counts has deleted them, or with an error. Raises as `PartitionLeader.deletable`, and
+        NotLeaderOrFollower if the disk has just failed."""
+        self.settle()
+        if self._ended:
+            raise NotLeaderOrFollower(f"partition {self}: the log directory failed; no records were deleted")
+        below = self.core.deletable(offset)
+        self._tickets += 1
+        ticket = events.Ticket(self._tickets)
+        self._deletions[ticket] = done
+        self._handle(events.DeletionAwaited(ticket, below, deadline))
+        if self.core.waiting:
+            self._services.schedule.attend(self)
+
+    def _carry_out_deletion(self, effect: events.MoveLogStart | events.RecordsDeleted | events.DeletionFailed) -> None:
+        if isinstance(effect, events.MoveLogStart):
+            self._move_log_start(effect.offset)
+            return
+        error = effect.error if isinstance(effect, events.DeletionFailed) else None
+        for ticket in effect.tickets:
+            self._deletions.pop(ticket)(effect.low_watermark, error)
+
+    def _move_log_start(self, offset: Offset) -> None:
+        def failed(error: TidelogError) -> None:
+            if not self._ended:
+                self._handle(events.LogStartKept(error))
+
+        _log.info("%s: deletes its records below offset %d", self, offset)
+        self._services.move_log_start(self._log, self._directory, offset, failed)
+
     # --- positions of the log ---
 
     def durable_moved(self) -> None:
@@ -334,6 +371,7 @@ class LeaderReplica:
             follower.session,
             report.leader_epoch,
             report.durable_offset,
+            report.log_start_offset,
             now,
         )
         self._handle(event)
@@ -383,6 +421,8 @@ class LeaderReplica:
                     for ticket in tickets:
                         done, info = self._pending.pop(ticket)
                         done(info, error)
+                case events.MoveLogStart() | events.RecordsDeleted() | events.DeletionFailed():
+                    self._carry_out_deletion(effect)
                 case events.ProposeIsr():
                     self.proposed_on = max(self.proposed_on, effect.partition_epoch)
                     self._services.proposer.propose(self.key, self, effect, partial(self._proposal_ended, effect))

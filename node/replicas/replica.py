@@ -30,6 +30,7 @@ from node.replicas.waiting_fetch import (
     diverging_answer,
     read_answer,
     refuse_all,
+    wake_all,
 )
 from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
@@ -264,9 +265,11 @@ class Replica:
             self.role.durable_moved()
 
     def log_start_moved(self) -> None:
-        """Apply a new log start offset of the log."""
-        if isinstance(self.role, LeaderReplica):
+        """Apply a new log start offset of the log. Consumers that waited at the end of an open transaction may be below
+        it now."""
+        if self.role is not None:
             self.role.log_start_moved()
+        wake_all(self._readers)
 
     def review(self) -> bool:
         """Without a role: ask for another leader if the log failed, and repeat an fsync that a full disk rejected.

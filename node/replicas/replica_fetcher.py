@@ -79,7 +79,8 @@ class ReplicaFetcher:
         self._throttle = throttle
         self._throttled: dict[FollowerReplica, None] = {}
         self._wanted: dict[FollowerReplica, None] = {}
-        self._durable_offset: dict[FollowerReplica, Offset] = {}
+        self._durable: dict[FollowerReplica, tuple[Offset, Offset]] = {}
+        """Unsent reports: durable offset and log start."""
         self._open: dict[int, FollowerReplica] = {}
         self._number: dict[FollowerReplica, int] = {}
         self._stream: ValueStream[FetchRequest, FetchAnswer] | None = None
@@ -99,19 +100,19 @@ class ReplicaFetcher:
         self._wanted[follower] = None
         # The fetch contains the durable offset. An unsent report is older: after a truncation it may be too high, and
         # the leader would commit records that this replica no longer has.
-        self._durable_offset.pop(follower, None)
+        self._durable.pop(follower, None)
         self._wake.set()
 
-    def report(self, follower: FollowerReplica, durable_offset: Offset) -> None:
-        """Report a durable offset that moved while the fetch waits."""
-        self._durable_offset[follower] = durable_offset
+    def report(self, follower: FollowerReplica, durable_offset: Offset, log_start: Offset) -> None:
+        """Report a durable offset or log start that moved while the fetch waits."""
+        self._durable[follower] = durable_offset, log_start
         self._wake.set()
 
     def forget(self, follower: FollowerReplica) -> None:
         """Forget a partition that no longer follows this leader in this epoch."""
         self._wanted.pop(follower, None)
         self._throttled.pop(follower, None)
-        self._durable_offset.pop(follower, None)
+        self._durable.pop(follower, None)
         self._close(follower)
 
     def _close(self, follower: FollowerReplica) -> None:
@@ -187,7 +188,7 @@ class ReplicaFetcher:
 
     async def _send(self, stream: ValueStream[FetchRequest, FetchAnswer]) -> None:
         while not self._stopping:
-            if not self._wanted and not self._durable_offset:
+            if not self._wanted and not self._durable:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -199,7 +200,7 @@ class ReplicaFetcher:
         config = self._config.replication
         fetches: list[PartitionFetch] = []
         wanted, self._wanted = _first(self._wanted)
-        durable_offset, self._durable_offset = _first(self._durable_offset)
+        durable, self._durable = _first(self._durable)
         if wanted and not self._open:
             self._silent_ticks, self._heard = 0, True
         is_open = self._throttle.is_open(self._clock.monotonic_ms())
@@ -215,8 +216,8 @@ class ReplicaFetcher:
                 self._close(follower)
                 self._open[fetch_id], self._number[follower] = follower, fetch_id
         positions = [
-            DurablePosition(follower.topic_id, follower.key.partition, follower.leader_epoch, offset)
-            for follower, offset in durable_offset.items()
+            DurablePosition(follower.topic_id, follower.key.partition, follower.leader_epoch, offset, log_start)
+            for follower, (offset, log_start) in durable.items()
         ]
         return FetchRequest(self._replica, config.fetch_wait_ms, 1, Isolation.READ_UNCOMMITTED, fetches, positions)
 
@@ -237,7 +238,7 @@ class ReplicaFetcher:
         self._stream = None
         lost, self._number = self._number, {}
         self._open.clear()
-        self._durable_offset.clear()
+        self._durable.clear()
         for follower in lost:
             follower.stream_broken()
 

@@ -115,6 +115,7 @@ class ReplicaManager:
             log_damaged=self.damage.known,
             damage_found=self.damage.found,
             truncation_ended=self._truncation_ended,
+            log_start_moved=self.log_start_moved,
             leaderships=self.leaderships,
         )
         self._missing = MissingLogs(
@@ -372,7 +373,7 @@ class ReplicaManager:
             replica.durable_moved()
 
     def log_start_moved(self, log: Log) -> None:
-        """Retention has advanced the log start offset of a log."""
+        """Retention or a deletion has advanced the log start offset of a log."""
         replica = self.registry.of_log(log)
         if replica is not None:
             replica.log_start_moved()

@@ -16,7 +16,11 @@ from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.types import NodeId, PartitionKey, TopicPartition
+from tidelog.types import NodeId, Offset, PartitionKey, TopicPartition
+
+
+def _ignore(_: TidelogError) -> None:
+    """The directory has reported the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class ReplicaServices:
     """Damage was found that the log has not recorded yet."""
     truncation_ended: Callable[[Log], None]
     """The log may be used again."""
+    log_start_moved: Callable[[Log], None]
+    """The log start offset of a log has advanced, durably."""
     leaderships: LeadershipWatch
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
@@ -48,6 +54,19 @@ class ReplicaServices:
         directory.commit.request(log)
         self.schedule.watch(user)
         return True
+
+    def move_log_start(
+        self, log: Log, directory: LogDirectory, offset: Offset, failed: Callable[[TidelogError], None] = _ignore
+    ) -> None:
+        """Move a log start, and tell the present role of its replica once that is durable: a role may end meanwhile."""
+
+        def done(error: TidelogError | None) -> None:
+            if error is None:
+                self.log_start_moved(log)
+            else:
+                failed(error)
+
+        directory.move_log_start(log, offset, done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Produce requests that wait until a position reaches their end offset, or until their deadline.
+"""Requests that wait until a position reaches their offset, or until their deadline.
 
 Invariant: each ticket is returned exactly once, in the order of end offset, then of arrival.
 Not here: which position is awaited (leader.py), the request behind a ticket (node/replicas/).

@@ -10,7 +10,8 @@ Invariants:
      emptied and restarts at its log start, but not above the leader's end nor below the leader's log start.
   4. A log that ends below the leader's log start restarts there. A log that ends above the leader's end is not reset:
      the leader's epochs show where it diverges.
-  5. The log start follows the leader's, as far as records are known to be committed. It never decreases.
+  5. The log start follows the leader's, as far as records are known to be committed. It never decreases. It is
+     reported once it is durable: the leader then tells that the records are deleted here.
   6. The next fetch waits for the append. After a small append it also waits for the fsync, or until the next tick, and
      reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
      reported at once.
@@ -73,7 +74,7 @@ class PartitionFollower:
         self._committed: _Committed | None = None
         self._syncs = False
         """True if the next fetch waits until the current append is durable."""
-        self._reported_durable = log.durable_offset
+        self._reported_durable, self._reported_start = log.durable_offset, log.log_start
         self._began_again = False
         """True once a transaction was fetched again."""
         self._rng = rng
@@ -101,6 +102,10 @@ class PartitionFollower:
                 return self._changed(log)
             case events.DurableOffsetMoved(durable_offset):
                 return self._durable_offset(durable_offset)
+            case events.LogStartMoved(log_start):
+                log = self._log
+                self._log = events.LogView(log_start, log.log_end, log.durable_offset, log.last_epoch)
+                return self._report()
             case events.Waited(at):
                 return self._waited(at)
             case events.StreamBroken():
@@ -124,7 +129,8 @@ class PartitionFollower:
             return []
         log = self._log
         self._move(FollowerCause.SENT)
-        self._open, self._reported_durable = _OpenFetch(fetch_id, log.log_end), log.durable_offset
+        self._open = _OpenFetch(fetch_id, log.log_end)
+        self._reported_durable, self._reported_start = log.durable_offset, log.log_start
         return [
             events.SendFetch(
                 fetch_id, log.log_end, log.last_epoch, log.durable_offset, log.log_start, self._refused_bytes
@@ -137,10 +143,16 @@ class PartitionFollower:
         if self.state is FollowerState.SYNCING and durable_offset > self._reported_durable:
             self._move(FollowerCause.DURABLE)
             return [events.WantFetch()]
-        if self.state is not FollowerState.OPEN or durable_offset <= self._reported_durable:
+        return self._report()
+
+    def _report(self) -> list[events.FollowerEffect]:
+        """Report what is durable if the leader does not know it, and will not learn it with the next fetch."""
+        log = self._log
+        is_known = log.durable_offset <= self._reported_durable and log.log_start <= self._reported_start
+        if self.state is not FollowerState.OPEN or is_known:
             return []
-        self._reported_durable = durable_offset
-        return [events.ReportDurable(durable_offset)]
+        self._reported_durable, self._reported_start = log.durable_offset, log.log_start
+        return [events.ReportDurable(log.durable_offset, log.log_start)]
 
     def _broken(self) -> list[events.FollowerEffect]:
         self._open = None
@@ -188,7 +200,6 @@ class PartitionFollower:
         start = min(committed.log_start, watermark)
         if start <= log.log_start:
             return [events.AdvanceWatermark(watermark)]
-        self._log = events.LogView(start, log.log_end, log.durable_offset, log.last_epoch)
         return [events.AdvanceWatermark(watermark), events.AdvanceLogStart(start)]
 
     def _changed(self, log: events.LogView) -> list[events.FollowerEffect]:

@@ -90,6 +90,12 @@ class DurableOffsetMoved(NamedTuple):
     durable_offset: Offset
 
 
+class LogStartMoved(NamedTuple):
+    """The log start advanced, durably."""
+
+    log_start: Offset
+
+
 @dataclass(frozen=True, slots=True)
 class Waited:
     """The time is now `at`."""
@@ -97,7 +103,9 @@ class Waited:
     at: Millis
 
 
-FollowerEvent: TypeAlias = StreamReady | Answered | LogChanged | DurableOffsetMoved | Waited | StreamBroken | LogFailed
+FollowerEvent: TypeAlias = (
+    StreamReady | Answered | LogChanged | DurableOffsetMoved | LogStartMoved | Waited | StreamBroken | LogFailed
+)
 
 # --- effects ----------------------------------------------------------------------------------------------------
 
@@ -156,15 +164,17 @@ class AdvanceWatermark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """Advance the log start to `offset`, the leader's log start. Everything below it is committed."""
+    """Advance the log start to `offset`, the leader's log start, and report `LogStartMoved` once that is durable.
+    Everything below it is committed."""
 
     offset: Offset
 
 
 class ReportDurable(NamedTuple):
-    """Report the durable offset to the leader at once; the fetch stays open."""
+    """Report the durable offset and the log start to the leader at once; the fetch stays open."""
 
     durable_offset: Offset
+    log_start: Offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,12 @@ Invariants:
      the leader's log in this epoch, and only from the stream of that fetch. The driver passes on what a follower sends
      on its latest stream only (node/replicas/follower_streams.py).
   5. A change of the set is applied only with a higher partition epoch than the known one.
+  6. Records are deleted, for the sender of the deletion, when the log start of every replica is above them that is
+     counted, eligible to lead, or in service. Whoever joins the set later has the log start of the leader by then. So
+     no leader of a clean election has them again.
 
 A member lags when its durable offset is below the leader's log end of `lag_ms_max` ago. A replica may join when its
-durable offset has reached the high watermark and the start of the leader epoch.
+durable offset has reached the high watermark and the start of the leader epoch, and its log start that of the leader.
 
 Not here: whether a fetch agrees (leader.py), the decision on a proposal (replication/controller/alter_partition.py).
 """
@@ -70,6 +73,7 @@ class InSyncSet:
         self,
         *,
         me: NodeId,
+        log_start: Offset,
         log_end: Offset,
         durable_offset: Offset,
         high_watermark: Offset,
@@ -78,6 +82,8 @@ class InSyncSet:
     ) -> None:
         """log_end: where the epoch starts. high_watermark: as known to this node; the true one may be higher."""
         self._me = me
+        self.log_start = log_start
+        """Of the leader's log, durable."""
         self.epoch_start: Final = log_end
         self.log_end = log_end
         self.durable_offset = durable_offset
@@ -201,6 +207,7 @@ class InSyncSet:
         if report.durable_offset > position.log_end:  # invalid: the log end cannot move while the fetch is open
             return False
         position.durable_offset = report.durable_offset
+        position.log_start = max(position.log_start, report.log_start)
         return True
 
     def first_unfetched(self) -> Offset:
@@ -261,6 +268,17 @@ class InSyncSet:
         self.high_watermark = reached
         return reached
 
+    @property
+    def low_watermark(self) -> Offset:
+        """The lowest log start of the replicas that must delete what the leader deletes; -1 if one of them has not
+        fetched in this epoch."""
+        in_service = (replica for replica in self.replicas if self._is_eligible(replica))
+        low = self.log_start
+        for replica in {*self._others_counted, *self._elr, *in_service} - {self._me}:
+            position = self._progress.get(replica)
+            low = min(low, Offset(-1) if position is None else position.log_start)
+        return low
+
     # --- membership ---
 
     def tick(self, at: Millis) -> None:
@@ -273,9 +291,10 @@ class InSyncSet:
         position, view = self._progress.get(replica), self._views.get(replica)
         if position is None or view is None or not view.eligible or replica not in self.replicas:
             return False
-        return view.incarnation == position.incarnation and position.durable_offset >= max(
-            self.high_watermark, self.epoch_start
-        )
+        # With a lower log start it would lead with records that the sender of a deletion knows to be deleted.
+        if view.incarnation != position.incarnation or position.log_start < self.log_start:
+            return False
+        return position.durable_offset >= max(self.high_watermark, self.epoch_start)
 
     def is_behind(self, replica: NodeId, at: Millis) -> bool:
         """Whether the member's durable offset is below the leader's log end of `lag_ms_max` ago. False for a member

@@ -10,6 +10,8 @@ Invariants:
      If the set shrinks below it later, waiting requests fail with `NotEnoughReplicasAfterAppend`: appended, not
      committed yet.
   4. Until the high watermark has reached the start of the epoch, the committed log end is not reported (KIP-207).
+  5. Only committed records are deleted. A deletion is answered when the low watermark (`InSyncSet.low_watermark`) has
+     reached its offset. Repeating one has no further effect.
 
 Not here: follower positions (isr.py), bytes and waiting fetches (node/replicas/leader_replica.py), elections
 (replication/controller/elections.py).
@@ -39,7 +41,17 @@ from tidelog.errors import (
     TidelogError,
     UnknownLeaderEpoch,
 )
-from tidelog.types import Acks, EpochEnd, EpochStart, LeaderEpoch, Millis, NodeId, Offset, TopicPartition
+from tidelog.types import (
+    HIGH_WATERMARK,
+    Acks,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicPartition,
+)
 
 
 class PartitionLeader:
@@ -67,9 +79,9 @@ class PartitionLeader:
         began = next((entry.start_offset for entry in history if entry.epoch == leader_epoch), log_end)
         earlier = [entry for entry in history if entry.epoch < leader_epoch and entry.start_offset < began]
         self._history: tuple[EpochStart, ...] = (*earlier, EpochStart(leader_epoch, began))
-        self._log_start = log_start
         self._set = InSyncSet(
             me=me,
+            log_start=log_start,
             log_end=log_end,
             durable_offset=durable_offset,
             high_watermark=high_watermark,
@@ -78,6 +90,7 @@ class PartitionLeader:
         )
         self._for_commit = AckWaiters()
         self._for_durable = AckWaiters()
+        self._for_deletion = AckWaiters()
         self._ended: str | None = None
 
     # --- queries ---
@@ -94,13 +107,14 @@ class PartitionLeader:
 
     @property
     def waiting(self) -> int:
-        """Number of waiting produce requests."""
-        return len(self._for_commit) + len(self._for_durable)
+        """Number of waiting produce requests and deletions."""
+        return len(self._for_commit) + len(self._for_durable) + len(self._for_deletion)
 
     @property
     def deadline(self) -> Millis:
-        """No waiting produce request has an earlier deadline, and no failed proposal is repeated earlier."""
-        return min(self._for_commit.deadline, self._for_durable.deadline, self._set.retry_at)
+        """No waiting request has an earlier deadline, and no failed proposal is repeated earlier."""
+        requests = min(self._for_commit.deadline, self._for_durable.deadline, self._for_deletion.deadline)
+        return min(requests, self._set.retry_at)
 
     @property
     def knows_committed_end(self) -> bool:
@@ -125,13 +139,26 @@ class PartitionLeader:
             )
         return self._set.high_watermark
 
+    def deletable(self, offset: Offset) -> Offset:
+        """The offset below which a deletion up to `offset`, or up to HIGH_WATERMARK, deletes records. Raises
+        OffsetOutOfRange above the high watermark, OffsetNotAvailable while a new leader does not know it."""
+        if offset == HIGH_WATERMARK:
+            return self.committed_end()
+        if offset > self._set.high_watermark or offset < 0:
+            end = self.committed_end() if offset >= 0 else self._set.high_watermark
+            raise OffsetOutOfRange(
+                f"partition {self.name} has its high watermark at {end}: records below offset {offset} cannot be "
+                "deleted; name an offset up to it, or -1 for all that is committed"
+            )
+        return offset
+
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
         """The largest epoch that is at most `epoch`, and its end; epoch -1 with the log start if there is none."""
-        return end_of_epoch(self._history, epoch, self._log_start, self._set.log_end)
+        return end_of_epoch(self._history, epoch, self._set.log_start, self._set.log_end)
 
     def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
         """Where the log of a consumer or follower diverges from this one; None if it agrees."""
-        return divergence(self._history, self._log_start, self._set.log_end, next_offset, last_epoch)
+        return divergence(self._history, self._set.log_start, self._set.log_end, next_offset, last_epoch)
 
     # --- events ---
 
@@ -156,9 +183,8 @@ class PartitionLeader:
             case events.StateKnown():
                 changed = self._set.learn(event)
                 return self._reconsidered(event.at, changed=changed)
-            case events.LogStartMoved(log_start):
-                self._log_start = log_start
-                return []
+            case events.LogStartMoved() | events.LogStartKept() | events.DeletionAwaited():
+                return self._delete(event)
             case events.ProposalAccepted():
                 return self._accepted(event)
             case events.ProposalFailed(based_on, at):
@@ -192,6 +218,33 @@ class PartitionLeader:
                 effects.append(events.Acknowledge(committed))
         return effects
 
+    # --- deletions ---
+
+    def _delete(
+        self, event: events.LogStartMoved | events.LogStartKept | events.DeletionAwaited
+    ) -> list[events.LeaderEffect]:
+        match event:
+            case events.LogStartMoved(log_start):
+                self._set.log_start = log_start
+                return self._deleted()
+            case events.LogStartKept(error):
+                return self._fail_deletions(error)
+            case events.DeletionAwaited(ticket, offset, deadline):
+                self._for_deletion.add(ticket, offset, deadline)
+                return self._deleted() if offset <= self._set.log_start else [events.MoveLogStart(offset)]
+
+    def _deleted(self) -> list[events.LeaderEffect]:
+        """Answer the deletions that the low watermark has reached."""
+        if not self._for_deletion:
+            return []
+        low = self._set.low_watermark
+        reached = self._for_deletion.reached(low)
+        return [events.RecordsDeleted(reached, low)] if reached else []
+
+    def _fail_deletions(self, error: TidelogError) -> list[events.LeaderEffect]:
+        tickets = self._for_deletion.all()
+        return [events.DeletionFailed(tickets, error, self._set.low_watermark)] if tickets else []
+
     # --- followers ---
 
     def _fetched(self, fetch: events.FollowerFetched) -> list[events.LeaderEffect]:
@@ -211,7 +264,7 @@ class PartitionLeader:
         return self._followed(report.replica, report.at)
 
     def _followed(self, replica: NodeId, at: Millis) -> list[events.LeaderEffect]:
-        effects = self._moved()
+        effects = [*self._moved(), *self._deleted()]
         if replica not in self._set.isr:
             effects += self._propose(at, reporting=replica)
         return effects
@@ -237,10 +290,10 @@ class PartitionLeader:
                 f"node {fetch.replica} reports durable offset {fetch.durable_offset} for partition "
                 f"{self.name}, outside 0 to its log end {fetch.next_offset}; its process is faulty"
             )
-        if fetch.next_offset < self._log_start:
+        if fetch.next_offset < self._set.log_start:
             self._set.forget(fetch.replica, fetch.at)
             return OffsetOutOfRange(
-                f"partition {self.name} starts at offset {self._log_start}, node {fetch.replica} fetches from "
+                f"partition {self.name} starts at offset {self._set.log_start}, node {fetch.replica} fetches from "
                 f"{fetch.next_offset}; the follower restarts at the leader's log start"
             )
         return None
@@ -261,7 +314,17 @@ class PartitionLeader:
                     ),
                 )
             )
+        if undeleted := self._for_deletion.expired(at):
+            effects.append(self._deletions_expired(undeleted))
         return effects
+
+    def _deletions_expired(self, tickets: tuple[events.Ticket, ...]) -> events.DeletionFailed:
+        low = self._set.low_watermark
+        error = RequestTimedOut(
+            f"partition {self.name}: records are deleted below offset {self._set.log_start}, but not on all replicas "
+            f"in time: the lowest of them has low watermark {low}; it follows by itself, repeat to wait for it"
+        )
+        return events.DeletionFailed(tickets, error, low)
 
     def _accepted(self, answer: events.ProposalAccepted) -> list[events.LeaderEffect]:
         if answer.leader_epoch != self.leader_epoch:
@@ -270,7 +333,7 @@ class PartitionLeader:
         return self._reconsidered(answer.at, changed=changed)
 
     def _reconsidered(self, at: Millis, *, changed: bool) -> list[events.LeaderEffect]:
-        effects = self._moved()
+        effects = [*self._moved(), *self._deleted()]
         if changed and not self._set.is_enough and (failed := self._for_commit.all()):
             effects.append(
                 events.Fail(
@@ -292,11 +355,14 @@ class PartitionLeader:
 
     def _end(self, reason: str) -> list[events.LeaderEffect]:
         self._ended = reason
+        deletions = self._fail_deletions(
+            LeadershipLost(f"partition {self.name}: {reason}; the next leader may or may not have deleted the records")
+        )
         waiting = (*self._for_commit.all(), *self._for_durable.all())
         if not waiting:
-            return []
+            return deletions
         error = LeadershipLost(
             f"partition {self.name}: appended in leader epoch {self.leader_epoch}, then {reason}; "
             "the next leader may or may not have the records"
         )
-        return [events.Fail(waiting, error)]
+        return [events.Fail(waiting, error), *deletions]

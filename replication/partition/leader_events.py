@@ -1,6 +1,6 @@
 """Events and effects of a partition's leader (leader.py).
 
-Times are monotonic milliseconds, stamped by node/. A ticket is node/'s number for a waiting produce request.
+Times are monotonic milliseconds, stamped by node/. A ticket is node/'s number for a waiting request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog.types import Acks, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
 Ticket = NewType("Ticket", int)
-"""A produce request that waits for its acknowledgement."""
+"""A produce request that waits for its acknowledgement, or a deletion that waits for the replicas."""
 
 Session = NewType("Session", int)
 """A follower's stream, numbered by node/. Only the stream of the last agreed fetch may advance the follower's
@@ -65,9 +65,26 @@ class LocalDurable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogStartMoved:
-    """The leader's log start advanced: records below `log_start` are deleted."""
+    """The leader's log start advanced, durably: records below `log_start` are deleted."""
 
     log_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartKept:
+    """The log start could not be made durable, and is as before."""
+
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionAwaited:
+    """A request deletes the records below `offset`, which `deletable` has returned."""
+
+    ticket: Ticket
+    offset: Offset
+    deadline: Millis
+    """When it times out."""
 
 
 class AckAwaited(NamedTuple):
@@ -98,13 +115,15 @@ class FollowerFetched(NamedTuple):
 
 
 class FollowerDurable(NamedTuple):
-    """A follower's durable offset advanced while its fetch is open."""
+    """A follower's durable offset or log start advanced while its fetch is open."""
 
     replica: NodeId
     incarnation: Incarnation
     session: Session
     leader_epoch: LeaderEpoch
     durable_offset: Offset
+    log_start: Offset
+    """Its log start, which is durable; 0 from a node of an older version."""
     at: Millis
 
 
@@ -143,6 +162,8 @@ LeaderEvent: TypeAlias = (
     | FollowerDurable
     | StateKnown
     | LogStartMoved
+    | LogStartKept
+    | DeletionAwaited
     | ProposalAccepted
     | ProposalFailed
     | ClockTicked
@@ -170,6 +191,31 @@ class Fail:
 
     tickets: tuple[Ticket, ...]
     error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLogStart:
+    """Move the log start to `offset`, durably, and report it (`LogStartMoved`, `LogStartKept`)."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeleted:
+    """The records of these deletions are deleted on every replica that counts. low_watermark: the lowest log start of
+    these replicas."""
+
+    tickets: tuple[Ticket, ...]
+    low_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFailed:
+    """Fail these deletions with `error`. low_watermark: as of RecordsDeleted; -1 if it is unknown."""
+
+    tickets: tuple[Ticket, ...]
+    error: TidelogError
+    low_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,4 +248,15 @@ class ProposeIsr:
     members: tuple[tuple[NodeId, NodeEpoch], ...]
 
 
-LeaderEffect: TypeAlias = CommitUpTo | Acknowledge | Fail | FetchAgreed | FetchDiverged | FetchRefused | ProposeIsr
+LeaderEffect: TypeAlias = (
+    CommitUpTo
+    | Acknowledge
+    | Fail
+    | MoveLogStart
+    | RecordsDeleted
+    | DeletionFailed
+    | FetchAgreed
+    | FetchDiverged
+    | FetchRefused
+    | ProposeIsr
+)

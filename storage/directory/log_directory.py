@@ -441,12 +441,12 @@ class LogDirectory:
             self._run_in_background(lambda: remove_files(self.files, paths), f"removing files in {self.path}")
         self.changes.retry()
 
-    def move_log_start(self, log: Log, offset: Offset) -> None:
-        """Move a log start up to `offset`, at most to the high watermark, in the background; never down."""
+    def move_log_start(self, log: Log, offset: Offset, moved: Started = _ignore) -> None:
+        """Move a log start up to `offset`, at most to the high watermark, in the background, and then remove the
+        segments before it; never down. `moved` follows if the log starts below `offset` now."""
         offset = min(offset, log.high_watermark)
         if offset > log.log_start_offset:
-            self.note_changed(log)
-            self.changes.move_start(log, offset)
+            self.drop_before(log, offset, moved=moved)
 
     def drop_expired(self, log: Log, done: Started = _ignore) -> None:
         """Move the log start past the expired segments and remove them from the log, in the background. `done` follows
@@ -460,12 +460,20 @@ class LogDirectory:
             self.drop_before(log, base, done, first=keep)
 
     def drop_before(
-        self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None
+        self,
+        log: Log,
+        offset: Offset,
+        done: Started = _ignore,
+        *,
+        first: Callable[[], None] | None = None,
+        moved: Started = _ignore,
     ) -> None:
         """Move a log start to `offset`, which is not above the high watermark, and remove the segments before it, in
-        the background. first: see DirectoryChanges.move_start. `done` follows when they left the log."""
+        the background. first: see DirectoryChanges.move_start. `moved` follows when the log start is durable, `done`
+        when the segments left the log."""
 
         def started(failure: TidelogError | None) -> None:
+            moved(failure)
             leaving = None
             if failure is None and not log.closed and log.truncation is None:
                 leaving = log.front.take_out()

@@ -140,7 +140,7 @@ def fetch_of(cluster: Cluster, leader_epoch: LeaderEpoch, *, refused: bool = Fal
 def report_of(cluster: Cluster, leader_epoch: LeaderEpoch) -> tuple[FollowerIdentity, DurablePosition, Millis]:
     """A report of node 2."""
     identity = FollowerIdentity(NodeId(2), cluster.machines[2].incarnation, Session(99))
-    return identity, DurablePosition(TOPIC.bytes, 0, leader_epoch, Offset(0)), Millis(0)
+    return identity, DurablePosition(TOPIC.bytes, 0, leader_epoch, Offset(0), Offset(0)), Millis(0)
 
 
 @pytest.mark.parametrize("then", ["report", "fetch", "review", "tick", "nothing"])

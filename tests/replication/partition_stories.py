@@ -11,12 +11,14 @@ from replication.partition.leader_events import (
     AckAwaited,
     Acknowledge,
     Appended,
+    DeletionAwaited,
     Fail,
     FetchAgreed,
     FollowerDurable,
     FollowerFetched,
     LeaderEffect,
     LocalDurable,
+    LogStartMoved,
     ProposeIsr,
     ReplicaView,
     Session,
@@ -161,9 +163,16 @@ class Leader:
         )
 
     def durable_reported(
-        self, node: int, durable_offset: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
+        self,
+        node: int,
+        durable_offset: int,
+        *,
+        log_start: int = 0,
+        epoch: int = EPOCH,
+        number: int = 1,
+        session: int = 1,
     ) -> list[LeaderEffect]:
-        """A follower reports its durable offset between fetches."""
+        """A follower reports its durable offset and log start between fetches."""
         return self.core.handle(
             FollowerDurable(
                 NodeId(node),
@@ -171,9 +180,20 @@ class Leader:
                 Session(session),
                 LeaderEpoch(epoch),
                 Offset(durable_offset),
+                Offset(log_start),
                 Millis(self.now),
             )
         )
+
+    def delete(self, offset: int, *, within: int = 10_000) -> tuple[Ticket, list[LeaderEffect]]:
+        """A request deletes the records below `offset`. Raises as `deletable`."""
+        self.tickets += 1
+        ticket, below = Ticket(self.tickets), self.core.deletable(Offset(offset))
+        return ticket, self.core.handle(DeletionAwaited(ticket, below, Millis(self.now + within)))
+
+    def starts_at(self, offset: int) -> list[LeaderEffect]:
+        """The log of the leader starts there, durably."""
+        return self.core.handle(LogStartMoved(Offset(offset)))
 
     def later(self, ms: int) -> list[LeaderEffect]:
         """Time goes by, tick after tick."""

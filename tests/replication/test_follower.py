@@ -17,6 +17,7 @@ from replication.partition.follower_events import (
     FollowerEffect,
     LogChanged,
     LogFailed,
+    LogStartMoved,
     LogView,
     ReportDurable,
     RestartAt,
@@ -125,7 +126,7 @@ def test_the_next_fetch_does_not_wait_for_the_disk_where_there_may_be_more() -> 
     follower.answer(records=True, many=True)
     assert follower.changed(110, durable_offset=100)[-1] == WantFetch()
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(100), Offset(0))
-    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110), Offset(0))]
     assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [], "it is reported already"
 
 
@@ -154,7 +155,7 @@ def test_a_slow_disk_is_not_waited_for_long() -> None:
     follower.changed(110, durable_offset=100)
     assert follower.later(1) == [WantFetch()], "the driver lets time pass now and then"
     assert follower.fetch().durable_offset == 100
-    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110), Offset(0))]
 
 
 def test_a_stream_that_breaks_meanwhile_is_not_waited_for_either() -> None:
@@ -186,6 +187,7 @@ def test_the_log_start_follows_the_leaders_as_far_as_records_are_committed() -> 
     effects = follower.answer(records=True, watermark=105, log_start=40)
     assert effects == [AppendRecords()], "nothing before the append"
     assert follower.changed(110) == [AdvanceWatermark(Offset(105)), AdvanceLogStart(Offset(40)), WantFetch()]
+    follower.core.handle(LogStartMoved(Offset(40)))
     assert follower.fetch().log_start == 40
     assert follower.answer(watermark=105, log_start=40) == [AdvanceWatermark(Offset(105)), WantFetch()], "nothing new"
     follower.fetch()
@@ -193,6 +195,30 @@ def test_the_log_start_follows_the_leaders_as_far_as_records_are_committed() -> 
     follower.fetch()
     effects = follower.answer(watermark=106, log_start=108)
     assert effects == [AdvanceWatermark(Offset(106)), AdvanceLogStart(Offset(106)), WantFetch()]
+
+
+def test_a_log_start_is_reported_once_it_is_durable() -> None:
+    """The leader tells then that the records are deleted: after a crash this replica must not have them."""
+    follower = Follower()
+    follower.fetch()
+    effects = follower.answer(watermark=100, log_start=40, waits=True)
+    assert effects == [AdvanceWatermark(Offset(100)), AdvanceLogStart(Offset(40))]
+    assert follower.core.handle(LogStartMoved(Offset(40))) == [ReportDurable(Offset(100), Offset(40))]
+    assert follower.core.handle(LogStartMoved(Offset(40))) == [], "it is reported already"
+    follower.answer(watermark=100, log_start=60)
+    assert follower.fetch().log_start == 40
+    follower.core.handle(StreamBroken())
+    assert follower.core.handle(LogStartMoved(Offset(60))) == [], "the next fetch reports it"
+    assert follower.fetch().log_start == 60
+
+
+def test_a_log_start_that_could_not_be_made_durable_is_moved_again() -> None:
+    follower = Follower()
+    follower.fetch()
+    for _ in range(2):
+        effects = follower.answer(watermark=100, log_start=40)
+        assert effects == [AdvanceWatermark(Offset(100)), AdvanceLogStart(Offset(40)), WantFetch()]
+        follower.fetch()
 
 
 def test_a_diverging_answer_moves_no_log_start() -> None:

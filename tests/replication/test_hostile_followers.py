@@ -34,7 +34,7 @@ SESSIONS = st.sampled_from((Session(1), Session(2)))
 AT = st.just(Millis(10))
 EVENTS = st.one_of(
     st.builds(FollowerFetched, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, EPOCHS, OFFSETS, OFFSETS, AT),
-    st.builds(FollowerDurable, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, AT),
+    st.builds(FollowerDurable, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, OFFSETS, AT),
     st.builds(ClockTicked, st.sampled_from((Millis(10), Millis(5_000)))),
 )
 
@@ -73,7 +73,9 @@ def test_a_position_beyond_the_log_end_is_truncated_and_not_counted() -> None:
             Millis(0),
         )
         assert not any(isinstance(effect, FetchAgreed | CommitUpTo) for effect in leader.core.handle(fetch))
-        durable_offset = FollowerDurable(NodeId(2), run_number(2), Session(1), EPOCH, Offset(claimed), Millis(0))
+        durable_offset = FollowerDurable(
+            NodeId(2), run_number(2), Session(1), EPOCH, Offset(claimed), Offset(0), Millis(0)
+        )
         assert leader.core.handle(durable_offset) == []
     assert leader.core.high_watermark == 80
     leader.core.handle(Appended(Offset(101), Offset(101)))

@@ -103,7 +103,13 @@ def _read_fetch(message: data_pb2.FetchRequest) -> FetchRequest:
             for entry in entries
         ],
         [
-            DurablePosition(position.topic_id, position.partition, position.leader_epoch, position.durable_offset)
+            DurablePosition(
+                position.topic_id,
+                position.partition,
+                position.leader_epoch,
+                position.durable_offset,
+                position.log_start_offset,
+            )
             for position in positions
         ]
         if positions
@@ -141,6 +147,7 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
                 partition=each.partition,
                 leader_epoch=each.leader_epoch,
                 durable_offset=each.durable_offset,
+                log_start_offset=each.log_start_offset,
             )
             for each in request.durable_positions
         ]

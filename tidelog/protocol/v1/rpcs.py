@@ -40,6 +40,9 @@ DATA_DESCRIBE_PRODUCERS: Final = Method(
 DATA_ABORT_TRANSACTION: Final = Method(
     DATA, "AbortTransaction", data_pb2.AbortTransactionRequest, data_pb2.AbortTransactionResponse, CallKind.UNARY
 )
+DATA_DELETE_RECORDS: Final = Method(
+    DATA, "DeleteRecords", data_pb2.DeleteRecordsRequest, data_pb2.DeleteRecordsResponse, CallKind.UNARY
+)
 ADMIN: Final = "tidelog.v1.Admin"
 ADMIN_GET_METADATA: Final = Method(
     ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse, CallKind.UNARY
