@@ -15,6 +15,7 @@ from node.api import config_requests as configs
 from node.api import quorum_requests as quorum
 from node.api.api import Answered, Api, Asked, Audience
 from node.api.controller_requests import Envelope, EnvelopeAnswer
+from node.api.deletions import DeleteRecordsAnswer, DeleteRecordsRequest
 from node.api.fetch import FetchRequest
 from node.api.marker_requests import (
     AbortTransactionAnswer,
@@ -138,6 +139,14 @@ DATA_DESCRIBE_PRODUCERS: Final = Api(
 )
 DATA_ABORT_TRANSACTION: Final = Api(
     "Data.AbortTransaction", AbortTransactionRequest, AbortTransactionAnswer, _ALTER, audited=True
+)
+DATA_DELETE_RECORDS: Final = Api(
+    "Data.DeleteRecords",
+    DeleteRecordsRequest,
+    DeleteRecordsAnswer,
+    _all_of(_each_topic(AclOperation.DELETE)),
+    audited=True,
+    wait="max_wait_ms",
 )
 
 COORDINATORS_FIND_COORDINATOR: Final = Api(

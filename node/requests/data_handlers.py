@@ -40,6 +40,7 @@ from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
+from node.requests.deletion_handlers import DeletionHandlers
 from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
 from node.requests.marker_handlers import MarkerHandlers
 from node.requests.permitted import locate_permitted
@@ -62,7 +63,7 @@ OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
 
 
-class DataHandlers(MarkerHandlers):
+class DataHandlers(MarkerHandlers, DeletionHandlers):
     """One method for each API of the Data service."""
 
     def __init__(
@@ -78,7 +79,8 @@ class DataHandlers(MarkerHandlers):
     ) -> None:
         """inspectors: checks records that take time. verifier: of transactions, before their first batch in a
         partition; None: they are not verified."""
-        super().__init__(manager, clock)
+        MarkerHandlers.__init__(self, manager, clock)
+        DeletionHandlers.__init__(self, manager, clock, config.max_wait_ms)
         self._sessions = sessions
         self._producer_ids = producer_ids
         self._config = config

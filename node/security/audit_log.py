@@ -22,12 +22,13 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from node.api.admin_requests import ChangedPart, ChangedPartitions, ChangedParts, ChangedTopics
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.controller_requests import Envelope, EnvelopeAnswer
+from node.api.deletions import DeletedRecords, DeleteRecordsAnswer
 from node.runtime.request_meter import name_of
 from node.security.authorizer import AuditTrail
 from replication.controller.events import ChangedTopic
@@ -190,11 +191,15 @@ def _origin(caller: Caller) -> dict[str, str]:
     }
 
 
+_Part: TypeAlias = PartitionResult | CommittedPartition | DeletedRecords | DeletedGroup | ChangedTopic | ChangedPart
+"""What is answered by itself."""
+
+
 def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
-    parts: Iterable[PartitionResult | CommittedPartition | DeletedGroup | ChangedTopic | ChangedPart] | None = None
-    if isinstance(outcome, ChangedPartitions | CommittedPartitions):
+    parts: Iterable[_Part] | None = None
+    if isinstance(outcome, ChangedPartitions | CommittedPartitions | DeleteRecordsAnswer):
         parts = outcome.partitions
     elif isinstance(outcome, DeleteGroupsAnswer):
         parts = outcome.groups

@@ -86,6 +86,9 @@ class EchoData:
     async def abort_transaction(self, request: Any, context: RequestContext) -> data_pb2.AbortTransactionResponse:
         return data_pb2.AbortTransactionResponse()
 
+    async def delete_records(self, request: Any, context: RequestContext) -> data_pb2.DeleteRecordsResponse:
+        return data_pb2.DeleteRecordsResponse()
+
 
 class Fixture:
     def __init__(self, service: EchoData) -> None:

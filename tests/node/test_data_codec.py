@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.api import fetch, offsets, produce, producers
+from node.api import deletions, fetch, offsets, produce, producers
 from node.api import marker_requests as markers
 from node.api.api import Api
 from node.api.table import (
     DATA_ABORT_TRANSACTION,
+    DATA_DELETE_RECORDS,
     DATA_DESCRIBE_PRODUCERS,
     DATA_FETCH,
     DATA_FETCH_STREAM,
@@ -121,7 +122,7 @@ produce_answers = st.builds(
 fetches = st.builds(
     fetch.PartitionFetch, topic_ids, int32, int64, int32, int32, int64, int64, int32, st.booleans(), int64
 )
-positions = st.builds(fetch.DurablePosition, topic_ids, int32, int32, int64)
+positions = st.builds(fetch.DurablePosition, topic_ids, int32, int32, int64, int64)
 consumers_fetches = st.builds(
     fetch.FetchRequest, st.none(), int32, int32, isolation, lists(fetches), lists(positions), text
 )
@@ -211,6 +212,17 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
                     tuples(st.builds(markers.MarkedPartition, topic_ids, int32, st.none() | errors)),
                 )
             ),
+        ),
+    ),
+    DATA_DELETE_RECORDS: (
+        st.builds(
+            deletions.DeleteRecordsRequest,
+            tuples(st.builds(deletions.PartitionDeletion, topic_ids, int32, int64)),
+            int32,
+        ),
+        st.builds(
+            deletions.DeleteRecordsAnswer,
+            tuples(st.builds(deletions.DeletedRecords, topic_ids, int32, st.none() | errors, int64)),
         ),
     ),
     DATA_DESCRIBE_PRODUCERS: (

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.api.admin_requests import ChangedTopics
+from node.api.deletions import DeletedRecords, DeleteRecordsAnswer
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import Exchange, KafkaApi, head_of
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
+from node.listeners.kafka.kafka_deletions import DELETE_RECORDS
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -259,6 +261,34 @@ def test_ends_of_epochs(version: int) -> None:
         (0, 2, 9),
         (1, -1, -1),
     ]
+
+
+@pytest.mark.parametrize("version", DELETE_RECORDS.versions)
+def test_a_deletion_that_timed_out_tells_the_low_watermark(version: int) -> None:
+    module = request("DeleteRecords")
+    topics = tuple(
+        module.DeleteRecordsTopic(name, tuple(module.DeleteRecordsPartition(each, offset) for each, offset in deleted))
+        for name, deleted in (("a", ((3, 40), (1, -1))), ("b", ((0, 7),)))
+    )
+    message = module.DeleteRecordsRequest(topics, 500)
+    _, value = begun(DELETE_RECORDS, version, message)
+    assert [(each.topic_id, each.partition, each.offset) for each in value.partitions] == [
+        ("a", 3, 40),
+        ("a", 1, -1),
+        ("b", 0, 7),
+    ]
+    assert value.max_wait_ms == 500
+    outcomes = (
+        DeletedRecords("a", 3, None, Offset(40)),
+        DeletedRecords("a", 1, RequestTimedOut("a replica lags"), Offset(12)),
+        DeletedRecords("b", 0, OffsetOutOfRange("uncommitted")),
+    )
+    answer = exchanged(DELETE_RECORDS, version, message, DeleteRecordsAnswer(outcomes))
+    assert [
+        (topic.name, each.partition_index, each.error_code, each.low_watermark)
+        for topic in answer.topics
+        for each in topic.partitions
+    ] == [("a", 3, 0, 40), ("a", 1, 7, 12), ("b", 0, 1, -1)]
 
 
 # --- metadata -----------------------------------------------------------------------------------------------------

@@ -322,6 +322,7 @@ def transaction_requests(topic_id: bytes) -> dict[str, Message]:
         ),
         "Data.DescribeProducers": data_pb2.DescribeProducersRequest(partitions=[data_pb2.PartitionId(**partition)]),
         "Data.AbortTransaction": data_pb2.AbortTransactionRequest(**partition, producer_id=77),
+        "Data.DeleteRecords": data_pb2.DeleteRecordsRequest(partitions=[data_pb2.PartitionDeletion(**partition)]),
     }
 
 

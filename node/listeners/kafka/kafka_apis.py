@@ -12,6 +12,7 @@ from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
+from node.listeners.kafka.kafka_deletions import DELETE_RECORDS
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
@@ -60,6 +61,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     CREATE_TOPICS,
     DELETE_TOPICS,
     CREATE_PARTITIONS,
+    DELETE_RECORDS,
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
