@@ -291,6 +291,7 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_topic = blocking(_admin.Admin.describe_topic)
     describe_cluster = blocking(_admin.Admin.describe_cluster)
     list_offsets = blocking(_admin.Admin.list_offsets)
+    delete_records = blocking(_admin.Admin.delete_records)
     list_groups = blocking(_admin.Admin.list_groups)
     describe_groups = blocking(_admin.Admin.describe_groups)
     delete_groups = blocking(_admin.Admin.delete_groups)

@@ -325,6 +325,23 @@ class MemoryNode:
                         break
         return answer
 
+    async def delete_records(
+        self, request: data_pb2.DeleteRecordsRequest, context: RequestContext
+    ) -> data_pb2.DeleteRecordsResponse:
+        self.asked.append(request)
+        answer = data_pb2.DeleteRecordsResponse()
+        for entry in request.partitions:
+            deleted = answer.partitions.add(topic_id=entry.topic_id, partition=entry.partition, low_watermark=-1)
+            try:
+                partition = self.cluster.led(self, entry)
+                if entry.offset > partition.end:
+                    raise OffsetOutOfRange(f"the log ends at {partition.end}")
+            except TidelogError as error:
+                deleted.error.CopyFrom(to_proto(error))
+            else:
+                partition.start = deleted.low_watermark = max(partition.start, entry.offset)
+        return answer
+
     async def offset_for_leader_epoch(
         self, request: data_pb2.OffsetForLeaderEpochRequest, context: RequestContext
     ) -> data_pb2.OffsetForLeaderEpochResponse:
@@ -480,7 +497,7 @@ class MemoryCluster:
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {entry.topic_id.hex()}")
         partition: MemoryPartition = topic.partitions[entry.partition]
-        claimed = entry.leader_epoch if hasattr(entry, "records") else entry.current_leader_epoch
+        claimed = entry.leader_epoch if hasattr(entry, "records") else getattr(entry, "current_leader_epoch", -1)
         if partition.leader != node.node_id:
             at = self.nodes[partition.leader].endpoint if partition.leader >= 0 else Endpoint("", 0)
             leader = NodeAddress(NodeId(partition.leader), at, "", LeaderEpoch(partition.leader_epoch))

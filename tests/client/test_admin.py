@@ -21,10 +21,12 @@ from tidelog.errors import (
     InconsistentClusterId,
     InvalidReplicationFactor,
     InvalidRequest,
+    OffsetOutOfRange,
     Retry,
     TopicExists,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Millis, PartitionIndex, TopicPartition
 
 
@@ -118,6 +120,36 @@ async def test_offsets_are_listed_through_moving_leaders() -> None:
             await admin.list_offsets(both, datetime(2026, 1, 1))  # noqa: DTZ001
         with pytest.raises(InvalidRequest):
             await admin.list_offsets(both, "middle")  # type: ignore[arg-type]
+
+
+async def test_records_are_deleted_below_an_offset_a_time_or_the_end() -> None:
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.create("orders", 3)
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            for index in range(3):
+                for number in range(4):
+                    await producer.send("orders", b"v", partition=index, timestamp=number * 1000)
+        cluster.lead("orders", 0, 1)
+        first, second, third = (TopicPartition("orders", PartitionIndex(index)) for index in range(3))
+        at = datetime.fromtimestamp(1.5, UTC)
+        deleted = await admin.delete_records({third: at, ("orders", 0): 3, second: "latest"})
+        assert deleted == {third: 2, first: 3, second: 4}
+        assert await admin.list_offsets([first, second, third], "earliest") == {first: 3, second: 4, third: 2}
+        assert await admin.delete_records({first: 1}) == {first: 3}, "nothing comes back"
+        assert await admin.delete_records({}) == {}
+        with pytest.raises(OffsetOutOfRange):
+            await admin.delete_records({first: 5})
+
+
+async def test_a_deletion_that_is_sent_again_deletes_no_newer_records() -> None:
+    """It names the offset, not "latest": the first request may have been carried out although its answer was lost."""
+    async with memory_cluster(1) as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            await producer.send("orders", b"v", partition=0)
+        await admin.delete_records({("orders", 0): "latest"})
+        (request,) = (each for each in cluster.nodes[0].asked if isinstance(each, data_pb2.DeleteRecordsRequest))
+        assert [each.offset for each in request.partitions] == [1]
 
 
 async def test_nodes_of_two_clusters_are_not_mixed() -> None:

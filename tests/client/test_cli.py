@@ -74,6 +74,47 @@ def test_topics_from_creation_to_deletion(cluster: MemoryCluster, tidelog: Termi
     assert "there is no topic 'orders'" in tidelog.err
 
 
+def test_records_are_deleted_after_confirmation(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders", 2)
+    for index in ("0", "1"):
+        assert tidelog("produce", "orders", "-p", index, typed=b"a\nb\nc\n") == 0
+    for typed in (b"n\n", b""):
+        assert tidelog("topic", "delete-records", "orders", "-o", "0=2", typed=typed) == 1
+        assert "nothing was changed" in tidelog.err
+    assert tidelog("topic", "delete-records", "orders", "--all", "--json") == 1
+    assert tidelog.json["deleted"] is False
+    assert [(each["start"], each["below"]) for each in tidelog.json["partitions"]] == [(0, 3), (0, 3)]
+    assert all(each.start == 0 for each in cluster.topics["orders"].partitions)
+    assert tidelog("topic", "delete-records", "orders", "-o", "0=2", typed=b"y\n") == 0
+    assert "orders-0 starts at offset 2" in tidelog.err
+    assert tidelog("topic", "delete-records", "orders", "--before", "2020-01-01", "-p", "1", "--yes", "--json") == 0
+    assert [each["log_start"] for each in tidelog.json["partitions"]] == [0]
+    assert tidelog("topic", "delete-records", "orders", "-o", "1=latest", "--yes", "--json") == 0
+    assert [each["log_start"] for each in tidelog.json["partitions"]] == [3]
+    assert tidelog("topic", "delete-records", "orders", "-o", "0=9", "--yes") == 1
+    assert "the log ends at 3" in tidelog.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--all", "--before", "2026-01-01"),
+        ("-o", "0=1", "-p", "0"),
+        ("-o", "0"),
+        ("-o", "0=x"),
+        ("-o", "a=1"),
+        ("--before", "soon"),
+    ],
+)
+def test_a_deletion_without_a_limit_is_not_sent(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...]
+) -> None:
+    cluster.create("orders")
+    assert tidelog("topic", "delete-records", "orders", *arguments, "--yes") == 2
+    assert not any(node.asked for node in cluster.nodes)
+
+
 LARGE = "9" * 20
 
 

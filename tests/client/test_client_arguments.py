@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - threads are what a story is about
+from datetime import datetime
 from threading import Event
 from typing import Any
 
@@ -318,6 +319,25 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
     ("a topic of None", lambda it: it.describe_topic(None), TypeError, "topic must be a str"),
     ("an offset of None", lambda it: it.list_offsets([(None, 0)]), TypeError, "topic must be a str"),
     ("a name for partitions", lambda it: it.list_offsets("orders"), TypeError, "partitions must be a list"),
+    ("offsets as a list", lambda it: it.delete_records([("orders", 0)]), TypeError, "before must be a mapping"),
+    (
+        "an offset as text",
+        lambda it: it.delete_records({("orders", 0): "5"}),
+        TypeError,
+        "the offset for orders-0 must",
+    ),
+    (
+        "a negative offset",
+        lambda it: it.delete_records({("orders", 0): -1}),
+        InvalidRequest,
+        "the offset for orders-0=-1",
+    ),
+    (
+        "a time without a zone",
+        lambda it: it.delete_records({("orders", 0): datetime(2026, 1, 1)}),  # noqa: DTZ001
+        InvalidRequest,
+        "has no time zone",
+    ),
 ]
 
 

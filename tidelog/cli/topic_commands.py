@@ -1,4 +1,4 @@
-"""`tidelog topic create|list|describe|alter|delete`."""
+"""`tidelog topic create|list|describe|alter|delete|delete-records`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import typer
 
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.record_deletions import delete_records
 from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics, and delete records.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
 
@@ -143,3 +144,6 @@ def delete(call: CommandCall, name: Name) -> None:
     """Delete a topic and all its records."""
     call.query(lambda admin: admin.delete_topic(name))
     call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")
+
+
+cluster_command(app, "delete-records")(delete_records)

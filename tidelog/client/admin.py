@@ -26,6 +26,7 @@ from tidelog.client.options import (
     whole_number,
 )
 from tidelog.client.read_committed import isolation_of
+from tidelog.client.record_deletion import delete_below, ends_of_deletion
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
@@ -399,6 +400,22 @@ class Admin(GroupAdmin, TransactionAdmin):
         level = isolation_of(isolation)
         positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
         return {key: position.end_offset for key, position in positions.items()}
+
+    async def delete_records(
+        self, before: Mapping[Place, int | datetime | Literal["latest"]]
+    ) -> dict[TopicPartition, Offset]:
+        """Delete the first records of partitions, on all replicas, and return where their logs start now: those below
+        an offset, those before the first one at or after an aware datetime, or with "latest" all that are committed.
+        Readers that are below continue or raise `OffsetOutOfRange`, by their `auto_offset_reset`.
+
+        Raises OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted topic,
+        InvalidTopic for an internal one, TopicAuthorizationFailed, UnknownTopicOrPartition. RequestTimedOut after
+        `request_timeout_ms`: not all replicas in service have deleted the records yet, or no leader was found. After an
+        error the records of other partitions may be deleted; a repeated deletion does no harm.
+        """
+        timeout_ms = self._timeout_ms
+        offsets = await ends_of_deletion(self._cluster, _mapping("before", before), timeout_ms=timeout_ms)
+        return await delete_below(self._cluster, offsets, timeout_ms=timeout_ms)
 
     async def end_positions(
         self, partitions: Iterable[Place], *, isolation: str | Isolation = Isolation.READ_UNCOMMITTED
