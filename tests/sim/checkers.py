@@ -6,6 +6,7 @@ To stay cheap, the checkers look only at replicas of the process whose callback 
   - Epochs and high watermarks never go back within an incarnation of a node. Only outside the in-sync set a replica of
     a compacted topic may fetch again what it had.
   - Committed records stay committed: all replicas have the same bytes below their high watermarks.
+  - Deleted records stay deleted, and only those are deleted that a request or retention allows (deletions.py).
   - Only a leader commits, only while its in-sync set is as large as `min.insync.replicas`, and every member of the set
     holds what it commits.
   - A leader begins with everything that was committed before, and each member of the in-sync set has it (with
@@ -26,6 +27,7 @@ from typing import NamedTuple, Protocol
 
 from replication.controller.image import ClusterImage
 from tests.sim.coordination import Coordination
+from tests.sim.deletions import Deletion
 from tests.sim.ledger import METADATA_LOG, Cleanup, Ledger, Violation, is_commit
 from tests.sim.readings import Reading
 from tests.sim.unclean import Loss
@@ -89,7 +91,8 @@ class Checkers:
     member without a replica holds nothing. configs: the current settings of a partition's topic. now_us: the virtual
     time. wall_ms: the latest time that the clock of a node has shown since a given moment; a log may lose records
     before its clock is set back, and this is observed only when the log is back in use. has: whether the ledger's bytes
-    of a range are known to be in a log without reading it; if unknown, the log is read.
+    of a range are known to be in a log without reading it; if unknown, the log is read. has_rotted: whether a bit has
+    flipped on the disk of a node.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Checkers:
         now_us: Callable[[], int] = lambda: 0,
         wall_ms: Callable[[str, int], int] = lambda node, since_us: 0,
         has: Callable[[str, ReadableLog, Ledger, int, int], bool] = lambda *_: False,
+        has_rotted: Callable[[str], bool] = lambda _: False,
         coordination: Coordination | None = None,
     ) -> None:
         """coordination: the rules of groups and transactions; None: the default ones."""
@@ -118,6 +122,7 @@ class Checkers:
         self._now_us = now_us
         self._wall_ms = wall_ms
         self._has = has
+        self._has_rotted = has_rotted
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
         self._restarted_at: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log last began
@@ -177,6 +182,7 @@ class Checkers:
                 elif log.log_end_offset > seen.log_end and replica.name == METADATA_LOG:
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 ended, seen.log_end = seen.log_end, log.log_end_offset
+                self._stay_deleted(node, replica, log)
                 if log.log_start_offset != seen.log_start:
                     if ended != log.log_end_offset == log.log_start_offset:
                         self._restarted_at[node, replica.key] = log.log_start_offset
@@ -207,6 +213,7 @@ class Checkers:
             if ledger is not None and ledger.loss is not None and not ledger.lossy:
                 ledger.loss.sound.update(node for node, _ in self._members(key))
             self._members_have_all(key, "the in-sync set changed")
+            self._members_stay_deleted(key)
 
     def sets_are_of_present_nodes(self, image: ClusterImage) -> None:
         """KIP-841: no in-sync set with other members contains a fenced node, or a draining one other than the
@@ -248,6 +255,7 @@ class Checkers:
         """The unclean leader begins: the prefix that it shares with the committed log stays committed, the rest is
         lost."""
         ledger.lossy, loss.brought = False, log.high_watermark
+        ledger.deletions.lost_above(log.log_start_offset)
         loss.saw_other()
         end = max(min(ledger.end, log.log_start_offset), ledger.start)
         if ledger.end > end:
@@ -290,15 +298,49 @@ class Checkers:
                 f"{replica.name} on {node}: its log starts at {start}, but the committed log ends at {ledger.end}"
             )
         allowed = ledger.is_metadata or start <= ledger.deleted_to
-        if not (allowed or self._has_expired(node, log, ledger, since_us, size)):
+        begin = max(ledger.start, ledger.deleted_to)
+        if not (allowed or self._has_expired(node, log, ledger, since_us, size, begin)):
             raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing allows that")
+        led = replica.leads or any(each.partition(".")[0] == node for each in ledger.leaders.values())
+        if not (led or ledger.is_metadata or self._has_expired(node, log, ledger, since_us, size, ledger.start)):
+            raise Violation(
+                f"{replica.name} on {node}: its log starts at {start}, but that of no leader was above {ledger.start}"
+            )
         ledger.start = start
 
-    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int, size: int) -> bool:
-        """Whether the topic's retention by age or size allows what the log has just lost. size: size of the log
-        before. The log may have been truncated after retention counted it; uncommitted records count too (as in
+    # --- deletions ---
+
+    def deleted(self, key: PartitionKey, deletion: Deletion, low_watermark: int) -> None:
+        """A deletion is acknowledged: check that the records are gone wherever a leader may come from."""
+        ledger = self.ledgers[key]
+        ledger.deletions.acknowledge(deletion, low_watermark)
+        self._members_stay_deleted(key)
+
+    def _acknowledged(self, key: PartitionKey) -> int:
+        ledger = self.ledgers.get(key)
+        return 0 if ledger is None else ledger.deletions.acknowledged
+
+    def _members_stay_deleted(self, key: PartitionKey) -> None:
+        for node, replica in self._members(key) if self._acknowledged(key) else ():
+            if replica is not None and replica.log is not None:
+                self._stay_deleted(node, replica, replica.log)
+
+    def _stay_deleted(self, node: str, replica: ReplicaView, log: ReadableLog) -> None:
+        """Check that a replica that leads or is in sync does not have records whose deletion was acknowledged. A
+        flipped bit may have taken the log start from a node."""
+        below = self._acknowledged(replica.key)
+        if log.log_start_offset >= below or not self.ledgers[replica.key].is_judged(node) or self._has_rotted(node):
+            return
+        if replica.leads or node in {member for member, _ in self._members(replica.key)}:
+            raise Violation(
+                f"{replica.name} on {node}: its log starts at {log.log_start_offset}, but the deletion of everything "
+                f"below {below} was acknowledged"
+            )
+
+    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int, size: int, begin: int) -> bool:
+        """Whether the topic's retention by age or size allows what the log has just lost from `begin` on. size: size of
+        the log before. The log may have been truncated after retention counted it; uncommitted records count too (as in
         Kafka)."""
-        begin = max(ledger.start, ledger.deleted_to)
         gone = sum(len(data) for base, data in ledger.batches.items() if begin <= base < log.log_start_offset)
         if max(log.size, size - gone) >= ledger.cleanup.retention_bytes:
             return True

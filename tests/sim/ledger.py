@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.sim.deletions import Deletions
 from tests.sim.loop import SimulationError
 from tests.sim.unclean import Loss
 from tests.sim.workload import IDENTITY, Sent
@@ -77,7 +78,7 @@ class Ledger:
     cleanup: Cleanup = field(default_factory=Cleanup)
     start: int = 0  # the highest log start offset that any replica has had
     end: int = 0
-    deleted_to: int = 0  # an operator requested the deletion of everything below
+    deletions: Deletions = field(default_factory=Deletions)
     # anything may be lost: until an unclean leader has begun, or permanently after a power loss of all machines
     lossy: bool = False
     loss: Loss | None = None  # by unclean elections
@@ -99,6 +100,11 @@ class Ledger:
     _latest: dict[bytes, int] = field(default_factory=dict)  # by key: its last record that is decided and not aborted
     _tombstones: set[int] = field(default_factory=set)
     _cleaned: set[bytes] = field(default_factory=set)  # batches that are verified as correctly cleaned
+
+    @property
+    def deleted_to(self) -> int:
+        """An operator has requested the deletion of everything below."""
+        return self.deletions.limit(self.end)
 
     @property
     def is_metadata(self) -> bool:
@@ -184,6 +190,7 @@ class Ledger:
     def forgive(self, end: int) -> None:
         """Allow the loss of everything committed from `end` on."""
         self.end = min(self.end, end)
+        self.deletions.lost_above(self.end)
         self.forgiven += 1
         if self.loss is not None:
             self.loss.gone.update(item for item in self.values.items() if item[0] >= self.end)

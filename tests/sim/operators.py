@@ -12,17 +12,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from replication.controller.image import PartitionState, TopicState
-from tests.sim import views
 from tests.sim.coordination import GROUPS, TRANSACTIONS
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
-from tests.sim.process import ProcessState
 from tests.sim.world import Simulation
 from tests.topic_requests import altering, growing
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import PartitionKey
+from tidelog.types import HIGH_WATERMARK, PartitionKey
 
 ATTEMPTS_MAX: Final = 5
 PARTITIONS_MAX: Final = 4
@@ -164,20 +162,16 @@ def _name_of(place: admin_pb2.TopicPartitionId) -> str:
 
 
 def delete(sim: Simulation, fault: Fault) -> None:
-    """Delete some of the oldest records of a partition, in a topic that has retention."""
+    """Delete some of the oldest records of a partition, or all that are committed, in a topic that has retention; or
+    try to delete records that need not be committed."""
     rng = _chance(fault)
     for topic in _topics(sim, _loses_records)[:1]:
         state = rng.choice(topic.partitions)
-        machine = sim.machines.get(state.leader)
-        if machine is None or machine.node is None or machine.process is None:
-            return
-        if machine.process.state is not ProcessState.RUNNING:
-            return
         ledger = sim.ledger(topic.name, state.partition)
         offset = rng.randint(ledger.start, ledger.end)
+        offset = rng.choice((offset, offset, offset, HIGH_WATERMARK, ledger.end + rng.randint(1, 5)))
         sim.note(f"operator deletes the records of {ledger.name} below {offset}")
-        gone = machine.process.run(views.delete_records, machine.node, state.key, offset)
-        ledger.deleted_to = max(ledger.deleted_to, gone)
+        sim.delete_records(topic.name, int(state.partition), offset)
 
 
 def _loses_records(topic: TopicState) -> bool:

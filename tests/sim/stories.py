@@ -43,7 +43,7 @@ def delete_below(sim: Simulation, leader: int, p: int, offset: int) -> None:
     node = sim.machines[leader].node
     assert node is not None
     assert views.delete_records(node, sim.partition(TOPIC, p).key, offset) == offset
-    sim.ledger(TOPIC, p).deleted_to = offset
+    sim.ledger(TOPIC, p).deletions.accepted = offset
     sim.run_until(lambda: sim.log(leader, TOPIC, p).log_start_offset == offset, what="the leader's log starts there")
 
 

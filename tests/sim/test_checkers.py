@@ -13,6 +13,7 @@ from tests.sim.checkers import Checkers, ReplicaView
 from tests.sim.clock import WORLD_BEGAN_MS, SimClock
 from tests.sim.ledger import Violation
 from tests.sim.workload import Fate, Sent, Transaction
+from tidelog.errors import NotLeaderOrFollower, RequestTimedOut
 from tidelog.records import build_batch
 from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.records.v2.record import Record
@@ -226,12 +227,39 @@ def test_a_log_that_loses_its_beginning_without_leave(cluster: Cluster) -> None:
     cluster.logs["b"].log_start_offset = Offset(1)
     with pytest.raises(Violation, match="what was below 1 is gone, and nothing allows that"):
         cluster.look("b")
-    cluster.checkers.ledgers[KEY].deleted_to = 1
+    cluster.checkers.ledgers[KEY].deletions.accepted = 1
+    cluster.checkers.node_began("b")
+    with pytest.raises(Violation, match="its log starts at 1, but that of no leader was above 0"):
+        cluster.look("b")
+    cluster.logs["a"].log_start_offset = Offset(1)
+    cluster.look("a")
     cluster.checkers.node_began("b")
     cluster.look("b")
     cluster.logs["c"].log_start_offset = Offset(3)
     with pytest.raises(Violation, match="the committed log ends at 2"):
         cluster.look("c")
+
+
+def test_records_that_come_back_after_their_deletion_was_acknowledged(cluster: Cluster) -> None:
+    deletions = cluster.checkers.ledgers[KEY].deletions
+    first, second = deletions.begin(1), deletions.begin(-1)
+    for name in "ab":
+        cluster.logs[name].log_start_offset = Offset(1)
+        cluster.look(name)
+    with pytest.raises(Violation, match="t-0 on c: its log starts at 0, but the deletion of everything below 1 was"):
+        cluster.checkers.deleted(KEY, first, 1)
+    cluster.logs["c"].log_start_offset = Offset(1)
+    cluster.checkers.deleted(KEY, first, 1)
+    cluster.members.remove("c")
+    cluster.logs["c"] = FakeLog(cluster.logs["c"].batches).commit(2)
+    cluster.look("c")
+    cluster.leader, cluster.epochs["c"] = "c", 1
+    with pytest.raises(Violation, match="on c: its log starts at 0"):
+        cluster.look("c")
+    deletions.fail(second, NotLeaderOrFollower("moved"), 2)
+    assert (deletions.accepted, deletions.is_settled) == (1, True)
+    deletions.fail(deletions.begin(-1), RequestTimedOut("not all"), 2)
+    assert deletions.accepted == 2, "some leader may have done it"
 
 
 def test_records_expire_by_the_clock_at_their_deletion(cluster: Cluster) -> None:

@@ -54,6 +54,14 @@ CORRUPT = (CorruptRecord, CorruptLog)
 """Errors of a reader at corrupt bytes: another leader can serve them."""
 
 
+class AnsweredError(Exception):
+    """A node has answered with this error."""
+
+    def __init__(self, error: TidelogError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 class Fate(Enum):
     PENDING = "in flight"
     ACKNOWLEDGED = "acknowledged"
@@ -279,6 +287,19 @@ class Client:
                 if error.retry is Retry.NEVER:
                     raise
                 await self.pause()
+
+    async def delete_records(self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 2_000) -> int:
+        """Ask the leader once to delete records. Returns the low watermark. Raises the error of the leader's answer as
+        AnsweredError; any other error if there was no answer."""
+        leader = await self.leader(topic, partition)
+        deletion = data_pb2.PartitionDeletion(topic_id=leader.topic_id, partition=partition, offset=offset)
+        request = data_pb2.DeleteRecordsRequest(partitions=[deletion], max_wait_ms=max_wait_ms)
+        answer = await self.transport.call(leader.endpoint, methods.DATA_DELETE_RECORDS, request, timeout_ms=CALL_MS)
+        deleted = answer.partitions[0]
+        if deleted.HasField("error"):
+            self.forget(topic, partition)
+            raise AnsweredError(status.from_proto(deleted.error))
+        return int(deleted.low_watermark)
 
     # --- producing ---
 
