@@ -125,6 +125,22 @@ def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster, tmp_path:
     assert f"Leader: {replicas[0]}\tReplicas: {','.join(map(str, replicas))}" in shown
 
 
+def test_records_are_deleted(cluster: LocalCluster, tmp_path: Path) -> None:
+    """By kafka-delete-records; the console consumer begins behind them."""
+    topic = made(cluster, "shortened")
+    written = tool(cluster, "VerifiableProducer", "--topic", topic, "--max-messages", "10", "--acks", "-1")
+    assert '"acked":10' in written
+    asked = tmp_path / "offsets.json"
+    places = [{"topic": topic, "partition": 0, "offset": 4}]
+    asked.write_text(json.dumps({"partitions": places, "version": 1}), encoding="utf-8")
+    answer = tool(cluster, "DeleteRecordsCommand", "--offset-json-file", str(asked))
+    assert f"partition: {topic}-0\tlow_watermark: 4" in answer
+    bounds = ("--max-messages", "6", "--timeout-ms", "30000", "--from-beginning")
+    read = tool(cluster, "consumer.ConsoleConsumer", "--topic", topic, *bounds)
+    assert read.split() == [str(number) for number in range(4, 10)]
+    assert f"{topic}:0:4" in tool(cluster, "GetOffsetShell", "--topic", topic, "--time", "earliest")
+
+
 def test_the_cluster_is_described(cluster: LocalCluster) -> None:
     printed, _ = run(f"{TOOLS}.ClusterTool", "cluster-id", "--bootstrap-server", cluster.kafka_bootstrap)
     assert f"Cluster ID: {cluster.describe(0).cluster_id}" in printed

@@ -406,7 +406,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     ) -> dict[TopicPartition, Offset]:
         """Delete the first records of partitions, on all replicas, and return where their logs start now: those below
         an offset, those before the first one at or after an aware datetime, or with "latest" all that are committed.
-        Readers that are below continue or raise `OffsetOutOfRange`, by their `auto_offset_reset`.
+        Readers that are below continue or raise `OffsetOutOfRange`, by their `on_out_of_range`.
 
         Raises OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted topic,
         InvalidTopic for an internal one, TopicAuthorizationFailed, UnknownTopicOrPartition. RequestTimedOut after
