@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sim.controller_stories import away_from_voter, fenced
+from tests.sim.controller_stories import away_from_voter
 from tests.sim.log_stories import three_replicas
-from tests.sim.stories import TOPIC, committed, leads, write
+from tests.sim.stories import TOPIC, committed, fenced, leads, write
 from tests.sim.world import Simulation
 
 
