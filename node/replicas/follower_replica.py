@@ -151,7 +151,7 @@ class FollowerReplica:
 
     def log_start_moved(self) -> None:
         """Apply a new log start offset of the log."""
-        self._handle(events.LogStartMoved(self._log.log_start_offset))
+        self._handle(events.StartMoved(self._log.log_start_offset))
 
     # --- effects of the core ---
 

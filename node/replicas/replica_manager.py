@@ -96,12 +96,7 @@ class ReplicaManager:
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self.registry = ReplicaRegistry(node_id, image)
         self.damage = ReplicaDamage(
-            node_id,
-            self.registry,
-            self._proposer,
-            image=image,
-            wake_soon=self.ticker.soon,
-            apply=self._carry_out,
+            node_id, self.registry, self._proposer, image=image, wake_soon=self.ticker.soon, apply=self._carry_out
         )
         self._services = ReplicaServices(
             me=node_id,

@@ -26,7 +26,7 @@ DELETIONS_PER_TURN: Final = 100
 """Deletions that begin in one turn of the loop: some ms."""
 
 
-class _Outcomes:
+class _DeletionOutcomes:
     """The outcomes of the deletions of one request."""
 
     def __init__(self, deletions: tuple[PartitionDeletion, ...]) -> None:
@@ -60,7 +60,7 @@ class DeletionHandlers:
         InvalidRequest for too many partitions."""
         ensure_few(request.partitions, "partitions")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.max_wait_ms, self._wait_ms_max)))
-        outcomes = _Outcomes(request.partitions)
+        outcomes = _DeletionOutcomes(request.partitions)
         for number, deletion in enumerate(request.partitions, 1):
             self._delete(deletion, deadline, partial(outcomes.add, number - 1), context)
             if number % DELETIONS_PER_TURN == 0:

@@ -102,7 +102,7 @@ class PartitionFollower:
                 return self._changed(log)
             case events.DurableOffsetMoved(durable_offset):
                 return self._durable_offset(durable_offset)
-            case events.LogStartMoved(log_start):
+            case events.StartMoved(log_start):
                 log = self._log
                 self._log = events.LogView(log_start, log.log_end, log.durable_offset, log.last_epoch)
                 return self._report()

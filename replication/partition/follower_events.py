@@ -90,7 +90,7 @@ class DurableOffsetMoved(NamedTuple):
     durable_offset: Offset
 
 
-class LogStartMoved(NamedTuple):
+class StartMoved(NamedTuple):
     """The log start advanced, durably."""
 
     log_start: Offset
@@ -104,7 +104,7 @@ class Waited:
 
 
 FollowerEvent: TypeAlias = (
-    StreamReady | Answered | LogChanged | DurableOffsetMoved | LogStartMoved | Waited | StreamBroken | LogFailed
+    StreamReady | Answered | LogChanged | DurableOffsetMoved | StartMoved | Waited | StreamBroken | LogFailed
 )
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class AdvanceWatermark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """Advance the log start to `offset`, the leader's log start, and report `LogStartMoved` once that is durable.
+    """Advance the log start to `offset`, the leader's log start, and report `StartMoved` once that is durable.
     Everything below it is committed."""
 
     offset: Offset

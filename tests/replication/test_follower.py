@@ -17,12 +17,12 @@ from replication.partition.follower_events import (
     FollowerEffect,
     LogChanged,
     LogFailed,
-    LogStartMoved,
     LogView,
     ReportDurable,
     RestartAt,
     RetryLater,
     SendFetch,
+    StartMoved,
     StreamBroken,
     StreamReady,
     TruncateTo,
@@ -187,7 +187,7 @@ def test_the_log_start_follows_the_leaders_as_far_as_records_are_committed() -> 
     effects = follower.answer(records=True, watermark=105, log_start=40)
     assert effects == [AppendRecords()], "nothing before the append"
     assert follower.changed(110) == [AdvanceWatermark(Offset(105)), AdvanceLogStart(Offset(40)), WantFetch()]
-    follower.core.handle(LogStartMoved(Offset(40)))
+    follower.core.handle(StartMoved(Offset(40)))
     assert follower.fetch().log_start == 40
     assert follower.answer(watermark=105, log_start=40) == [AdvanceWatermark(Offset(105)), WantFetch()], "nothing new"
     follower.fetch()
@@ -203,12 +203,12 @@ def test_a_log_start_is_reported_once_it_is_durable() -> None:
     follower.fetch()
     effects = follower.answer(watermark=100, log_start=40, waits=True)
     assert effects == [AdvanceWatermark(Offset(100)), AdvanceLogStart(Offset(40))]
-    assert follower.core.handle(LogStartMoved(Offset(40))) == [ReportDurable(Offset(100), Offset(40))]
-    assert follower.core.handle(LogStartMoved(Offset(40))) == [], "it is reported already"
+    assert follower.core.handle(StartMoved(Offset(40))) == [ReportDurable(Offset(100), Offset(40))]
+    assert follower.core.handle(StartMoved(Offset(40))) == [], "it is reported already"
     follower.answer(watermark=100, log_start=60)
     assert follower.fetch().log_start == 40
     follower.core.handle(StreamBroken())
-    assert follower.core.handle(LogStartMoved(Offset(60))) == [], "the next fetch reports it"
+    assert follower.core.handle(StartMoved(Offset(60))) == [], "the next fetch reports it"
     assert follower.fetch().log_start == 60
 
 

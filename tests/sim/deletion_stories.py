@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.sim.controller_stories import away_from_voter
+from tests.sim.deletion_requests import delete_records
 from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, committed, fenced, leads, write
 from tests.sim.world import Simulation
@@ -31,7 +32,7 @@ def deletion_waits_for_the_followers(sim: Simulation) -> None:
     p, leader, second, third = three_replicas(sim)
     write(sim, p, "a", 5)
     updates = sim.hold("Data.FetchStream", source=leader, target=third, part="answer")
-    task = sim.delete_records(TOPIC, p, 3)
+    task = delete_records(sim, TOPIC, p, 3)
     assert is_waiting(sim, task), "a follower has the records"
     updates.release()
     assert answered(sim, task) == 3
@@ -45,7 +46,7 @@ def deletion_outlives_a_power_loss(sim: Simulation) -> None:
     """All machines lose their power as soon as a deletion is acknowledged."""
     p, *nodes = three_replicas(sim)
     write(sim, p, "a", 5)
-    assert answered(sim, sim.delete_records(TOPIC, p, 3)) == 3
+    assert answered(sim, delete_records(sim, TOPIC, p, 3)) == 3
     for node in nodes:
         sim.power_off(node, forget_all=True)
     for node in nodes:
@@ -61,7 +62,7 @@ def deletion_waits_for_a_slow_disk(sim: Simulation) -> None:
     p, _, second, _ = three_replicas(sim)
     write(sim, p, "a", 5)
     sim.stall_disk(second)
-    task = sim.delete_records(TOPIC, p, 3)
+    task = delete_records(sim, TOPIC, p, 3)
     assert is_waiting(sim, task), "not durable on a follower"
     sim.power_off(second, forget_all=True)
     sim.release_disk(second)
@@ -77,7 +78,7 @@ def deletion_while_a_replica_is_down(sim: Simulation) -> None:
     write(sim, p, "a", 5)
     sim.kill(third)
     sim.run_until(lambda: fenced(sim, third) and third not in sim.isr(TOPIC, p), what="the replica is out of sync")
-    assert answered(sim, sim.delete_records(TOPIC, p, 3)) == 3
+    assert answered(sim, delete_records(sim, TOPIC, p, 3)) == 3
     answers = sim.hold("Data.FetchStream", source=leader, target=third, part="answer")
     sim.restart(third)
     sim.never(lambda: third in sim.isr(TOPIC, p), seconds=3, what="in sync, but it has deleted records")
@@ -95,10 +96,12 @@ def deletion_while_an_eligible_replica_is_down(sim: Simulation) -> None:
         sim.run_until(lambda: fenced(sim, node), what="it is fenced")  # noqa: B023 (called at once)
     eligible = sim.partition(TOPIC).elr
     assert len(eligible) == 1
-    assert answered(sim, sim.delete_records(TOPIC, 0, 3)) == -1, "acknowledged, but an eligible replica has the records"
+    assert answered(sim, delete_records(sim, TOPIC, 0, 3)) == -1, (
+        "acknowledged, but an eligible replica has the records"
+    )
     sim.restart(eligible[0])
     sim.run_until(lambda: eligible[0] in sim.isr(TOPIC), what="it is in sync")
-    assert answered(sim, sim.delete_records(TOPIC, 0, 3)) == 3
+    assert answered(sim, delete_records(sim, TOPIC, 0, 3)) == 3
     sim.must_heal()
 
 
@@ -114,7 +117,7 @@ def deletion_above_the_watermark(sim: Simulation) -> None:
         sim.produce(TOPIC, b"b%d" % number, acks="1", partition=p, client=client)
     sim.run_until(lambda: sim.log(leader, TOPIC, p).log_end_offset == 8, what="the leader has them")
     assert committed(sim, p) == 5
-    task = sim.delete_records(TOPIC, p, 8, client=client)
+    task = delete_records(sim, TOPIC, p, 8, client=client)
     assert answered(sim, task) == -1
     assert sim.log(leader, TOPIC, p).log_start_offset == 0, "nothing is deleted"
     sim.must_heal()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from replication.controller.image import PartitionState, TopicState
 from tests.sim.coordination import GROUPS, TRANSACTIONS
+from tests.sim.deletion_requests import delete_records
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
 from tests.sim.world import Simulation
@@ -171,7 +172,7 @@ def delete(sim: Simulation, fault: Fault) -> None:
         offset = rng.randint(ledger.start, ledger.end)
         offset = rng.choice((offset, offset, offset, HIGH_WATERMARK, ledger.end + rng.randint(1, 5)))
         sim.note(f"operator deletes the records of {ledger.name} below {offset}")
-        sim.delete_records(topic.name, int(state.partition), offset)
+        delete_records(sim, topic.name, int(state.partition), offset)
 
 
 def _loses_records(topic: TopicState) -> bool:

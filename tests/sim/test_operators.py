@@ -6,6 +6,7 @@ import pytest
 
 from tests.sim import operators
 from tests.sim.controller_stories import away_from_voter
+from tests.sim.deletion_requests import delete_records
 from tests.sim.plan import Fault, Kind
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation
@@ -36,7 +37,7 @@ def test_records_may_be_missing_below_the_log_start_of_the_leader() -> None:
 def test_no_record_may_be_missing_if_no_leader_accepted_the_deletion(offset: int) -> None:
     with Simulation(4) as sim:
         world(sim)
-        task = sim.delete_records(TOPIC, 0, offset)
+        task = delete_records(sim, TOPIC, 0, offset)
         sim.run_until(task.done, within=5, what="the deletion is answered")
         assert (task.result(), sim.ledger(TOPIC).deleted_to) == (-1, 0)
         sim.must_heal()

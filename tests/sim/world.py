@@ -6,7 +6,6 @@ are those of the configuration, from 0; node 0 forms the cluster. Times are virt
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import logging
@@ -42,9 +41,8 @@ from tests.sim.stirring import announce_writes
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.undisturbed_logs import UndisturbedLogs
-from tests.sim.workload import ANSWER_MS, AnsweredError, Client, Sent, Transaction
+from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tests.topic_requests import altering
-from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import from_proto
@@ -143,8 +141,7 @@ class Simulation:
             error.add_note(f"at {self.loop.time():.6f} s of seed {self.seed}; the last events:\n" + self.last_events())
 
     def digest(self) -> str:
-        """A digest of the run, equal in two runs of one seed: the trace, the number of callbacks and the state of
-        the RNG."""
+        """A digest of the run, equal in two runs of one seed: of the trace, the callbacks and the state of the RNG."""
         return f"{self.trace.digest()[:16]}-{self.loop.callbacks_run}-{self.loop.now_us}-{self.rng.getrandbits(32):08x}"
 
     def last_events(self, count: int = 40) -> str:
@@ -245,35 +242,6 @@ class Simulation:
         """Change the configuration of a topic (`_` for `.`)."""
         changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
         self.admin(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, altering(topic, changes), client=client)
-
-    def delete_records(
-        self, topic: str, partition: int, offset: int, *, client: Client | None = None
-    ) -> asyncio.Task[int]:
-        """Request the deletion of the records below `offset` (-1: of all that are committed); the checkers judge the
-        answer. The task returns the low watermark, -1 if the request failed."""
-        client = client or self.client()
-        return client.start(self._delete_records(client, topic, partition, offset), f"deletes below {offset}")
-
-    async def _delete_records(self, client: Client, topic: str, partition: int, offset: int) -> int:
-        ledger, key = self.ledger(topic, partition), self.partition(topic, partition).key
-        try:
-            await client.leader(topic, partition)
-        except TidelogError as error:
-            self.note(f"{ledger.name}: nobody to ask for the deletion below {offset}: {error.message}")
-            return -1
-        deletion = ledger.deletions.begin(offset)
-        try:
-            low = await client.delete_records(topic, partition, offset)
-        except AnsweredError as error:
-            ledger.deletions.fail(deletion, error.error, ledger.end)
-            self.note(f"{ledger.name}: deletion below {offset}: {error}")
-            return -1
-        except TidelogError as error:
-            self.note(f"{ledger.name}: no answer to the deletion below {offset}: {error.message}")
-            return -1
-        self.note(f"{ledger.name}: deleted below {low} everywhere")
-        self.checkers.deleted(key, deletion, low)
-        return low
 
     def elect(self, topic: str, partition: int, *, unclean: bool = False) -> admin_pb2.PartitionOutcome:
         """Elect the preferred leader or, with `unclean`, the replica with the longest log. Raises the error of the
