@@ -157,6 +157,12 @@ class OffsetCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationOffsetCommit(OffsetCommit):
+    """The same in a version that has generations, but no epochs: members by KIP-848 may not use it, since it has no
+    code for a stale epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommittedPartition:
     """The outcome for one partition."""
 

@@ -26,6 +26,7 @@ from replication.coordination.group_requests import (
     DescribedMember,
     FetchedOffset,
     FetchOffsetsOfGroupsAnswer,
+    GenerationOffsetCommit,
     ListedCoordinator,
     ListGroupsAnswer,
     NamedPartition,
@@ -66,7 +67,8 @@ def test_a_member_of_a_group_that_does_not_exist_learns_it_as_its_version_can(ve
     message = module.OffsetCommitRequest(
         "g", 4, "m", (module.OffsetCommitRequestTopic(name="a", partitions=partitions),)
     )
-    exchange, _ = begun(OFFSET_COMMIT, version, message)
+    exchange, asked = begun(OFFSET_COMMIT, version, message)
+    assert isinstance(asked, GenerationOffsetCommit) == (version < 9)
     for error, code in (
         (GroupIdNotFound("there is none"), 69 if version >= 9 else 22),
         (UnknownMemberId("not a member"), 25),

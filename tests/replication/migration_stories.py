@@ -11,7 +11,7 @@ from replication.coordination.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
 )
-from replication.coordination.group_requests import OffsetCommit, OffsetToCommit
+from replication.coordination.group_requests import GenerationOffsetCommit, OffsetToCommit
 from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
 from tests.consumer_bytes import assigned, places_in, subscription
 from tests.replication.classic_clients import ClassicClient, leave, said
@@ -49,7 +49,7 @@ def committed(coordinator: Coordinator, member: Roller, generation: int | None =
     """The refusal of a commit of a member, or "nothing"."""
     partitions = (OffsetToCommit("t", PartitionIndex(0), Offset(7)),)
     epoch = member.generation if generation is None else generation
-    return said(lambda: coordinator.ask(OffsetCommit("g", member.member_id, epoch, None, partitions)))
+    return said(lambda: coordinator.ask(GenerationOffsetCommit("g", member.member_id, epoch, None, partitions)))
 
 
 # --- a classic member of a consumer group -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import (
     DeleteGroups,
+    GenerationOffsetCommit,
     ListGroups,
     NamedPartition,
     OffsetCommit,
@@ -31,6 +32,7 @@ from tidelog.errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
+    UnsupportedVersion,
 )
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, ProducerId
 
@@ -70,6 +72,26 @@ def test_a_member_commits_with_its_epoch() -> None:
     first.epoch = old
     with pytest.raises(StaleMemberEpoch, match="is in epoch 2, not 1"):
         coordinator.commit_offset(0, 2, member=first)
+
+
+def test_a_member_that_sends_epochs_cannot_commit_in_a_version_without_them() -> None:
+    """Also with the current epoch; who is no member learns that first, and an empty group takes commits of anyone."""
+    coordinator = Coordinator({"t": 2})
+    member = Client(coordinator, "m1")
+    member.join()
+
+    def commit(member_id: str, epoch: int) -> object:
+        return coordinator.ask(GenerationOffsetCommit("g", member_id, epoch, None, (at(0, 7),)))
+
+    for epoch in (member.epoch, member.epoch + 1):
+        with pytest.raises(UnsupportedVersion, match="version 9 of OffsetCommit"):
+            commit("m1", epoch)
+    with pytest.raises(UnknownMemberId):
+        commit("m9", 1)
+    assert coordinator.fetched(0).offset == -1
+    member.leave()
+    commit("", -1)
+    assert coordinator.fetched(0).offset == 7
 
 
 def test_a_commit_that_is_late_is_refused() -> None:

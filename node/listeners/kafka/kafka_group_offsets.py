@@ -18,6 +18,7 @@ from replication.coordination.group_requests import (
     FetchedOffset,
     FetchOffsetsOfGroups,
     FetchOffsetsOfGroupsAnswer,
+    GenerationOffsetCommit,
     NamedPartition,
     OffsetCommit,
     OffsetDelete,
@@ -60,13 +61,14 @@ from tidelog.types import LeaderEpoch, Offset, PartitionIndex
 
 # --- OffsetCommit ---
 
-_GROUP_NOT_FOUND_FROM: Final = 9
-"""Version from which a member learns that its group does not exist. Before it, members join again after
-ILLEGAL_GENERATION, and stop after an error that they do not know."""
+_EPOCHS_FROM: Final = 9
+"""Version from which members of KIP-848 commit, and a member learns that its group does not exist. Before it, members
+join again after ILLEGAL_GENERATION, and stop after an error that they do not know."""
 
 
-def _read_commit(message: asked_commit.OffsetCommitRequest, _version: int) -> OffsetCommit:
-    return OffsetCommit(
+def _read_commit(message: asked_commit.OffsetCommitRequest, version: int) -> OffsetCommit:
+    kind = OffsetCommit if version >= _EPOCHS_FROM else GenerationOffsetCommit
+    return kind(
         message.group_id,
         message.member_id,
         message.generation_id_or_member_epoch,
@@ -94,7 +96,7 @@ def _write_committed(
 def _refuse_commit(
     message: asked_commit.OffsetCommitRequest, error: TidelogError, version: int
 ) -> OffsetCommitResponse:
-    is_unknown = version < _GROUP_NOT_FOUND_FROM and isinstance(error, GroupIdNotFound)
+    is_unknown = version < _EPOCHS_FROM and isinstance(error, GroupIdNotFound)
     code = IllegalGeneration.code if is_unknown else coordinator_code_of(error)
     return _committed(message, [code] * sum(len(topic.partitions) for topic in message.topics))
 

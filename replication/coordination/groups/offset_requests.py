@@ -15,6 +15,7 @@ from replication.coordination.group_requests import (
     CommittedPartition,
     CommittedPartitions,
     FetchedOffset,
+    GenerationOffsetCommit,
     NamedPartition,
     OffsetCommit,
     OffsetDelete,
@@ -46,6 +47,7 @@ from tidelog.errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
+    UnsupportedVersion,
 )
 from tidelog.types import TOPIC_NAME_LENGTH_MAX, Millis, PartitionIndex, TopicId
 
@@ -58,8 +60,8 @@ class OffsetRequests:
         self._state, self._config, self._classic = state, config, classic
 
     def commit(self, request: OffsetCommit, now: Instant) -> Decision[CommittedPartitions]:
-        """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch, IllegalGeneration or
-        RebalanceInProgress."""
+        """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch, IllegalGeneration,
+        RebalanceInProgress or UnsupportedVersion."""
         self._check_committer(request)
         self._check_order(request)
         self._classic.committed(request.group_id, request.member_id)
@@ -129,7 +131,7 @@ class OffsetRequests:
                 return
             if request.instance_id is not None:
                 check_instance(group, request.instance_id, member_id)
-            self._check_member(group_id, member_id, epoch)
+            self._check_member(group_id, member_id, epoch, has_epochs=not isinstance(request, GenerationOffsetCommit))
             return
         classic = self._state.classic.get(group_id)
         if classic is not None and classic.members:
@@ -141,13 +143,20 @@ class OffsetRequests:
                 f"there is no group {group_id!r} of which {member_id!r} could be a member: join the group first"
             )
 
-    def _check_member(self, group_id: str, member_id: str, epoch: int) -> None:
-        """Raises UnknownMemberId, StaleMemberEpoch or, for members of the classic protocol, IllegalGeneration."""
+    def _check_member(self, group_id: str, member_id: str, epoch: int, *, has_epochs: bool = True) -> None:
+        """Raises UnknownMemberId, StaleMemberEpoch or UnsupportedVersion; for members of the classic protocol
+        IllegalGeneration."""
         member = self._state.consumer[group_id].members.get(member_id)
         if member is None or member.metadata is None:
             raise UnknownMemberId(_not_a_member(group_id, member_id))
+        is_classic = member.metadata.classic_member_metadata is not None
+        if not is_classic and not has_epochs:
+            raise UnsupportedVersion(
+                f"member {member_id!r} of group {group_id!r} is one by KIP-848: such members commit with version 9 of "
+                "OffsetCommit or a later one"
+            )
         if epoch != member.epoch:
-            kind = StaleMemberEpoch if member.metadata.classic_member_metadata is None else IllegalGeneration
+            kind = IllegalGeneration if is_classic else StaleMemberEpoch
             raise kind(
                 f"member {member_id!r} of group {group_id!r} is in epoch {member.epoch}, not {epoch}: use the epoch of "
                 "the answer to its last heartbeat"
