@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import re
 from collections.abc import Callable
 from functools import partial
@@ -225,6 +227,28 @@ def test_a_final_message_of_another_handshake_is_refused() -> None:
         again.final(final)
     with pytest.raises(SaslAuthenticationFailed):
         first.final(final.replace(b"c=biws", b"c=eSws"))
+
+
+def final_with(nonce: str, server_first: bytes) -> bytes:
+    """The final message of alice, proven, with any nonce."""
+    asking = client()
+    keys, without_proof = derive_keys(SHA_256, "tulip", *asking.asked(server_first)), f"c=biws,r={nonce}"
+    auth_message = b",".join([asking.first().removeprefix(b"n,,"), server_first, without_proof.encode()])
+    signature = hmac.digest(hashlib.sha256(keys.client_key).digest(), auth_message, "sha256")
+    proof = bytes(one ^ other for one, other in zip(keys.client_key, signature, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+def test_librdkafka_before_2_6_1_repeats_its_nonce_and_nobody_else_may_change_it() -> None:
+    """Its proof is over the message that it sends."""
+    for nonce in ("clientserver", "clientclientserver"):
+        answering = server()
+        assert answering.final(final_with(nonce, answering.first(client().first()))).startswith(b"v=")
+    for nonce in ("server", "client", "otherclientserver", "clientclientclientserver", "clientclient", "clientserverr"):
+        answering = server()
+        first = answering.first(client().first())
+        with pytest.raises(SaslAuthenticationFailed):
+            answering.final(final_with(nonce, first))
 
 
 @given(first=st.binary(max_size=200), final=st.binary(max_size=200))
