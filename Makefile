@@ -213,6 +213,11 @@ kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test
 ifeq ($(SUITE),kafka)
 PEER ?= kafka
 endif
+ONLY ?=
+.PHONY: kafka-clients
+kafka-clients: env  ## Every client of Kafka against real nodes: the table in docs/kafka.md (ONLY=name prints its rows alone)
+	@$(PY) -m tests.kafka_clients $(if $(ONLY),--only '$(ONLY)')
+
 .PHONY: bench
 bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \
