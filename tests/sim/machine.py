@@ -17,6 +17,8 @@ from typing import Any
 from node.boundary.boundary import Boundary
 from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from node.listener_settings import ListenerProtocol
+from node.listeners.kafka.kafka_server import KafkaServer
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
@@ -36,6 +38,10 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, Endpoint, Millis, NodeId, PartitionKey
 
 PORT = 9092
+KAFKA_PORT = 9094
+KAFKA_LISTENER = "KAFKA"
+KAFKA_MEMORY_BYTES = 1 << 20
+KAFKA_CONNECTIONS = 50
 COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
 """The share of reads without waiting that find their data outside the page cache; each machine draws one value."""
 RESERVES = (0, 8_192)
@@ -83,6 +89,16 @@ def machine_name(node_id: int) -> str:
 
 def endpoint_of(node_id: int) -> Endpoint:
     return Endpoint(machine_name(node_id), PORT)
+
+
+def kafka_endpoint_of(node_id: int) -> Endpoint:
+    return Endpoint(machine_name(node_id), KAFKA_PORT)
+
+
+def _listeners(node_id: int, *, has_kafka: bool) -> tuple[ListenerConfig, ...]:
+    grpc = ListenerConfig(GRPC_LISTENER, endpoint_of(node_id))
+    kafka = ListenerConfig(KAFKA_LISTENER, kafka_endpoint_of(node_id), protocol=ListenerProtocol.PLAINTEXT)
+    return (grpc, kafka) if has_kafka else (grpc,)
 
 
 class NothingSurvives(random.Random):
@@ -144,7 +160,7 @@ class Machine:
             rack=rack,
             log_directories=self.directories,
             replication=replication or ReplicationConfig(),
-            listeners=(ListenerConfig(GRPC_LISTENER, endpoint_of(node_id)),),
+            listeners=_listeners(node_id, has_kafka=network.has_kafka),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             coordinators=coordinators,
@@ -208,6 +224,15 @@ class Machine:
         self._network.listen(
             endpoint_of(self.node_id), process, self.name, GRPC_LISTENER, Boundary(gates=self.node.services)
         )
+        if len(self._config.listeners) > 1:
+            kafka = KafkaServer(
+                KAFKA_LISTENER,
+                boundary=Boundary(gates=self.node.services),
+                frame_bytes_max=1 << 20,
+                memory_bytes_max=KAFKA_MEMORY_BYTES,
+                connections_max=KAFKA_CONNECTIONS,
+            )
+            self._network.listen_for_bytes(kafka_endpoint_of(self.node_id), process, self.name, kafka._accepted)
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 
     async def _stop_listening(self) -> None:

@@ -22,6 +22,7 @@ from node.api.table import APIS
 from node.boundary.boundary import Boundary, ProtocolCodec
 from node.boundary.boundary import Request as ServedRequest
 from tests.record_values import bytes_of
+from tests.sim.byte_streams import ByteConnection
 from tests.sim.classic_wire import codec_of
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
@@ -123,7 +124,9 @@ class Listening:
     machine: str
     listener: str
     boundary: Boundary
-    codec_of: Callable[[str], ProtocolCodec]
+    codec_of: Callable[[str], ProtocolCodec] = codec_of
+    accepts: Callable[[], asyncio.BaseProtocol] | None = None
+    """Makes the protocol of a connection of bytes; None: it serves calls and streams."""
 
 
 class Network:
@@ -133,8 +136,12 @@ class Network:
         self.loop = loop
         self.rng = rng
         self.faults = LinkFaults()
+        self.has_kafka = False  # nodes that are added have a listener of Kafka's protocol, too
+        self.calm_since: float | None = (
+            None  # a story says so: the time from which on nothing disturbs a node or a link
+        )
         self.machines_off: set[str] = set()
-        self.connections: list[Connection] = []
+        self.connections: list[Connection | ByteConnection] = []
         self.duplicable: Callable[[Method[Any, Any]], bool] = lambda method: False
         self._note = note
         self._links: dict[tuple[str, str], Link] = {}
@@ -271,6 +278,19 @@ class Network:
     ) -> None:
         self.name_endpoint(endpoint, machine)
         self._listening[endpoint] = Listening(process, machine, listener, boundary, codec_of)
+
+    def listen_for_bytes(
+        self, endpoint: Endpoint, process: Process, machine: str, accepts: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        """A listener of another protocol than gRPC. accepts: makes the protocol of a new connection."""
+        self.name_endpoint(endpoint, machine)
+        self._listening[endpoint] = Listening(process, machine, "", Boundary(), accepts=accepts)
+
+    def cut_byte_streams(self, share: float, within_us: int) -> None:
+        """Break this share of the connections of bytes, each end within that time: until then it believes in them."""
+        for connection in [each for each in self.connections if isinstance(each, ByteConnection)]:
+            if self.rng.random() < share:
+                connection.break_both("it is cut", (0, within_us))
 
     def transport(self, machine: str) -> SimTransport:
         return SimTransport(self, machine)

@@ -48,6 +48,7 @@ class Kind(Enum):
     CLIENT_STOP = "close a client of a coordinator; later another one takes its place"
     RESET_OFFSETS = "close all members of a group and set its offsets back; later start them again"
     MOVE_COORDINATOR = "move a partition of an internal topic to other nodes"
+    CUT_BYTES = "cut connections of clients of Kafka's protocol; each end learns of it by itself"
 
 
 OPERATORS: Final = (
@@ -64,6 +65,10 @@ CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP, Kind.RE
 """Faults of clients of coordinators."""
 COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
 """Kinds of worlds that have coordinators."""
+ADDED: Final = (*COORDINATED, Kind.CUT_BYTES)
+"""Kinds of worlds with clients of a kind; they are drawn by themselves."""
+KAFKA_SHARE: Final = 0.3
+"""The share of worlds with clients of Kafka's protocol, among those whose topics have the current format."""
 COORDINATED_SHARE: Final = 0.35
 """The share of worlds with coordinators."""
 
@@ -212,6 +217,8 @@ class Plan:
     churn: bool  # one more topic is created and deleted repeatedly
     faults: tuple[Fault, ...]
     coordinators: CoordinatorPlan | None = None  # None: no client uses them
+    kafka_producers: int = 0  # idempotent ones that speak Kafka's protocol and share connections
+    kafka_readers: int = 0  # of all topics; every second one reads with read_committed
 
     def without(self, dropped: frozenset[int]) -> Plan:
         """The same world without some of its faults, given by index."""
@@ -222,9 +229,27 @@ class Plan:
 def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0, *, coordinated: bool | None = None) -> Plan:
     """The plan of a seed. coordinated: whether it has coordinators; None: as the seed has it."""
     plan = _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
+    plan = _with_kafka(plan, random.Random(f"kafka {seed}"))
     rng = random.Random(f"coordinators {seed}")
     share = rng.random() < COORDINATED_SHARE
     return _with_coordinators(plan, rng) if (share if coordinated is None else coordinated) else plan
+
+
+def _with_kafka(plan: Plan, rng: random.Random) -> Plan:
+    """The world, sometimes with clients of Kafka's protocol and faults of their connections; the rest of it is as it
+    was before there were any."""
+    if rng.random() >= KAFKA_SHARE or not plan.idempotent:
+        return plan
+    faults, at = list(plan.faults), rng.expovariate(0.3)
+    while at < plan.seconds:
+        faults.append(Fault(round(at, 3), Kind.CUT_BYTES, 0, 0, round(rng.uniform(0, 2), 3), round(rng.random(), 2)))
+        at += rng.expovariate(0.3)
+    return replace(
+        plan,
+        kafka_producers=2,
+        kafka_readers=1 if plan.consumers else 0,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+    )
 
 
 def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
@@ -344,7 +369,7 @@ def _length(kind: Kind, lengths: Callable[[], float]) -> float:
 
 def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Cleaning]) -> tuple[Fault, ...]:
     """Draw the faults: kinds and rate first, so that some worlds have few kinds and others many."""
-    sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings) and kind not in COORDINATED]
+    sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings) and kind not in ADDED]
     kinds = [kind for kind in sensible if rng.random() < (0.4 if kind in OPERATORS else 0.6)] or sensible
     pace = rng.choice((0.3, 0.8, 2.0))
     lengths: Callable[[], float] = rng.choice(

@@ -12,6 +12,7 @@ from storage.log.log import Log
 from tests.sim.availability import Availability
 from tests.sim.consumers import SimConsumer
 from tests.sim.coordinated_workload import CoordinatedWorkload
+from tests.sim.kafka_client import KafkaClient, SimKafkaProducer, SimKafkaReader
 from tests.sim.loop import MICROS, SimulationError
 from tests.sim.machine import SCRIPTED, coordinator_settings
 from tests.sim.nemesis import Nemesis
@@ -26,6 +27,8 @@ from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 CHURNED: Final = "comes-and-goes"
 KEYS: Final = 6
 """Few keys, so that compaction has work."""
+UNACKNOWLEDGED: Final = 0.2
+"""The share of bursts to Kafka's listener whose last record is sent with acks=0."""
 AT_ONCE: Final = 0.5
 """The share of bursts in which each record has a caller that waits in its own task."""
 FIRST_TRANSACTIONAL: Final = 1_000_000_000
@@ -54,7 +57,7 @@ class Workload:
         self._sim = sim
         self._plan = plan
         self._stopping = False
-        self._running = plan.producers + plan.idempotent + plan.transactional + plan.churn
+        self._running = plan.producers + plan.idempotent + plan.transactional + plan.churn + plan.kafka_producers
         self._pace = plan.pace
         self._decided = [topic.name for topic in plan.topics if topic.cleaning in DECIDABLE]
         self._keyed = {topic.name for topic in plan.topics if topic.cleaning is Cleaning.COMPACTED}
@@ -82,6 +85,12 @@ class Workload:
         prober.start(Availability(sim, prober).ask(), "reads one record after the other")
         for number in range(plan.consumers):
             self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
+        kafka = KafkaClient(sim.client()) if plan.kafka_producers else None
+        for number in range(plan.kafka_producers):
+            assert kafka is not None
+            kafka.client.start(self._produce_to_kafka(kafka, number), "produces to Kafka's listener")
+        for number in range(plan.kafka_readers):
+            self._read_from_kafka(KafkaClient(sim.client()), decided=(number + plan.seed) % 2 == 1)
 
     def _places(self, *, decided: bool = False) -> list[tuple[str, int]]:
         """The current partitions. decided: those that may have transactions."""
@@ -217,6 +226,32 @@ class Workload:
             await client.sleep(rng.uniform(0, 2 * self._pace))
         await producer.stop()
 
+    async def _produce_to_kafka(self, kafka: KafkaClient, number: int) -> None:
+        """Bursts of records to one partition after the other, some of which nothing acknowledges. Producers share the
+        connections."""
+        client, count = kafka.client, 0
+        producer = SimKafkaProducer(kafka, self._sim.checkers, number)
+        await producer.start()
+        while not self._stopping:
+            topic, partition = client.rng.choice(self._places())
+            burst = []
+            for _ in range(client.rng.choice((1, 3, 12))):
+                count += 1
+                value = f"{client.process.name}.{number}-{count} ".encode() + b"." * client.rng.choice((0, 10, 200))
+                key = b"key-%d" % client.rng.randrange(KEYS) if topic in self._keyed else None
+                burst.append(Sent(topic, partition, value, -1, key=key))
+            if client.rng.random() < UNACKNOWLEDGED:
+                await producer.send_unacknowledged(burst.pop())
+            if burst:
+                await producer.send(burst)
+            await client.sleep(client.rng.uniform(0, 6 * self._pace))
+        self._running -= 1
+
+    def _read_from_kafka(self, kafka: KafkaClient, *, decided: bool) -> None:
+        clean = {topic.name for topic in self._plan.topics if topic.cleaning is not Cleaning.UNCLEAN}
+        readings = {place: self._reading(*place, decided=decided) for place in self._places() if place[0] in clean}
+        kafka.client.start(SimKafkaReader(kafka, readings, decided=decided).run(), "reads from Kafka's listener")
+
     async def _churn(self, client: Client, replicas: int) -> None:
         """Create a topic, write a few records to it, delete it. The checkers see each new topic as another
         partition."""
@@ -244,10 +279,15 @@ class Workload:
         self._sim.run_until(lambda: self._running == 0, within=within, what="every producer has its answer")
 
     def all_is_read(self, within: float) -> None:
-        """Wait until every reader has reached the end."""
-        self._sim.run_until(
-            lambda: all(reading.complete for reading in self._readings), within=within, what=self._who_lags
-        )
+        """Wait until every reader has reached the end, which no producer moves any more."""
+        late = list(self._readings)
+
+        def are_complete() -> bool:
+            while late and late[-1].complete:  # a look costs more than most events: not again at those that are
+                late.pop()
+            return not late
+
+        self._sim.run_until(are_complete, within=within, what=self._who_lags)
 
     def _who_lags(self) -> str:
         late = [f"{reading.ledger.name} at {reading.position}" for reading in self._readings if not reading.complete]
@@ -289,6 +329,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     sim = Simulation(plan.seed, show=show)
     try:
         with sim:
+            sim.network.has_kafka = plan.kafka_producers > 0
             sim.start(
                 nodes=plan.nodes,
                 topics=(),

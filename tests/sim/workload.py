@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
@@ -34,6 +34,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods, status
+from tidelog.protocol.kafka.message_codec import Data
 from tidelog.protocol.network import MessageStream
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2, data_pb2
@@ -147,10 +148,11 @@ class Sent:
         return f"{self.value[:24]!r} to {self.topic}-{self.partition}: {self.fate.value}"
 
 
-def _record_of(sent: Sent, timestamp: Millis) -> Record:
+def record_of(sent: Sent, timestamp: Millis, number: int = 0) -> Record:
+    """The record as it is sent. number: its place in its batch."""
     if sent.tombstone:
-        return Record(Offset(0), timestamp, sent.key, None, ((IDENTITY, sent.value),))
-    return Record(Offset(0), timestamp, sent.key, sent.value)
+        return Record(Offset(number), timestamp, sent.key, None, ((IDENTITY, sent.value),))
+    return Record(Offset(number), timestamp, sent.key, sent.value)
 
 
 def _batch_of(sent: Sent, record: Record) -> bytes:
@@ -193,6 +195,7 @@ class Client:
         self.loop = loop
         self.rng = rng
         self.bootstrap = list(bootstrap)
+        self.network = network
         self.transport: SimTransport = network.transport(name)
         self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
@@ -332,7 +335,7 @@ class Client:
             stream = await self.transport.open_stream(leader.endpoint, methods.DATA_PRODUCE_STREAM)
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
-        record = _record_of(sent, Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000))
+        record = record_of(sent, Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000))
         entry = ProduceBatch(
             correlation_id=batch_id,
             topic_id=leader.topic_id,
@@ -525,17 +528,34 @@ class Client:
 
 def _shown(fetched: FetchedPartition, offset: int) -> tuple[list[Record], int]:
     """The records that an answer gives to a reader from `offset` on, and its next position."""
-    begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
-    aborted: set[int] = set()
+    aborted = [(int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted]
+    shown = records_shown(fetched.records, aborted, offset)
+    return shown.records, shown.position
+
+
+class Shown(NamedTuple):
+    """What an answer gives to a reader."""
+
+    records: list[Record]
+    position: int
+    """The next one of the reader."""
+    epoch: int
+    """The leader epoch of the last batch; -1 if there is none."""
+
+
+def records_shown(data: Data, aborted: Sequence[tuple[int, int]], offset: int) -> Shown:
+    """What batches give to a reader from `offset` on. aborted: first offset and producer id of aborted transactions."""
+    begun = deque(sorted(aborted))
+    open_ids: set[int] = set()
     records: list[Record] = []
-    reached = offset
-    for batch in iter_batches(fetched.records):
+    reached, epoch = offset, -1
+    for batch in iter_batches(data):
         batch.ensure_valid()
-        reached = int(batch.next_offset)
+        reached, epoch = int(batch.next_offset), int(batch.partition_leader_epoch)
         while begun and begun[0][0] < reached:
-            aborted.add(begun.popleft()[1])
+            open_ids.add(begun.popleft()[1])
         if batch.is_control:
-            aborted.discard(int(batch.producer_id))  # its transaction ends here
-        elif not (batch.is_transactional and int(batch.producer_id) in aborted):
+            open_ids.discard(int(batch.producer_id))  # its transaction ends here
+        elif not (batch.is_transactional and int(batch.producer_id) in open_ids):
             records.extend(record for record in batch.records() if record.offset >= offset)
-    return records, reached
+    return Shown(records, reached, epoch)

@@ -39,6 +39,7 @@ from tests.sim.mutants import (
     followers,
     groups,
     hostile,
+    kafka,
     leaders,
     migrations,
     producers,
@@ -668,6 +669,7 @@ MUTANTS: Final = (
     *groups.MUTANTS,
     *classic.MUTANTS,
     *migrations.MUTANTS,
+    *kafka.MUTANTS,
     *coordinators.MUTANTS,
 )
 

@@ -1,0 +1,457 @@
+"""A client of Kafka's protocol in a simulated world: connections, metadata, an idempotent producer, and a reader that
+detects truncation (KIP-320).
+
+It is ours and small, but its bytes are Kafka's, and the node's listener is the real one. As Kafka's clients do, it
+sends several produce requests ahead on one connection and takes the answers to be in the order of the requests; what
+does not fit fails the world. What it is told goes through the checkers like that of all other clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from node.listeners.kafka.api_versions import VERSIONS as API_VERSIONS
+from node.listeners.kafka.kafka_apis import KAFKA_APIS
+from tests.node.kafka_frames import both_ways, decoded, request_frame
+from tests.sim.byte_streams import ByteConnection, ClientSocket
+from tests.sim.checkers import Checkers
+from tests.sim.clock import WORLD_BEGAN_MS
+from tests.sim.ledger import Violation
+from tests.sim.machine import KAFKA_PORT
+from tests.sim.readings import Reading
+from tests.sim.workload import Client, Fate, Sent, record_of, records_shown
+from tidelog.errors import (
+    ConnectionLost,
+    InvalidProducerEpoch,
+    LeaderNotAvailable,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownProducerId,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+    all_errors,
+)
+from tidelog.records import build_batch
+from tidelog.types import EARLIEST, Endpoint, Millis
+
+CONNECT_S: Final = 2.0
+ANSWER_S: Final = 6.0
+"""Longer than a node waits for acknowledgements."""
+
+PRODUCE_MS: Final = 3_000
+AHEAD: Final = 5
+"""Produce requests that a producer sends before it has an answer."""
+
+BATCH: Final = 3
+"""Limit of records in a batch."""
+
+Place = tuple[str, int]
+"""Topic name and partition index."""
+
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
+
+LOST_SEQUENCES: Final = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
+"""The leader does not know the sequence numbers any more: another producer id is needed."""
+
+_LATEST: Final = {each.request.message.__name__.removesuffix("Request"): each.versions[-1] for each in KAFKA_APIS}
+_LATEST["ApiVersions"] = API_VERSIONS[-1]
+_ERRORS: Final = {each.code: each for each in all_errors()}
+
+
+def raise_for(code: int, what: str) -> None:
+    """Raise the error with this number."""
+    if code:
+        raise _ERRORS.get(code, UnknownServerError)(f"{what} is refused with {code}")
+
+
+def message_of(name: str) -> Any:
+    """The module of a request."""
+    return both_ways(f"{name}Request").module
+
+
+class Wire:
+    """One connection, on which answers are expected in the order of the requests."""
+
+    def __init__(self, client: Client, socket: ClientSocket) -> None:
+        self._client, self._socket = client, socket
+        self._numbers = itertools.count(1)
+        self._waiting: deque[tuple[int, str, asyncio.Future[Any]]] = deque()
+        self._is_closed = False
+        client.start(self._read(), "reads answers")
+
+    @property
+    def is_over(self) -> bool:
+        return self._socket.is_over
+
+    def _is_calm(self) -> bool:
+        """Whether no fault explains what a node did within the time of an answer."""
+        since = self._client.network.calm_since
+        return since is not None and self._client.loop.time() > since + ANSWER_S
+
+    def tell(self, api: str, message: Any) -> int:
+        """Send a request, and expect no answer. Returns its number. Raises ConnectionLost."""
+        number = next(self._numbers)
+        self._socket.send(request_frame(api, _LATEST[api], message, number, self._client.process.name))
+        return number
+
+    def begin(self, api: str, message: Any) -> asyncio.Future[Any]:
+        """Send a request. The future gets the message of the answer, or ConnectionLost."""
+        answer: asyncio.Future[Any] = self._client.loop.create_future()
+        try:
+            self._waiting.append((self.tell(api, message), api, answer))
+        except ConnectionLost as lost:
+            answer.set_exception(lost)
+        return answer
+
+    async def end(self, api: str, answer: asyncio.Future[Any]) -> Any:
+        """The message of the answer. Raises ConnectionLost, RequestTimedOut; the connection is closed then."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        except TimeoutError:
+            self._is_closed = True
+            self._socket.close()
+            what = f"{self._client.process.name} has no answer to its {api} request within {ANSWER_S:g} s"
+            if self._is_calm():
+                raise Violation(f"{what}, and nothing disturbs the node") from None
+            raise RequestTimedOut(what) from None
+
+    async def ask(self, api: str, message: Any) -> Any:
+        """The answer to one request. Raises as `end` does."""
+        return await self.end(api, self.begin(api, message))
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await self._socket.read(4), "big")
+                self._answered(await self._socket.read(size))
+        except ConnectionLost as lost:
+            if self._is_calm() and not self._is_closed:
+                raise Violation(f"{lost.message}: a node has ended the connection, and nothing disturbs it") from None
+            while self._waiting:
+                _, _, answer = self._waiting.popleft()
+                if not answer.done():
+                    answer.set_exception(lost)
+
+    def _answered(self, data: bytes) -> None:
+        number = int.from_bytes(data[:4], "big")
+        expected = self._waiting[0][0] if self._waiting else None
+        if number != expected:
+            raise Violation(
+                f"{self._client.process.name} was given the answer to request {number} of a connection, where that to "
+                f"{'no request' if expected is None else f'request {expected}'} was due"
+            )
+        _, api, answer = self._waiting.popleft()
+        _, message = decoded(api, _LATEST[api], data, plain=api == "ApiVersions")
+        if not answer.done():
+            answer.set_result(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of a partition, as the client knows it."""
+
+    leader: Endpoint
+    epoch: int
+    topic_id: bytes
+
+
+class KafkaClient:
+    """The connections and the metadata of one client process."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._wires: dict[Endpoint, Wire] = {}
+        self._connecting = asyncio.Lock()
+        self._leaders: dict[Place, Leader] = {}
+
+    async def wire(self, to: Endpoint) -> Wire:
+        """The connection to a node; a new one begins with ApiVersions. Raises ConnectionFailed, ConnectionLost,
+        RequestTimedOut."""
+        async with self._connecting:
+            wire = self._wires.get(to)
+            if wire is None or wire.is_over:
+                wire = self._wires[to] = await self._connected(to)
+            return wire
+
+    async def _connected(self, to: Endpoint) -> Wire:
+        client = self.client
+        connection = ByteConnection(client.network, client.process.name, to, client.process)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                wire = Wire(client, await connection.opened())
+        except TimeoutError:
+            raise RequestTimedOut(f"no connection to {to}") from None
+        software = {"client_software_name": "sim", "client_software_version": "1"}
+        answer = await wire.ask("ApiVersions", message_of("ApiVersions").ApiVersionsRequest(**software))
+        raise_for(answer.error_code, "ApiVersions")
+        return wire
+
+    async def any_wire(self) -> Wire:
+        """A connection to any node. Raises as `wire` does."""
+        return await self.wire(Endpoint(self.client.rng.choice(self.client.bootstrap).host, KAFKA_PORT))
+
+    async def place(self, place: Place) -> Leader:
+        """The leader of a partition, from any node. Raises LeaderNotAvailable, UnknownTopicOrPartition, and what a
+        connection raises."""
+        known = self._leaders.get(place)
+        if known is None:
+            sent = message_of("Metadata")
+            named = (sent.MetadataRequestTopic(name=place[0]),)
+            asked = sent.MetadataRequest(named, allow_auto_topic_creation=False)
+            answer = await (await self.any_wire()).ask("Metadata", asked)
+            known = self._leaders[place] = self._found(answer, *place)
+        return known
+
+    def _found(self, answer: Any, topic: str, partition: int) -> Leader:
+        [found] = answer.topics
+        if found.name != topic:
+            raise Violation(f"the metadata of {topic} name {found.name}")
+        raise_for(found.error_code, f"metadata of {topic}")
+        nodes = {each.node_id: Endpoint(each.host, each.port) for each in answer.brokers}
+        for each in found.partitions:
+            if each.partition_index == partition:
+                if each.leader_id not in nodes:
+                    raise LeaderNotAvailable(f"{topic}-{partition} has no leader now")
+                return Leader(nodes[each.leader_id], each.leader_epoch, found.topic_id.bytes)
+        raise UnknownTopicOrPartition(f"{topic}-{partition} does not exist")
+
+    def forget(self, place: Place) -> None:
+        """Look the leader up again."""
+        self._leaders.pop(place, None)
+
+    @staticmethod
+    def only_partition(asked: Place, topics: Sequence[Any], partitions: str, index: str) -> Any:
+        """The answer for the one partition that was asked for."""
+        found = [(topic.name, each) for topic in topics for each in getattr(topic, partitions)]
+        names = [(name, getattr(each, index)) for name, each in found]
+        if names != [asked]:
+            raise Violation(f"a request for {asked} was answered for {names}")
+        return found[0][1]
+
+
+# --- producing --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records that are sent together, and again with the same number until their outcome is known."""
+
+    records: Sequence[Sent]
+    sequence: int
+
+
+class SimKafkaProducer:
+    """An idempotent producer with acks=all, of one partition at a time."""
+
+    def __init__(self, kafka: KafkaClient, checkers: Checkers, index: int = 0) -> None:
+        """index: of the producer among those of its process."""
+        self._kafka, self._client, self._checkers = kafka, kafka.client, checkers
+        self._index = index
+        self._producer = (-1, -1)
+        self._run_number = 0
+        self._next: dict[Place, int] = {}
+        """The next sequence number of each partition."""
+        self._numbers = itertools.count()
+
+    @property
+    def name(self) -> str:
+        """What identifies its present producer id to the checkers: the order of what it sends is judged by that."""
+        return f"{self._client.process.name}.{self._index}.{self._run_number}"
+
+    async def start(self) -> None:
+        """Get a producer id."""
+        request = message_of("InitProducerId").InitProducerIdRequest(None, 60_000)
+        while True:
+            try:
+                answer = await (await self._kafka.any_wire()).ask("InitProducerId", request)
+                raise_for(answer.error_code, "InitProducerId")
+            except TidelogError:
+                await self._client.pause()
+            else:
+                self._producer = (answer.producer_id, answer.producer_epoch)
+                self._run_number += 1
+                self._next.clear()
+                return
+
+    async def send(self, records: Sequence[Sent]) -> None:
+        """Send new records of one partition, as batches of a few, and wait for the outcomes."""
+        for each in records:
+            each.acks, each.producer, each.number = -1, self.name, next(self._numbers)
+            self._checkers.sending(each)
+        place, batches, rest = (records[0].topic, records[0].partition), deque[_Batch](), list(records)
+        while rest:
+            count = self._client.rng.randint(1, BATCH)
+            sequence = self._next.get(place, 0)
+            batches.append(_Batch(rest[:count], sequence))
+            self._next[place] = sequence + len(rest[:count])
+            rest = rest[count:]
+        while batches:
+            try:
+                await self._attempt(place, batches)
+            except LOST_SEQUENCES:  # nothing tells whether the batches were written
+                for batch in batches:
+                    for each in batch.records:
+                        self._done(each, Fate.UNKNOWN)
+                await self.start()
+                return
+            except TidelogError:
+                self._kafka.forget(place)
+                await self._client.pause()
+
+    async def _attempt(self, place: Place, batches: deque[_Batch]) -> None:
+        """Send the oldest batches, one request each, all at once. Those with an outcome are removed. Raises the first
+        error."""
+        known = await self._kafka.place(place)
+        wire = await self._kafka.wire(known.leader)
+        tried = list(batches)[:AHEAD]
+        for each in (each for batch in tried for each in batch.records):
+            each.topic_id, each.attempts = known.topic_id, each.attempts + 1
+        answers = [wire.begin("Produce", self._request(place, batch)) for batch in tried]
+        failure: TidelogError | None = None
+        for batch, answer in zip(tried, answers, strict=True):
+            try:
+                self._learn(place, batch, await wire.end("Produce", answer))
+                batches.remove(batch)
+            except TidelogError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _learn(self, place: Place, batch: _Batch, answer: Any) -> None:
+        """What an answer says about a batch. Raises its error."""
+        found = self._kafka.only_partition(place, answer.responses, "partition_responses", "index")
+        error = _ERRORS.get(found.error_code, UnknownServerError)
+        is_known = found.error_code in (0, DUPLICATE_SEQUENCE_NUMBER) or error in LOST_SEQUENCES
+        if not is_known and error.retry is Retry.NEVER:
+            raise Violation(f"a sound batch of {self.name} for {place} is refused: {error.__name__}")
+        if found.error_code != DUPLICATE_SEQUENCE_NUMBER:
+            raise_for(found.error_code, f"a batch of {place}")
+            if found.base_offset < 0:
+                raise Violation(f"a batch of {self.name} for {place} is acknowledged at offset {found.base_offset}")
+        for number, each in enumerate(batch.records):
+            each.offset = found.base_offset + number
+            self._done(each, Fate.ACKNOWLEDGED if found.base_offset >= 0 else Fate.UNKNOWN)
+
+    def _done(self, sent: Sent, fate: Fate) -> None:
+        sent.fate = fate
+        for tell in sent.on_done:
+            self._client.loop.call_soon(tell, sent)
+
+    def _request(self, place: Place, batch: _Batch) -> Any:
+        now = self._now()
+        producer_id, producer_epoch = self._producer
+        data = build_batch(
+            [record_of(each, now, number) for number, each in enumerate(batch.records)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=batch.sequence,
+        )
+        return produce_request(place, data, acks=-1)
+
+    def _now(self) -> Millis:
+        return Millis(WORLD_BEGAN_MS + self._client.loop.now_us // 1_000)
+
+    async def send_unacknowledged(self, sent: Sent) -> None:
+        """Send a new record with acks=0, once: the client learns nothing of it."""
+        sent.acks, place = 0, (sent.topic, sent.partition)
+        self._checkers.sending(sent)
+        try:
+            known = await self._kafka.place(place)
+            sent.topic_id = known.topic_id
+            wire = await self._kafka.wire(known.leader)
+            wire.tell("Produce", produce_request(place, build_batch([record_of(sent, self._now())]), acks=0))
+        except TidelogError:
+            self._kafka.forget(place)
+        self._done(sent, Fate.UNKNOWN)
+
+
+def produce_request(place: Place, data: bytes, acks: int) -> Any:
+    sent, (topic, partition) = message_of("Produce"), place
+    partitions = (sent.PartitionProduceData(partition, data),)
+    return sent.ProduceRequest(None, acks, PRODUCE_MS, (sent.TopicProduceData(name=topic, partition_data=partitions),))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class SimKafkaReader:
+    """Reads partitions from their leaders, those of a leader in one request."""
+
+    def __init__(self, kafka: KafkaClient, readings: Mapping[Place, Reading], *, decided: bool) -> None:
+        self._kafka, self._client = kafka, kafka.client
+        self._readings, self._decided = readings, decided
+        self._epochs = dict.fromkeys(readings, -1)
+        """The leader epoch of the last record that was read."""
+
+    async def run(self) -> None:
+        """Read without end."""
+        while True:
+            by_leader: dict[Endpoint, list[Place]] = {}
+            for place in self._readings:
+                try:
+                    by_leader.setdefault((await self._kafka.place(place)).leader, []).append(place)
+                except TidelogError:
+                    await self._client.pause()
+            for leader, places in by_leader.items():
+                try:
+                    await self._fetch(await self._kafka.wire(leader), places)
+                except TidelogError:
+                    for place in places:
+                        self._kafka.forget(place)
+                    await self._client.pause()
+
+    async def _fetch(self, wire: Wire, places: list[Place]) -> None:
+        sent = message_of("Fetch")
+        asked: dict[str, list[Any]] = {}
+        for place in places:
+            epochs = {"last_fetched_epoch": self._epochs[place]}
+            epochs["current_leader_epoch"] = (await self._kafka.place(place)).epoch
+            partition = sent.FetchPartition(place[1], self._readings[place].position, 1 << 16, **epochs)
+            asked.setdefault(place[0], []).append(partition)
+        topics = tuple(sent.FetchTopic(topic=name, partitions=tuple(each)) for name, each in asked.items())
+        wait_ms = self._client.rng.choice((100, 500))
+        answer = await wire.ask("Fetch", sent.FetchRequest(wait_ms, 1, 1 << 20, int(self._decided), topics))
+        raise_for(answer.error_code, "Fetch")
+        found = {(topic.topic, each.partition_index): each for topic in answer.responses for each in topic.partitions}
+        if sorted(found) != sorted(places):
+            raise Violation(f"a fetch of {sorted(places)} was answered for {sorted(found)}")
+        for place, each in found.items():
+            await self._take(place, each)
+
+    async def _take(self, place: Place, found: Any) -> None:
+        reading = self._readings[place]
+        if found.error_code == OffsetOutOfRange.code:
+            reading.reached(max(await self._earliest(place), reading.position))
+            return
+        raise_for(found.error_code, f"a fetch of {place}")
+        if found.diverging_epoch.end_offset >= 0:
+            if not reading.ledger.lossy:
+                raise Violation(f"a reader of {place} at {reading.position} is told of {found.diverging_epoch}")
+            self._epochs[place] = -1
+            return
+        aborted = [(each.first_offset, each.producer_id) for each in found.aborted_transactions or ()]
+        shown = records_shown(bytes(found.records or b""), aborted, reading.position)
+        for record in shown.records:
+            reading.got(record)
+        reading.reached(shown.position)
+        if shown.epoch >= 0:
+            self._epochs[place] = shown.epoch
+
+    async def _earliest(self, place: Place) -> int:
+        sent = message_of("ListOffsets")
+        known = await self._kafka.place(place)
+        partition = sent.ListOffsetsPartition(place[1], EARLIEST, known.epoch)
+        request = sent.ListOffsetsRequest(-1, (sent.ListOffsetsTopic(place[0], (partition,)),))
+        answer = await (await self._kafka.wire(known.leader)).ask("ListOffsets", request)
+        found = self._kafka.only_partition(place, answer.topics, "partitions", "partition_index")
+        raise_for(found.error_code, f"the start of {place}")
+        return int(found.offset)
