@@ -129,6 +129,11 @@ def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_
         raise InvalidRequest(f"the member epoch is {member_epoch}: use that of the last heartbeat, or -1 for no member")
 
 
+METADATA_BYTES_MAX: Final = 1 << 20
+"""What a member of a classic group says in all its protocols together. The coordinator keeps it in memory, for new
+members before anything of it is recorded."""
+
+
 def ensure_join(request: JoinGroup) -> None:
     """Raise InvalidGroupId or InvalidRequest for an impossible member of a classic group."""
     ensure_member(request.group_id, request.member_id, request.instance_id)
@@ -136,6 +141,11 @@ def ensure_join(request: JoinGroup) -> None:
     ensure_few(request.protocols, "protocols")
     for protocol in request.protocols:
         ensure_short(protocol.name, "protocol")
+    size = sum(len(protocol.metadata) for protocol in request.protocols)
+    if size > METADATA_BYTES_MAX:
+        raise InvalidRequest(
+            f"the member has {size} bytes of metadata in its protocols: at most {METADATA_BYTES_MAX} are allowed"
+        )
 
 
 def ensure_member(group_id: str, member_id: str, instance_id: str | None) -> None:

@@ -7,8 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from node.requests.group_checks import ensure_continues, ensure_heartbeat, ensure_producer, ensure_transaction_version
-from replication.coordination.group_records import TopicPartitions
+from node.requests.group_checks import (
+    METADATA_BYTES_MAX,
+    ensure_continues,
+    ensure_heartbeat,
+    ensure_join,
+    ensure_producer,
+    ensure_transaction_version,
+)
+from replication.coordination.classic_requests import JoinGroup
+from replication.coordination.group_records import ClassicProtocol, TopicPartitions
 from replication.coordination.group_requests import ConsumerGroupHeartbeat
 from replication.coordination.transaction_requests import InitTransactionalProducer
 from tidelog.errors import InvalidGroupId, InvalidRequest, InvalidTopic, TidelogError, UnsupportedVersion
@@ -43,6 +51,15 @@ def test_a_heartbeat_that_no_member_sends_is_refused(
 ) -> None:
     with pytest.raises(error, match=reason):
         ensure_heartbeat(replace(JOINS, **fields))  # type: ignore[arg-type]
+
+
+def test_the_metadata_of_a_classic_member_are_bounded() -> None:
+    """Each of them was kept for minutes, before anything was recorded: a client without any group filled the memory."""
+    half = b"x" * (METADATA_BYTES_MAX // 2)
+    joins = JoinGroup("g", "", None, "consumer", (ClassicProtocol("a", half), ClassicProtocol("b", half)), 6_000, 6_000)
+    ensure_join(joins)
+    with pytest.raises(InvalidRequest, match="1048577 bytes of metadata"):
+        ensure_join(replace(joins, protocols=(*joins.protocols, ClassicProtocol("c", b"x"))))
 
 
 def test_the_heartbeats_of_correct_members_pass() -> None:
