@@ -297,6 +297,34 @@ async def test_after_the_first_version_of_the_handshake_messages_have_no_header(
         assert await client.connection.is_closed()
 
 
+def arrive(listener: Listener, data: bytes) -> None:
+    """Let bytes arrive at the only connection, all in one turn of the loop."""
+    (connection,) = listener.state.connections
+    while data:
+        buffer = connection.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
+@pytest.mark.parametrize("data", [b"", b"123456789"])
+async def test_a_token_behind_the_login_is_no_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """It has arrived while the last message was handled, and is shorter than any request: a defect."""
+    async with listener() as here:
+        client = await here.client()
+        await client.handshake("SCRAM-SHA-256", version=0)
+        scram = ScramClient(SHA_256, "alice", "nonce")
+        first = await bare(client, scram.first())
+        final = scram.final(first, derive_keys(SHA_256, "tulip", *scram.asked(first)))
+        arrive(here.listener, framed(final) + framed(data))
+        scram.verify(await client.connection.receive())
+        assert await client.connection.is_closed()
+        assert here.listener.state.budget.used == 0
+        await (await here.client()).log_in()
+    assert "a defect" not in caplog.text
+
+
 @pytest.mark.parametrize("data", [b"", b"n", b"\xff" * 100])
 async def test_a_bare_message_that_is_wrong_ends_the_connection(data: bytes) -> None:
     async with listener() as here:

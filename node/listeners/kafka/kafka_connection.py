@@ -290,6 +290,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Begin the requests whose turn it is."""
         while self._frames and not self._is_closing and self._unmuting is None and self._blocked_s is None:
             is_bare = self._login.sends_tokens
+            if not is_bare and len(self._frames[0]) < HEADER_BYTES_MIN:  # it was read as a token, and came too late
+                self._refuse(f"a request of {len(self._frames[0])} bytes behind its login")
+                return
             head = _BARE if is_bare else head_of(self._frames[0])
             kafka = self._shared.apis.get(head.key)
             if self._opened and not self._joins(kafka):
