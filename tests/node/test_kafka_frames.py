@@ -362,6 +362,8 @@ async def test_nothing_is_begun_for_a_client_that_does_not_read(monkeypatch: pyt
         await listener.service.until_begun(1)
         (connection,) = listener.state.connections
         await listener.until(lambda: connection.is_busy and not listener.state.tasks)
+        assert connection._transport.get_write_buffer_size() > 16 << 20, "a copy of the records"
+        assert listener.service.contexts[-1].answer_copies == 2
         connection.check()
         assert (len(listener.service.begun), len(listener.state.connections)) == (1, 1)
         monkeypatch.setattr(kafka_connection, "UNREAD_ANSWER_MS", 0)

@@ -28,6 +28,10 @@ from tidelog.types import Endpoint
 BACKLOG: Final = 1_024
 """Connections that the system accepts before the node does."""
 
+ANSWER_COPIES: Final = 2
+"""How often the records of an answer are in memory until its client has read it: once as they were read from the log,
+and once in the buffer of the transport."""
+
 CHECK_MS: Final = 500
 """Interval of looking for idle and slow clients."""
 
@@ -148,5 +152,6 @@ class KafkaServer:
             mutes=True,
             unauthenticated=unauthenticated,
             appends=asyncio.Lock(),
+            answer_copies=ANSWER_COPIES,
         )
         return caller, lifetime_ms
