@@ -16,13 +16,14 @@ from uuid import UUID
 
 from node.listeners.kafka import api_versions
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
+from node.listeners.kafka.kafka_sasl import HANDSHAKE_VERSIONS
 from tests.fuzz.mutator import mutated
 from tests.protocol.kafka_messages import ROOT
 from tidelog.protocol.kafka.schemas.generate import Field, versions_of
 
 API_VERSIONS: Final = "ApiVersions"
 
-VERSIONS: Final = {API_VERSIONS: api_versions.VERSIONS} | {
+VERSIONS: Final = {API_VERSIONS: api_versions.VERSIONS, "SaslHandshake": HANDSHAKE_VERSIONS} | {
     each.request.message.__name__.removesuffix("Request"): each.versions for each in KAFKA_APIS
 }
 """What is offered, by the name of the API."""

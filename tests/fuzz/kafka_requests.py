@@ -1,12 +1,12 @@
-"""Hostile frames for a listener of Kafka's protocol, in plain text or with TLS.
+"""Hostile frames for a listener of Kafka's protocol, in plain text, with TLS, or before the login of SASL.
 
-    python -m tests.fuzz.kafka_requests --count 5000 --tls --seed 7
+    python -m tests.fuzz.kafka_requests --count 5000 --kind TLS --seed 7
     python -m tests.fuzz.kafka_requests --seconds 3600
 
 A finding is a request that is answered for a defect or logs an error, an answer that is not of the request or cannot be
 read, a client of the same listener that is not served meanwhile, and anything that is left behind: connections, tasks,
 room for frames, memory from round to round. Behind each frame follows an ApiVersions request, so that it is known when
-the frame has had its answer, or has none.
+the frame has had its answer, or has none. Where SASL is required nobody logs in, and nothing may be served.
 """
 
 from __future__ import annotations
@@ -22,21 +22,25 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 from uuid import UUID
 
+from node.config import GRPC_LISTENER
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.listeners.kafka.kafka_tls import KafkaTls
+from node.runtime.request_meter import RequestMeters
+from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.kafka_frames import VERSIONS, FrameMaker, Made
 from tests.fuzz.requests import as_operator, batch, must_serve
 from tests.node.kafka_frames import both_ways, decoded, request_frame
 from tests.node.real_coordinators import make_internal_topics
-from tests.node.real_nodes import RealNode, RealNodes, real_nodes
+from tests.node.real_nodes import OUTSIDE, RealNode, RealNodes, real_nodes
 from tidelog.clock import MachineClock
 from tidelog.protocol import methods
 from tidelog.protocol.kafka.message_codec import MalformedMessage
@@ -70,6 +74,14 @@ QUICK: Final = CoordinatorSettings(
 )
 
 
+class Kind(Enum):
+    """What a client must do before it is served."""
+
+    PLAIN = "plain text"
+    TLS = "TLS"
+    SASL = "SASL"
+
+
 @dataclass
 class Door:
     """A listener of Kafka's protocol of a node."""
@@ -77,6 +89,8 @@ class Door:
     server: KafkaServer
     address: Endpoint
     tls: ssl.SSLContext | None
+    meters: RequestMeters
+    kind: Kind
 
     @property
     def left_behind(self) -> list[str]:
@@ -85,25 +99,35 @@ class Door:
         held = {"connections": len(state.connections), "requests": len(state.tasks), "room": state.budget.used}
         return [f"the listener still has {count} {what}" for what, count in held.items() if count]
 
+    @property
+    def findings(self) -> list[str]:
+        """APIs with a defect, and what is served to clients that have not logged in."""
+        defect = "UNKNOWN_SERVER_ERROR"
+        defects = [f"{meter.api} has a defect" for meter in self.meters if defect in meter.failed]
+        served = [f"{meter.api} is served" for meter in self.meters if meter.answered and self.kind is Kind.SASL]
+        return [*defects, *(each for each in served if not each.startswith("Sasl."))]
+
 
 @asynccontextmanager
-async def kafka_door(found: RealNode, authority: Authority | None) -> AsyncIterator[Door]:
-    """Another listener of this node, on a port of its own. Its answers name the addresses of the listener for gRPC."""
-    tls = None if authority is None else KafkaTls("client", authority.node(requires=False), MachineClock())
+async def kafka_door(found: RealNode, kind: Kind, authority: Authority) -> AsyncIterator[Door]:
+    """Another listener of this node, on a port of its own. Its answers name the addresses of a listener for gRPC."""
+    has_tls, name = kind is Kind.TLS, OUTSIDE if kind is Kind.SASL else GRPC_LISTENER
+    tls = KafkaTls(name, authority.node(requires=False), MachineClock()) if has_tls else None
+    meters = RequestMeters()
     server = KafkaServer(
-        "client",
-        boundary=replace(found.boundary),
+        name,
+        boundary=replace(found.boundary, meters=meters),
         frame_bytes_max=FRAME_BYTES_MAX,
         memory_bytes_max=MEMORY_BYTES_MAX,
         connections_max=100,
         tls=tls,
     )
     address = server.bind(Endpoint("127.0.0.1", 0))
-    server.serve(found.node.services)
+    server.serve(found.node.services, found.node.sasl)
     await server.start()
-    context = None if authority is None else ssl.create_default_context(cafile=authority.ca)
+    context = ssl.create_default_context(cafile=authority.ca) if has_tls else None
     try:
-        yield Door(server, address, context)
+        yield Door(server, address, context, meters, kind)
     finally:
         await server.stop(0)
 
@@ -195,15 +219,17 @@ class Assault:
         await bystander
 
     async def _live(self, over: asyncio.Event) -> None:
-        """A client that asks for metadata, again and again."""
-        client = Client(self._door)
-        frame = request_frame("Metadata", 9, both_ways("MetadataRequest").module.MetadataRequest(None))
+        """A client that asks for metadata, again and again; where it would have to log in, for versions."""
+        client, api = Client(self._door), "ApiVersions" if self._door.kind is Kind.SASL else "Metadata"
+        module = both_ways(f"{api}Request").module
+        version = 0 if self._door.kind is Kind.SASL else 9
+        frame = request_frame(api, version, module.MetadataRequest(None) if version else module.ApiVersionsRequest())
         while not over.is_set():
             began = time.monotonic()
             try:
                 async with asyncio.timeout(SERVED_S):
                     (answer,) = await client.answers(frame)
-                decoded("Metadata", 9, answer)
+                decoded(api, version, answer, plain=api == "ApiVersions")
             except (TimeoutError, EOFError, OSError) as error:
                 self.findings.append(f"a client that does no harm is not served: {error!r}")
                 return
@@ -237,9 +263,8 @@ class Assault:
         if [answer[:4] for answer in answers] not in ([], [expected]):
             return  # the frame was another request by chance; that nothing else is answered, the checks below see
         for answer in answers:
-            plain = made.api == "ApiVersions"
             try:
-                _, message = decoded(made.api, made.version, answer, plain=plain)
+                _, message = decoded(made.api, made.version, answer, plain=made.api == "ApiVersions")
             except (MalformedMessage, AssertionError):
                 if not self._is_another(made, answer):
                     self.findings.append(f"the answer to {made.api} {made.version} cannot be read: {made.data.hex()}")
@@ -281,6 +306,7 @@ async def known_of(cluster: RealNodes) -> dict[str, list[Any]]:
         ("acks", [-1, 0, 1]),
         ("timestamp", [-1, -2, -3, 1_700_000_000_000]),
         ("resource_type", [2]),
+        ("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]),
         ("num_partitions replication_factor", [1, -1]),
         ("client_software_name client_software_version", ["fuzz"]),
         ("producer_id", [0, 1, -1]),
@@ -290,25 +316,26 @@ async def known_of(cluster: RealNodes) -> dict[str, list[Any]]:
         **{name: values for texts, values in by_value for name in texts.split()},
         "topic_id": [UUID(bytes=topic.topic_id) for topic in reported.topics],
         "records": [batch(b"fuzz"), batch(b"")],
+        "auth_bytes": [b"n,,n=alice,r=nonce", b"\0alice\0tulip", b"c=biws,r=nonce,p=AAAA"],
     }
 
 
-async def assault(home: Path, *, count: int, seed: int, has_tls: bool = False, seconds: float = 0) -> list[str]:
+async def assault(home: Path, *, count: int, seed: int, kind: Kind = Kind.PLAIN, seconds: float = 0) -> list[str]:
     """Send so many frames to a new node, or for so long. Returns what was found; raises what ended the node."""
-    authority = Authority(home / "authority") if has_tls else None
-    async with real_nodes(home, coordinators=QUICK) as cluster, errors() as logged:
+    sasl = SaslConfig() if kind is Kind.SASL else None
+    async with real_nodes(home, coordinators=QUICK, sasl=sasl) as cluster, errors() as logged:
         await must_serve(cluster, "orders")
         await make_internal_topics(cluster)
         rng, left, until, number = Random(seed), count, time.monotonic() + seconds, 0
         seen: list[Footprint] = []
         findings: list[str] = []
-        async with kafka_door(cluster.nodes[0], authority) as door:
+        async with kafka_door(cluster.nodes[0], kind, Authority(home / "authority")) as door:
             while left > 0 or time.monotonic() < until:
                 attack = Assault(door, rng, await known_of(cluster))
                 await attack.send(ROUND if seconds else min(left, ROUND))
                 left, number = left - ROUND, number + 1
                 findings += attack.findings
-                findings += await _left_behind(door)
+                findings += [*await _left_behind(door), *door.findings]
                 cluster.ensure_running()
                 await must_serve(cluster, f"orders-{number}")  # the round has deleted topics
                 seen.append(footprint(cluster))
@@ -335,12 +362,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="instead of a count")
-    parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--kind", type=Kind, choices=Kind, default=Kind.PLAIN)
     options = parser.parse_args()
     count = 0 if options.seconds else options.count
     logging.getLogger("node").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as home:
-        run = assault(Path(home), count=count, seed=options.seed, has_tls=options.tls, seconds=options.seconds)
+        run = assault(Path(home), count=count, seed=options.seed, kind=options.kind, seconds=options.seconds)
         found = asyncio.run(run)
     for each in found:
         print(each)

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from tests.fuzz.kafka_frames import INTEGERS, VERSIONS, FrameMaker
-from tests.fuzz.kafka_requests import assault
+from tests.fuzz.kafka_requests import Kind, assault
 
-LISTENERS = pytest.mark.parametrize("has_tls", [False, True], ids=["plain text", "TLS"])
+LISTENERS = pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
 
 SHARDS = 8
 FRAMES = 100_000
@@ -20,24 +20,25 @@ FRAMES = 100_000
 
 
 @LISTENERS
-def test_no_frame_is_a_defect_or_harms_others(has_tls: bool, tmp_path: Path) -> None:
-    must_withstand(tmp_path, has_tls=has_tls, count=600, seed=1)
+def test_no_frame_is_a_defect_or_harms_others(kind: Kind, tmp_path: Path) -> None:
+    must_withstand(tmp_path, kind=kind, count=600, seed=1)
 
 
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 @LISTENERS
-def test_no_frame_of_many_is_a_defect_or_harms_others(has_tls: bool, shard: int, tmp_path: Path) -> None:
+def test_no_frame_of_many_is_a_defect_or_harms_others(kind: Kind, shard: int, tmp_path: Path) -> None:
     """100,000 frames for each kind of listener take minutes: a shard has an eighth of them, so that several workers
     share them, and each looks for what grows from round to round."""
-    must_withstand(tmp_path, has_tls=has_tls, count=FRAMES // SHARDS, seed=100 + shard)
+    must_withstand(tmp_path, kind=kind, count=FRAMES // SHARDS, seed=100 + shard)
 
 
-def must_withstand(home: Path, *, has_tls: bool, count: int, seed: int) -> None:
-    found = asyncio.run(assault(home, count=count, seed=seed, has_tls=has_tls))
-    tls = " --tls" if has_tls else ""
-    assert found == [], f"replay: python -m tests.fuzz.kafka_requests --seed {seed} --count {count}{tls}"
+def must_withstand(home: Path, *, kind: Kind, count: int, seed: int) -> None:
+    found = asyncio.run(assault(home, count=count, seed=seed, kind=kind))
+    assert found == [], (
+        f"replay: python -m tests.fuzz.kafka_requests --seed {seed} --count {count} --kind '{kind.value}'"
+    )
 
 
 def test_every_api_and_version_is_made_and_half_of_the_frames_can_be_read() -> None:
