@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
+from tidelog.security.acls import AclOperation
 from tidelog.types import NodeAddress, NodeId, Offset
 
 
@@ -20,6 +21,9 @@ class GetMetadataRequest:
     topic_ids: tuple[bytes, ...] = ()
     all_topics: bool = False
     """Return every topic, whatever the other fields name."""
+    with_topic_operations: bool = False
+    with_cluster_operations: bool = False
+    """Tell what the caller may do (KIP-430)."""
 
 
 class PartitionMetadata(NamedTuple):
@@ -45,6 +49,8 @@ class TopicMetadata:
     error: TidelogError | None = None
     partitions: SharedPartitions = field(default_factory=SharedPartitions)
     configs: Mapping[str, str] = field(default_factory=dict)
+    operations: tuple[AclOperation, ...] | None = None
+    """What the caller may do with it; None: it has not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +64,5 @@ class GetMetadataAnswer:
     topics: tuple[TopicMetadata, ...]
     metadata_offset: Offset
     """The answering node has applied the metadata log up to here."""
+    operations: tuple[AclOperation, ...] | None = None
+    """What the caller may do with the cluster; None: it has not asked."""

@@ -28,7 +28,7 @@ from node.requests.described_configs import DescribedConfigs, ensure_node
 from node.requests.described_quorum import DescribedQuorum
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
-from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
+from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted, permitted_operations
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
@@ -125,6 +125,11 @@ class AdminHandlers:
             ),
             topics=tuple(self._topics(image, request, context)),
             metadata_offset=image.offset,
+            operations=(
+                permitted_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+                if request.with_cluster_operations
+                else None
+            ),
         )
 
     def _topics(self, image: ClusterImage, request: GetMetadataRequest, context: RequestContext) -> list[TopicMetadata]:
@@ -132,7 +137,7 @@ class AdminHandlers:
         may not describe is refused whether or not there is such a topic."""
         if request.all_topics:
             return [
-                self._topic(image, image.topics[image.topic_ids[name]], context)
+                self._topic(image, image.topics[image.topic_ids[name]], request, context)
                 for name in sorted(image.topic_ids)
                 if context.authorizer.allows_topic(context, AclOperation.DESCRIBE, name)
             ]
@@ -149,7 +154,7 @@ class AdminHandlers:
                 )
                 answers.append(TopicMetadata(name, error=missing))
             else:
-                answers.append(self._topic(image, topic, context))
+                answers.append(self._topic(image, topic, request, context))
         for raw in dict.fromkeys(request.topic_ids):
             topic = image.topics.get(TopicId(UUID(bytes=raw))) if len(raw) == 16 else None
             if topic is None:
@@ -158,16 +163,21 @@ class AdminHandlers:
             elif refusal := context.authorizer.topic_refusal(context, table.ADMIN_GET_METADATA, topic.name, by_id=True):
                 answers.append(TopicMetadata(topic_id=raw, error=refusal))
             else:
-                answers.append(self._topic(image, topic, context))
+                answers.append(self._topic(image, topic, request, context))
         return answers
 
-    def _topic(self, image: ClusterImage, topic: TopicState, context: RequestContext) -> TopicMetadata:
+    def _topic(
+        self, image: ClusterImage, topic: TopicState, request: GetMetadataRequest, context: RequestContext
+    ) -> TopicMetadata:
         shows_configs = context.authorizer.allows_topic(context, AclOperation.DESCRIBE_CONFIGS, topic.name)
         return TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id.bytes,
             partitions=self._partitions_of(image, topic),
             configs=self._settings.in_force(topic.configs) if shows_configs else {},
+            operations=(
+                permitted_operations(context, ResourceType.TOPIC, topic.name) if request.with_topic_operations else None
+            ),
         )
 
     def _partitions_of(self, image: ClusterImage, topic: TopicState) -> SharedPartitions:

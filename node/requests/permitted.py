@@ -13,7 +13,7 @@ from node.requests.context import RequestContext
 from replication.coordination.group_requests import FetchedOffset, NamedPartition, OffsetToCommit
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
-from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from tidelog.types import TopicId
 
 InTopic = TypeVar("InTopic", FetchedOffset, NamedPartition)
@@ -64,6 +64,14 @@ def ensure_cluster_permitted(context: RequestContext, api: Api[Any, Any], operat
     refusal = context.authorizer.resource_refusal(context, api, operation, ResourceType.CLUSTER, CLUSTER_NAME)
     if refusal is not None:
         raise refusal
+
+
+def permitted_operations(context: RequestContext, resource_type: ResourceType, name: str) -> tuple[AclOperation, ...]:
+    """What the caller may do with a resource that it may describe; nothing with another one, as in Kafka."""
+    if not context.authorizer.allows(context, AclOperation.DESCRIBE, resource_type, name):
+        return ()
+    operations = sorted(OPERATIONS[resource_type])
+    return tuple(each for each in operations if context.authorizer.allows(context, each, resource_type, name))
 
 
 def refused_topics(

@@ -18,6 +18,7 @@ from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import (
+    AclOperation,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -185,6 +186,18 @@ def test_kafka_python_changes_and_resets_settings(cluster: LocalCluster) -> None
     admin.reset_configs([kafka.admin.ConfigResource("topic", "python", ["retention.ms"])])
     assert modified() == {}
     admin.close()
+
+
+def test_callers_learn_what_they_may_do(cluster: LocalCluster) -> None:
+    """There is no authorizer: everything."""
+    cluster.create_topic("permitted", 1)
+    admin = rdkafka(cluster)
+    described = admin.describe_cluster(include_authorized_operations=True).result(WAIT_S)
+    assert described.cluster_id == cluster.describe(0).cluster_id
+    assert {AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE} <= set(described.authorized_operations)
+    topics = confluent_kafka.TopicCollection(["permitted"])
+    topic = admin.describe_topics(topics, include_authorized_operations=True)["permitted"].result(WAIT_S)
+    assert {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE} <= set(topic.authorized_operations)
 
 
 # --- replicas -----------------------------------------------------------------------------------------------------

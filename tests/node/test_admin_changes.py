@@ -13,9 +13,12 @@ from node.api.admin_requests import (
     ElectLeadersRequest,
     TopicPartitionId,
 )
+from node.api.caller import Caller
 from node.api.config_requests import ConfigResource, ConfigResourceType, DescribeConfigsRequest
+from node.api.metadata import GetMetadataRequest
 from node.quorum.state import LOST_MS
 from node.requests.context import RequestContext
+from node.security.authorizer import Authorizer
 from replication.controller import features
 from replication.controller.events import CreateTopic, DeleteTopic, ElectionType
 from tests.node.metadata_world import MetadataWorld
@@ -33,6 +36,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
+from tidelog.security.acls import OPERATIONS, AclOperation, ResourceType
 from tidelog.types import NodeId, PartitionIndex
 
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
@@ -307,3 +311,31 @@ def test_any_node_describes_the_quorum_as_its_leader_knows_it() -> None:
         asked = admin_pb2.DescribeQuorumRequest(is_forwarded=True)
         with pytest.raises(NotLeaderOrFollower, match="node 1 does not lead"):
             world.call(1, methods.ADMIN_DESCRIBE_QUORUM, asked)
+
+
+class Describes(Authorizer):
+    """Allows to describe and to read the topic "orders"."""
+
+    def allows(self, _caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        wanted = (AclOperation.DESCRIBE, AclOperation.READ)
+        return resource_type is ResourceType.TOPIC and name == "orders" and operation in wanted
+
+
+def test_a_caller_learns_what_it_may_do_if_it_asks() -> None:
+    """Without an authorizer all that there is; with nothing of what it may not describe."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("orders")
+        handlers: Any = world.side(0).services["Admin"]
+
+        def asked(authorizer: Authorizer, **fields: Any) -> tuple[Any, Any]:
+            context = RequestContext("client", "here", authorizer=authorizer)
+            answer = world.do(handlers.get_metadata(GetMetadataRequest(("orders",), **fields), context))
+            return answer.operations, answer.topics[0].operations
+
+        assert asked(Authorizer()) == (None, None)
+        both = {"with_topic_operations": True, "with_cluster_operations": True}
+        cluster, topic = asked(Authorizer(), **both)
+        assert set(cluster) == OPERATIONS[ResourceType.CLUSTER]
+        assert set(topic) == OPERATIONS[ResourceType.TOPIC]
+        assert asked(Describes(), **both) == ((), (AclOperation.READ, AclOperation.DESCRIBE))

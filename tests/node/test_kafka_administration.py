@@ -27,9 +27,11 @@ from node.api.config_requests import (
     ResourceConfigs,
     SettingChange,
 )
+from node.api.metadata import GetMetadataAnswer, TopicMetadata
 from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from node.listeners.kafka.kafka_log_dirs import DESCRIBE_LOG_DIRS
+from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_partitions import (
     ALTER_PARTITION_REASSIGNMENTS,
     ELECT_LEADERS,
@@ -51,6 +53,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
+from tidelog.security.acls import AclOperation
 from tidelog.settings import SettingType
 from tidelog.types import DirectoryId, Endpoint, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicPartition
 
@@ -347,3 +350,40 @@ def test_the_replicas_of_the_metadata_log_are_described(version: int) -> None:
             [("CONTROLLER", "host", 9093)],
         )
     assert refused(DESCRIBE_QUORUM, version, message, NotController("none")).error_code == 41
+
+
+# --- permitted operations -----------------------------------------------------------------------------------------
+
+NOT_ASKED = -(2**31)
+"""What a client takes for "not told"; 0 is "nothing"."""
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_metadata_tell_what_the_caller_may_do_if_it_asks(version: int) -> None:
+    module = request("Metadata")
+    topics = tuple(
+        TopicMetadata(name, bytes(16), operations=operations)
+        for name, operations in (("a", (AclOperation.READ, AclOperation.DESCRIBE)), ("b", ()), ("c", None))
+    )
+    answer = GetMetadataAnswer("id", NodeId(0), (), topics, Offset(0), (AclOperation.ALTER,))
+    for of_topics, of_cluster in ((False, True), (True, False)):
+        message = module.MetadataRequest(
+            None,
+            include_topic_authorized_operations=of_topics,
+            include_cluster_authorized_operations=of_cluster,
+        )
+        value = begun(METADATA, version, message)[1]
+        assert (value.with_topic_operations, value.with_cluster_operations) == (of_topics, of_cluster)
+    told = exchanged(METADATA, version, message, answer)
+    assert [each.topic_authorized_operations for each in told.topics] == [1 << 3 | 1 << 8, 0, NOT_ASKED]
+    assert told.cluster_authorized_operations == 1 << 7
+
+
+@pytest.mark.parametrize("version", DESCRIBE_CLUSTER.versions)
+def test_a_description_of_the_cluster_tells_what_the_caller_may_do(version: int) -> None:
+    module = request("DescribeCluster")
+    for asks, operations, bits in ((True, (AclOperation.CREATE,), 1 << 5), (False, None, NOT_ASKED)):
+        message = module.DescribeClusterRequest(include_cluster_authorized_operations=asks)
+        assert begun(DESCRIBE_CLUSTER, version, message)[1].with_cluster_operations is asks
+        answer = GetMetadataAnswer("id", NodeId(0), (), (), Offset(0), operations)
+        assert exchanged(DESCRIBE_CLUSTER, version, message, answer).cluster_authorized_operations == bits

@@ -5,7 +5,7 @@ Addresses are those of the listener on which the client has connected.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from tidelog.protocol.kafka.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tidelog.security.acls import AclOperation
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, NodeId
 
 _NULL_IS_ALL_FROM: Final = 1
@@ -45,12 +46,13 @@ _NO_OPERATIONS: Final = -(2**31)
 
 
 def _read_metadata(message: asked_metadata.MetadataRequest, version: int) -> GetMetadataRequest:
-    topics = message.topics
-    if topics is None or (not topics and version < _NULL_IS_ALL_FROM):
-        return GetMetadataRequest(all_topics=True)
+    topics = message.topics or ()
     return GetMetadataRequest(
-        topics=tuple(each.name for each in topics if each.name is not None),
-        topic_ids=tuple(each.topic_id.bytes for each in topics if each.name is None),
+        tuple(each.name for each in topics if each.name is not None),
+        tuple(each.topic_id.bytes for each in topics if each.name is None),
+        all_topics=message.topics is None or (not topics and version < _NULL_IS_ALL_FROM),
+        with_topic_operations=message.include_topic_authorized_operations,
+        with_cluster_operations=message.include_cluster_authorized_operations,
     )
 
 
@@ -64,7 +66,13 @@ def _write_metadata(_message: object, answer: GetMetadataAnswer, version: int) -
         tuple(_topic(each, reachable, version) for each in answer.topics),
         cluster_id=answer.cluster_id,
         controller_id=_controller(answer, reachable),
+        cluster_authorized_operations=_bits(answer.operations),
     )
+
+
+def _bits(operations: Iterable[AclOperation] | None) -> int:
+    """Permitted operations: a bit for each, by its number."""
+    return _NO_OPERATIONS if operations is None else sum(1 << each for each in operations)
 
 
 def _controller(answer: GetMetadataAnswer, reachable: Collection[NodeId]) -> NodeId:
@@ -80,6 +88,7 @@ def _topic(topic: TopicMetadata, reachable: Collection[NodeId], version: int) ->
         tuple(_partition(each, reachable) for each in topic.partitions),
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else NO_UUID,
         is_internal=topic.name in INTERNAL_TOPICS,
+        topic_authorized_operations=_bits(topic.operations),
     )
 
 
@@ -116,8 +125,8 @@ METADATA: Final = KafkaApi(
 # --- DescribeCluster ---
 
 
-def _read_describe_cluster(_message: asked_cluster.DescribeClusterRequest, _version: int) -> GetMetadataRequest:
-    return GetMetadataRequest()
+def _read_describe_cluster(message: asked_cluster.DescribeClusterRequest, _version: int) -> GetMetadataRequest:
+    return GetMetadataRequest(with_cluster_operations=message.include_cluster_authorized_operations)
 
 
 def _write_cluster(_message: object, answer: GetMetadataAnswer, _version: int) -> DescribeClusterResponse:
@@ -131,7 +140,7 @@ def _write_cluster(_message: object, answer: GetMetadataAnswer, _version: int) -
             DescribeClusterBroker(each.node_id, each.endpoint.host, each.endpoint.port, each.rack or None)
             for each in answer.nodes
         ),
-        _NO_OPERATIONS,
+        _bits(answer.operations),
     )
 
 

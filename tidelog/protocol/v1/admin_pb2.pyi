@@ -47,8 +47,14 @@ class GetMetadataRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
     ALL_TOPICS_FIELD_NUMBER: _builtins.int
+    WITH_TOPIC_OPERATIONS_FIELD_NUMBER: _builtins.int
+    WITH_CLUSTER_OPERATIONS_FIELD_NUMBER: _builtins.int
     all_topics: _builtins.bool
     """every topic, regardless of the two lists"""
+    with_topic_operations: _builtins.bool
+    """tell what the caller may do with each topic"""
+    with_cluster_operations: _builtins.bool
+    """tell what the caller may do with the cluster"""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """requested topic names"""
@@ -63,10 +69,12 @@ class GetMetadataRequest(_message.Message):
         topics: _abc.Iterable[_builtins.str] | None = ...,
         topic_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         all_topics: _builtins.bool = ...,
+        with_topic_operations: _builtins.bool = ...,
+        with_cluster_operations: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_topics", b"all_topics", "topic_ids", b"topic_ids", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_topics", b"all_topics", "topic_ids", b"topic_ids", "topics", b"topics", "with_cluster_operations", b"with_cluster_operations", "with_topic_operations", b"with_topic_operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -81,6 +89,7 @@ class GetMetadataResponse(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """22 characters, as in meta.properties"""
     controller_id: _builtins.int
@@ -95,6 +104,10 @@ class GetMetadataResponse(_message.Message):
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]:
         """the requested topics"""
 
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedScalarFieldContainer[_acl_pb2.AclOperation.ValueType]:
+        """that the caller may do with the cluster, if it has asked"""
+
     def __init__(
         self,
         *,
@@ -103,10 +116,11 @@ class GetMetadataResponse(_message.Message):
         nodes: _abc.Iterable[_common_pb2.NodeAddress] | None = ...,
         topics: _abc.Iterable[Global___TopicMetadata] | None = ...,
         metadata_offset: _builtins.int = ...,
+        operations: _abc.Iterable[_acl_pb2.AclOperation.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_id", b"controller_id", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_id", b"controller_id", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "operations", b"operations", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -141,6 +155,7 @@ class TopicMetadata(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """its name, or the requested one"""
     topic_id: _builtins.bytes
@@ -157,6 +172,10 @@ class TopicMetadata(_message.Message):
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """every effective topic setting (including defaults)"""
 
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedScalarFieldContainer[_acl_pb2.AclOperation.ValueType]:
+        """that the caller may do with it, if it has asked"""
+
     def __init__(
         self,
         *,
@@ -165,10 +184,11 @@ class TopicMetadata(_message.Message):
         topic_id: _builtins.bytes = ...,
         partitions: _abc.Iterable[Global___PartitionMetadata] | None = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        operations: _abc.Iterable[_acl_pb2.AclOperation.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "error", b"error", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "error", b"error", "name", b"name", "operations", b"operations", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
