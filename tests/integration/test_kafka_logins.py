@@ -177,7 +177,9 @@ async def test_an_operator_manages_users_and_their_permissions_with_librdkafka(s
         dave = AdminClient(secured.librdkafka("SCRAM-SHA-512", "dave", "lily"))
         assert not dave.list_topics(timeout=WAIT_S).topics
         rule = acl("User:dave")
-        assert {code_of(each) for each in dave.create_acls([rule]).values()} == {31}  # CLUSTER_AUTHORIZATION_FAILED
+        orchid = users.UserScramCredentialUpsertion("admin", info, b"orchid")
+        refused = [*dave.create_acls([rule]).values(), *dave.alter_user_scram_credentials([orchid]).values()]
+        assert [code_of(each) for each in refused] == [31] * 2  # CLUSTER_AUTHORIZATION_FAILED
         made = admin.create_acls([rule, acl("Group:all")])
         assert [code_of(made[each]) for each in (rule, acl("Group:all"))] == [0, 42]  # INVALID_REQUEST
         assert set(dave.list_topics(timeout=WAIT_S).topics) == {"orders"}
@@ -197,6 +199,9 @@ async def test_an_operator_manages_users_and_their_permissions_with_librdkafka(s
     await asyncio.to_thread(story)
     async with tidelog.Admin(secured.cluster.bootstrap) as admin:
         assert {each.name for each in await admin.list_users()} == {"alice", "admin", "dave"}
+    lines = [line for line in secured.cluster.nodes[0].log.read_text().splitlines() if "AlterUsersOneByOne" in line]
+    assert '"outcome": {"RESOURCE_NOT_FOUND": 1, "ok": 1}' in lines[0]
+    assert '{"name": "dave", "mechanism": "SCRAM_SHA_512", "iterations": 4096}' in lines[0]  # and no key of it
 
 
 def acl(principal: str) -> Any:

@@ -17,9 +17,11 @@ from node.listeners.kafka import kafka_connection
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import LOGIN_BYTES_MAX
 from node.listeners.kafka.kafka_tls import KafkaTls
+from node.requests.context import RequestContext
 from node.security.authorizer import AuditTrail
 from node.security.handshake_places import OF_ADDRESS_MAX
 from node.security.principals import parse_rules
+from node.security.sasl_authenticator import HANDSHAKE_MS
 from replication.controller.image import EMPTY
 from tests.certificates import Authority
 from tests.node.kafka_frames import (
@@ -175,7 +177,10 @@ async def test_before_the_login_every_other_request_ends_the_connection_unread(k
         assert "listener 'kafka' requires SASL (SCRAM-SHA-256, SCRAM-SHA-512)" in here.trail.failures[0][2]
 
 
-async def test_before_the_login_versions_are_answered_and_large_requests_are_not_read() -> None:
+async def test_before_the_login_versions_are_answered_and_large_requests_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_connection, "LOGIN_MS", 10**9)  # it would end the connection, too
     async with listener() as here:
         client = await here.client()
         versions = both_ways("ApiVersionsRequest").module.ApiVersionsRequest("test", "1")
@@ -251,15 +256,21 @@ async def test_a_listener_without_sasl_says_so_to_a_client_that_wants_it() -> No
 
 async def test_what_passes_by_itself_ends_the_connection_without_an_answer() -> None:
     """Clients take every error of a login for final, and try again when their connection has ended."""
-    async with listener() as here:
-        for _ in range(OF_ADDRESS_MAX):
-            await here.world.begin(at=None)
-        here.world.sasl.follow(EMPTY)
+
+    async def ensure_closed(here: Here) -> None:
         client = await here.client()
         await client.handshake("SCRAM-SHA-256")
         client.send(b"n,,n=alice,r=nonce")
         assert await client.connection.is_closed()
+
+    async with listener() as here:
+        here.world.sasl.follow(EMPTY)  # the node is starting
+        await ensure_closed(here)
         here.world.sasl.follow(image_of(user("alice", "tulip")))
+        for port in range(OF_ADDRESS_MAX):
+            await here.world.begin(at=RequestContext("kafka", f"127.0.0.1:{port}"))
+        await ensure_closed(here)
+        await here.world.clock.move(HANDSHAKE_MS)
         assert (await (await here.client()).log_in()).error_code == NONE
 
 

@@ -362,6 +362,10 @@ def test_users_are_described_with_their_mechanisms_and_an_error_each() -> None:
     ]
     answer = refused(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, of_users(), ClusterAuthorizationFailed("no"))
     assert (answer.error_code, answer.error_message, answer.results) == (CLUSTER_AUTHORIZATION, "no", ())
+    answer = refused(
+        DESCRIBE_USER_SCRAM_CREDENTIALS, 0, of_users("bob", "alice", "bob"), ClusterAuthorizationFailed("no")
+    )
+    assert [(each.user, each.error_code) for each in answer.results] == [("bob", 31), ("alice", 31)]
 
 
 def test_the_keys_of_a_user_are_made_of_the_salted_password() -> None:

@@ -78,9 +78,14 @@ def _user(
 
 
 def _refuse_describe(
-    _message: asked.DescribeUserScramCredentialsRequest, error: TidelogError, _version: int
+    message: asked.DescribeUserScramCredentialsRequest, error: TidelogError, _version: int
 ) -> described.DescribeUserScramCredentialsResponse:
-    return described.DescribeUserScramCredentialsResponse(0, code_of(error), error.message, ())
+    """Kafka repeats the error for each user who is named."""
+    code, why = code_of(error), error.message
+    each = (
+        described.DescribeUserScramCredentialsResult(name, code, why, ()) for name in dict.fromkeys(_names(message))
+    )
+    return described.DescribeUserScramCredentialsResponse(0, code, why, tuple(each))
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = KafkaApi(
