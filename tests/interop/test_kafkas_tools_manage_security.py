@@ -62,7 +62,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     home = tmp_path_factory.mktemp("secured")
     authority = Authority(home / "certificates")
     settings = {
-        "listener.security.protocol.map": ["kafka:SASL_SSL"],
+        "listener.security.protocol.map": ["KAFKA:SASL_SSL"],
         "sasl.enabled.mechanisms": list(MECHANISMS),
         "super.users": ["User:ANONYMOUS", "User:admin"],
         **settings_of(authority.node(requires=False)),
