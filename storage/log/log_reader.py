@@ -17,9 +17,10 @@ from storage.log.recent_appends import RecentAppends, Tail
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
+from storage.segment.segment_bases import begins_behind_a_hole
 from storage.segment.segments import LogSegments
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import INT32_MAX, Buffer, Offset
+from tidelog.types import Buffer, Offset
 
 _HINTS_MAX: Final = 64
 """Number of cached positions: more than the replicas and active consumers of one partition plus the appends that some
@@ -141,7 +142,7 @@ class LogReader:
     def is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
         """True if offsets missing before a segment that begins at `base_offset` are damage. A roll leaves a hole only
         if no segment can span it; compaction leaves holes."""
-        return self.holes_below < base_offset <= last.base_offset + INT32_MAX
+        return self.holes_below < base_offset and not begins_behind_a_hole(base_offset, last.base_offset)
 
     def _found(self, segment: LogSegment, found: SegmentRead, offset: Offset, end: Offset) -> LogRead:
         if found.left is not None:

@@ -24,8 +24,9 @@ from storage.log.validation import Prepared
 from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
+from storage.segment.segment_bases import next_base
 from tidelog.epochs import epoch_before
-from tidelog.types import INT32_MAX, EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
 _log: Final = logging.getLogger("storage.log")
 
@@ -68,7 +69,7 @@ class LogWriter:
             else segment.roll_reason(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config)
         )
         if why is not None:
-            segment = self.roll(self._next_base(info), now, why)
+            segment = self.roll(next_base(log.log_end_offset, info.first_offset, info.last_offset), now, why)
             if not segment.index.fits(info.last_offset):
                 self._write_apart(prepared, now, epochs, batches)
                 return
@@ -106,11 +107,6 @@ class LogWriter:
         if segment.index_entries != entries:
             count = segment.index_entries
             _log.debug("%s: segment %d has %s index entries, before %s", path, segment.base_offset, count, entries)
-
-    def _next_base(self, info: LogAppendInfo) -> Offset:
-        """Base offset of the next segment: the log end, or the first new offset if the hole before it is too large."""
-        log_end = self._log.log_end_offset
-        return log_end if info.last_offset - log_end <= INT32_MAX else max(info.first_offset, log_end)
 
     def _take_back(self, segment: LogSegment) -> None:
         """Remove a segment that was started after a hole and could not be written to. The log continues at its end;

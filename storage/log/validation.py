@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.log_config import LogConfig
+from storage.segment.segment_bases import SPAN_MAX
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze
 from tidelog.records.assignment import AppendRules, Inspected, assign_offsets, inspect
@@ -208,6 +209,12 @@ def prepare_follower(
         return None
     if headers[0].base_offset < log_end or not analysis.offsets_grow:
         raise _not_growing(headers, log_end)
+    for header in headers:
+        if header.last_offset - header.base_offset > SPAN_MAX:
+            raise CorruptRecord(
+                f"the batch at offset {header.base_offset} ends at offset {header.last_offset}: no leader can write a "
+                "batch of so many offsets; fetch it again"
+            )
     return Prepared(
         [records if analysis.valid_bytes == len(records) else memoryview(records)[: analysis.valid_bytes]],
         headers,

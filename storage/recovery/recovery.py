@@ -29,9 +29,10 @@ from storage.recovery.loading_site import LoadingSite
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.segment import LogSegment
+from storage.segment.segment_bases import begins_behind_a_hole
 from storage.segment.verifier import FaultKind, SegmentRules, is_sound, verify
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
-from tidelog.types import INT32_MAX, INT64_MAX, Durability, Offset
+from tidelog.types import INT64_MAX, Durability, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
 
@@ -159,7 +160,8 @@ class Recovery:
     def _is_hole(self, last: LogSegment, log_end: Offset, base_offset: Offset) -> bool:
         """True if offsets that are missing before a segment at `base_offset` are lost. Holes of the cleaner are no
         loss, nor holes that no segment can span."""
-        return log_end < base_offset <= last.base_offset + INT32_MAX and not self._site.may_lack(base_offset)
+        may_lack = begins_behind_a_hole(base_offset, last.base_offset) or self._site.may_lack(base_offset)
+        return log_end < base_offset and not may_lack
 
     def _recover_segment(
         self, segment: LogSegment, next_offset: Offset, behind: Offset | None

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import pytest
 
+from storage.segment.segment_bases import SPAN_MAX
 from tests.storage.workbench import NOW, Bench, stamped
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, TidelogError
+from tidelog.records.v2.checksum import crc32c
 from tidelog.types import INT32_MAX, EpochStart, LeaderEpoch, Offset
+
+CRC_AT, LAST_DELTA_AT = 17, 23
+"""Positions in a batch of format v2."""
 
 
 def with_ten(epoch: int = 0) -> Bench:
@@ -163,6 +168,26 @@ def test_the_result_spans_all_batches() -> None:
     assert (info.first_offset, info.last_offset, info.record_count) == (12, 14, 3)
     assert info.max_timestamp == NOW + 9
     assert info.valid_bytes == sum(map(len, data))
+
+
+@pytest.mark.parametrize("hole", [INT32_MAX - 6, INT32_MAX - 5, INT32_MAX - 4, INT32_MAX, INT32_MAX + 1])
+def test_a_hole_and_a_batch_that_fit_into_no_segment_are_no_loss(hole: int) -> None:
+    """The next segment begins at the log end, or else at the batch. Recovery takes neither for a lost segment."""
+    bench, far = Bench(), stamped(hole, *(b"x" for _ in range(6)))
+    bench.follow(far)
+    bench.commit()
+    for again in (bench.kill, bench.crash, bench.restart_clean):
+        again()
+        assert bench.log.damage is None
+        assert (bench.log.log_end_offset, bench.contents()) == (hole + 6, [far])
+
+
+@pytest.mark.parametrize("span", [SPAN_MAX + 1, INT32_MAX])
+def test_a_batch_of_more_offsets_than_a_leader_can_write_is_rejected(span: int) -> None:
+    data = bytearray(stamped(11, b"x"))
+    data[LAST_DELTA_AT : LAST_DELTA_AT + 4] = span.to_bytes(4, "big")
+    data[CRC_AT : CRC_AT + 4] = crc32c(data[CRC_AT + 4 :]).to_bytes(4, "big")
+    refused(with_ten(), bytes(data), error=CorruptRecord, match="no leader can write")
 
 
 def test_offsets_too_far_apart_for_one_segment_are_spread_over_several() -> None:
