@@ -41,6 +41,7 @@ from tidelog.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InconsistentGroupProtocol,
     InvalidRequest,
     NonEmptyGroup,
     NotCoordinator,
@@ -331,7 +332,7 @@ def test_a_member_looks_for_the_coordinator_that_did_not_commit_in_time(kafka: K
     version = kafka.versions[-1]
     fields = {
         JOIN_GROUP: ("g", 6_000, "m", "consumer", (), 9_000),
-        SYNC_GROUP: ("g", 4, "m", ()),
+        SYNC_GROUP: ("g", 4, "m", (), None, "consumer", "range"),
         HEARTBEAT: ("g", 4, "m"),
         LEAVE_GROUP: ("g",),
         CONSUMER_GROUP_HEARTBEAT: ("g", "m", 4, None, None, -1, None, None, None),
@@ -339,3 +340,13 @@ def test_a_member_looks_for_the_coordinator_that_did_not_commit_in_time(kafka: K
     module = request(name_of(kafka))
     exchange, _ = begun(kafka, version, getattr(module, f"{name_of(kafka)}Request")(*fields[kafka]))
     assert answered(kafka, version, exchange.refuse(RequestTimedOut("it may be committed"))).error_code == 15
+
+
+@pytest.mark.parametrize(("kind", "protocol"), [("consumer", None), (None, "range"), (None, None)])
+def test_a_member_names_the_protocol_of_its_generation(kind: str | None, protocol: str | None) -> None:
+    """From version 5 on (KIP-559); before, there are no such fields."""
+    message = request("SyncGroup").SyncGroupRequest("g", 4, "m", (), None, kind, protocol)
+    with pytest.raises(InconsistentGroupProtocol, match="name the protocol type and the protocol"):
+        begun(SYNC_GROUP, 5, message)
+    _, value = begun(SYNC_GROUP, 4, request("SyncGroup").SyncGroupRequest("g", 4, "m", ()))
+    assert (value.protocol_type, value.protocol) == (None, None)

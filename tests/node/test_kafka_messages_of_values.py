@@ -486,9 +486,11 @@ def test_a_member_joins_as_its_version_knows_it(version: int) -> None:
 @pytest.mark.parametrize("version", SYNC_GROUP.versions)
 def test_the_leader_assigns_and_all_get_their_part(version: int) -> None:
     module = request("SyncGroup")
-    message = module.SyncGroupRequest("g", 4, "m", (module.SyncGroupRequestAssignment("m", b"0,1"),))
+    kind, name = ("consumer", "range") if version >= 5 else (None, None)
+    brought = (module.SyncGroupRequestAssignment("m", b"0,1"),)
+    message = module.SyncGroupRequest("g", 4, "m", brought, None, kind, name)
     _, value = begun(SYNC_GROUP, version, message)
-    assert value == classic.SyncGroup("g", "m", 4, None, None, None, (classic.MemberAssignment("m", b"0,1"),))
+    assert value == classic.SyncGroup("g", "m", 4, None, kind, name, (classic.MemberAssignment("m", b"0,1"),))
     answer = exchanged(SYNC_GROUP, version, message, classic.SyncGroupAnswer("consumer", "range", b"0,1"))
     assert (answer.error_code, answer.assignment) == (0, b"0,1")
     assert answer.protocol_name == ("range" if version >= 5 else None)

@@ -221,10 +221,12 @@ def classic_member_leaves_a_consumer_group() -> None:
     other.join()
     member, static = Roller(coordinator, "a"), Roller(coordinator, "s", instance="j")
     settle_rolling(member, static, other)
+    removed = Client(coordinator, "n")
+    removed.join()
     outcomes = leave(
         coordinator,
-        LeavingMember("m"),
-        LeavingMember("", "i"),
+        LeavingMember("n"),
+        LeavingMember("m", "j"),
         LeavingMember("x"),
         LeavingMember("x", "j"),
         LeavingMember(member.member_id),
@@ -232,14 +234,15 @@ def classic_member_leaves_a_consumer_group() -> None:
         LeavingMember("", "j"),
     )
     assert [type(each.error).__name__ for each in outcomes] == [
-        "UnknownMemberId",
-        "UnknownMemberId",
+        "NoneType",
+        "FencedInstanceId",
         "UnknownMemberId",
         "FencedInstanceId",
         "NoneType",
         "UnknownMemberId",
         "NoneType",
     ]
+    assert [type(each).__name__ for each in removed.errors] == ["UnknownMemberId"], "its stream tells it at once"
     other.settle()
     shared(other)
 

@@ -24,7 +24,7 @@ from replication.coordination.group_requests import (
     FindCoordinatorRequest,
     FoundCoordinator,
 )
-from tidelog.errors import CoordinatorNotAvailable, InvalidRequest, TidelogError
+from tidelog.errors import CoordinatorNotAvailable, InconsistentGroupProtocol, InvalidRequest, TidelogError
 from tidelog.protocol.kafka.messages import find_coordinator_request as asked_coordinator
 from tidelog.protocol.kafka.messages import heartbeat_request as asked_heartbeat
 from tidelog.protocol.kafka.messages import join_group_request as asked_join
@@ -155,7 +155,13 @@ JOIN_GROUP: Final = KafkaApi(
 # --- SyncGroup ---
 
 
-def _read_sync(message: asked_sync.SyncGroupRequest, _version: int) -> classic.SyncGroup:
+_NAMES_FROM: Final = 5
+"""Version from which a member names the protocol of its generation (KIP-559)."""
+
+
+def _read_sync(message: asked_sync.SyncGroupRequest, version: int) -> classic.SyncGroup:
+    if version >= _NAMES_FROM and (message.protocol_type is None or message.protocol_name is None):
+        raise InconsistentGroupProtocol("name the protocol type and the protocol that the answer to JoinGroup had")
     return classic.SyncGroup(
         message.group_id,
         message.member_id,

@@ -192,13 +192,13 @@ class ClassicConsumers:
     # --- leave ---
 
     def _leave(self, group: ConsumerGroup, request: LeaveGroup) -> Decision[LeaveGroupAnswer]:
-        """Each member has its own outcome; one of the consumer protocol leaves by a heartbeat."""
+        """Each member has its own outcome. An operator removes members of either protocol so."""
         gone: dict[str, None] = {}
         outcomes = tuple(self._left(group, leaving, gone) for leaving in request.members)
         if not gone:
             return Decision(LeaveGroupAnswer(outcomes))
         records = remove_members(group, gone, self._state.catalog)
-        effects = nudge(group.group_id, waiting_members(group, gone))
+        effects = nudge(group.group_id, waiting_members(group, gone).union(gone))
         return Decision(LeaveGroupAnswer(outcomes), tuple(records), effects=effects)
 
     def _left(self, group: ConsumerGroup, leaving: LeavingMember, gone: dict[str, None]) -> LeftMember:
@@ -206,9 +206,10 @@ class ClassicConsumers:
         if not member_id and leaving.instance_id is not None:
             member_id = group.instances.get(leaving.instance_id, "")
         try:
-            if member_id in gone:
-                raise UnknownMemberId(f"member {member_id!r} has left group {group.group_id!r} by this request")
-            _member(group, member_id, leaving.instance_id)
+            if leaving.instance_id is not None:
+                check_instance(group, leaving.instance_id, member_id)
+            if member_id in gone or member_id not in group.members:
+                raise UnknownMemberId(f"group {group.group_id!r} has no member {member_id!r}")
         except TidelogError as error:
             return LeftMember(leaving.member_id, leaving.instance_id, error)
         gone[member_id] = None
