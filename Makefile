@@ -31,6 +31,7 @@ KAFKA_VERSION := 4.1.0
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
 # The suites of Kafka's clients: sources from their package registries, compiled once.
 KAFKA_SUITES := build/kafka-suites
+KAFKA_ECOSYSTEM := build/kafka-ecosystem
 LIBRDKAFKA := @confluentinc/kafka-javascript@1.10.1
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
@@ -208,6 +209,18 @@ $(KAFKA_SUITES)/librdkafka/tests/test-runner:
 .PHONY: kafka-suites
 kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test $(KAFKA_SUITES)/librdkafka/tests/test-runner  ## Suites of Kafka's clients, unmodified: SUITE=franz-go,... RECORDS=500000 KILL_EVERY=seconds
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m tests.kafka_suites $(if $(filter-out all,$(SUITE)),$(SUITE)) \
+		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
+
+$(KAFKA_ECOSYSTEM)/jars/.fetched: tests/kafka_ecosystem/pom.xml
+	@command -v mvn >/dev/null || { echo "make: Kafka Streams and Connect are fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "fetching Kafka Streams and Connect $(KAFKA_VERSION) into $(KAFKA_ECOSYSTEM)" >&2
+	@mvn -B -q -ntp -Dstyle.color=never -f $< -Dkafka.version=$(KAFKA_VERSION) dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory='$(CURDIR)/$(@D)' >&2
+	@touch $@
+
+.PHONY: kafka-ecosystem
+kafka-ecosystem: env need-java $(KAFKA_ECOSYSTEM)/jars/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
+	@$(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
 		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 
 ifeq ($(SUITE),kafka)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster
-from tests.kafka_suites.__main__ import SETTINGS
+from tests.kafka_suites.runner import SETTINGS
 from tests.kafka_suites.suite import Effort, Verdict
 from tests.kafka_suites.suite_franz_go import FRANZ_GO
 
