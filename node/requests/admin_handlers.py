@@ -30,7 +30,7 @@ from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted, permitted_operations
 from node.requests.topic_settings import TopicSettings
-from node.runtime.limits import DESCRIBED_MAX, ensure_few
+from node.runtime.limits import DESCRIBED_MAX, NODES_DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
 from replication.controller import events
@@ -197,6 +197,8 @@ class AdminHandlers:
     ) -> config_requests.DescribeConfigsAnswer:
         """The settings of topics and of this node, by its image and its configuration."""
         ensure_few(request.resources, "topics and nodes", DESCRIBED_MAX)
+        nodes = [each for each in request.resources if each.type == ConfigResourceType.NODE]
+        ensure_few(nodes, "nodes", NODES_DESCRIBED_MAX)
         return config_requests.DescribeConfigsAnswer(
             tuple(self._configs.described(each, context) for each in request.resources)
         )

@@ -6,12 +6,12 @@ Not here: the effect of a setting (storage/log_config.py, replication/controller
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from node.api.config_requests import ConfigInForce, ConfigSource, ConfigValue
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from storage.log_config import TOPIC_SETTINGS, LogConfig
-from tidelog.settings import SettingType
 
 _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These are stored in the metadata only, so that they are the same on nodes with different defaults."""
@@ -24,6 +24,8 @@ class TopicSettings:
         """defaults: by the topics' keys. Raises InvalidConfig."""
         self._own = dict(defaults)
         self._defaults = LogConfig.from_node(defaults)
+        self._elsewhere = {each.key: each for each in self._described_elsewhere()}
+        """By key: made once, since programs ask for the settings of all topics."""
 
     def check(self, configs: Mapping[str, str]) -> None:
         """Raise InvalidConfig if a topic cannot have these settings."""
@@ -44,24 +46,27 @@ class TopicSettings:
 
     def described(self, configs: Mapping[str, str]) -> tuple[ConfigInForce, ...]:
         """As `in_force`, with the origin of each value, and the values that would apply without it."""
+        found = self._elsewhere | {key: self._set_by_topic(key, value) for key, value in configs.items()}
+        return tuple(found[key] for key in sorted(found))
+
+    def _set_by_topic(self, key: str, value: str) -> ConfigInForce:
+        by_topic = ConfigValue(key, value, ConfigSource.TOPIC)
+        otherwise = self._elsewhere.get(key)
+        if otherwise is None:  # of another version
+            return ConfigInForce(key, (by_topic,))
+        return replace(otherwise, values=(by_topic, *otherwise.values))
+
+    def _described_elsewhere(self) -> Iterator[ConfigInForce]:
+        """The settings of a topic that sets none itself."""
         known = LogConfig().as_topic()
         everywhere = self._everywhere(known)
-        found = []
-        for key in sorted({*known, *configs}):
-            declared = TOPIC_SETTINGS.get(key)  # None: the setting of another version
-            node_key, kind = (key, SettingType.STRING) if declared is None else (declared.name, declared.kind.type)
-            values = _values(
-                (key, configs.get(key), ConfigSource.TOPIC),
-                (node_key, everywhere.get(key), ConfigSource.NODE),
-                (node_key, known.get(key), ConfigSource.DEFAULT),
-            )
-            found.append(ConfigInForce(key, tuple(values), kind))
-        return tuple(found)
+        for key, default in known.items():
+            declared = TOPIC_SETTINGS[key]
+            values = [ConfigValue(declared.name, default, ConfigSource.DEFAULT)]
+            if key in everywhere:
+                values.insert(0, ConfigValue(declared.name, everywhere[key], ConfigSource.NODE))
+            yield ConfigInForce(key, tuple(values), declared.kind.type)
 
     def _everywhere(self, known: Collection[str]) -> dict[str, str]:
         """The defaults of this node for topics without these settings."""
         return {key: value for key, value in self._own.items() if key in known and key not in _FIXED_AT_CREATION}
-
-
-def _values(*origins: tuple[str, str | None, ConfigSource]) -> Iterator[ConfigValue]:
-    return (ConfigValue(*each) for each in origins if each[1] is not None)

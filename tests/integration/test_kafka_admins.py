@@ -99,8 +99,11 @@ def test_every_client_adds_partitions(cluster: LocalCluster) -> None:
 def test_replicas_are_assigned_by_hand(cluster: LocalCluster) -> None:
     admin = rdkafka(cluster)
     admin.create_topics([NewTopic("by-hand", 2, replica_assignment=[[2, 0], [1, 2]])])["by-hand"].result(WAIT_S)
-    cluster.wait_until(lambda: len(partitions_of(cluster, "by-hand")) == 2, within_s=WAIT_S, what="all nodes know it")
-    assert [each.replicas for _, each in sorted(partitions_of(cluster, "by-hand").items())] == [[2, 0], [1, 2]]
+
+    def replicas() -> list[list[int]]:
+        return [each.replicas for _, each in sorted(partitions_of(cluster, "by-hand").items())]
+
+    cluster.wait_until(lambda: replicas() == [[2, 0], [1, 2]], within_s=WAIT_S, what="all nodes know them")
     refused = admin.create_topics([NewTopic("nowhere", 1, replica_assignment=[[7]])])["nowhere"]
     assert code_of(refused) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
 

@@ -307,7 +307,7 @@ def test_any_node_describes_the_quorum_as_its_leader_knows_it() -> None:
             assert by_node[leader].last_fetch_ms == -1
             assert min(each.log_end_offset for each in by_node.values()) >= 0
             assert all(each.last_fetch_ms > 0 for node, each in by_node.items() if node != leader)
-            assert [address.name for address in by_node[1].listeners] == ["client"]
+            assert [address.host for address in by_node[1].listeners] == ["node-1"]
         asked = admin_pb2.DescribeQuorumRequest(is_forwarded=True)
         with pytest.raises(NotLeaderOrFollower, match="node 1 does not lead"):
             world.call(1, methods.ADMIN_DESCRIBE_QUORUM, asked)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from node.api.api import Api
 from node.api.caller import Caller
 from node.api.config_requests import (
@@ -115,6 +117,8 @@ def test_a_node_describes_its_own_configuration() -> None:
         assert isinstance(other.error, InvalidRequest)
         assert "ask that one" in other.error.message
         assert isinstance(group.error, InvalidRequest)
+        with pytest.raises(InvalidRequest, match="11 nodes: at most 10"):
+            describe(world, *[node("0")] * 11)
 
 
 def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
