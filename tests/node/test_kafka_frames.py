@@ -424,6 +424,29 @@ async def test_further_connections_than_allowed_are_closed() -> None:
         assert await clients[0].correlation_id() == 1
 
 
+@pytest.mark.parametrize(
+    ("begin", "says"),
+    [
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "it sent gRPC, as clients of Tidelog do: they have a listener of their own",
+        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "it sent TLS, and the listener is in plain text"),
+        (b"\x7f\xff\xff\xff", "it sent a request of 2147483647 bytes"),
+    ],
+)
+async def test_the_log_tells_a_client_of_another_protocol(
+    begin: bytes, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients of Tidelog had the port of Kafka's before, and take a reset connection for a node that is down."""
+    caplog.set_level("INFO", "node.requests")
+    async with kafka_listener() as listener:
+        client = await listener.connect()
+        client.send(begin)
+        assert await client.is_closed()
+    assert [says in line for line in caplog.messages if "closing the connection" in line] == [True]
+
+
 async def test_a_small_request_does_not_become_a_large_one() -> None:
     """A list of a hundred thousand names of no character is refused; each would be an object."""
     async with kafka_listener() as listener:

@@ -264,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._login.is_due:
             largest = min(largest, LOGIN_BYTES_MAX)
         if not smallest <= size <= largest:
-            self._refuse(f"a request of {size} bytes; {smallest} to {largest} are allowed")
+            self._refuse(_foreign(size) or f"a request of {size} bytes; {smallest} to {largest} are allowed")
         elif self._shared.budget.take(size, self._room_given):
             self._read_frame(size)
         else:
@@ -519,3 +519,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 def _delays_others(value: object) -> bool:
     return isinstance(value, FetchAnswer) and value.charge is not None and value.charge.delays_others
+
+
+def _foreign(size: int) -> str:
+    """What a client speaks whose first bytes are this number; empty if it may be Kafka's protocol."""
+    begin = size.to_bytes(4, "big", signed=True)
+    if begin == b"PRI ":
+        return "gRPC, as clients of Tidelog do: they have a listener of their own (GRPC, by default at port 9192)"
+    return "TLS, and the listener is in plain text" if begin[:2] == b"\x16\x03" else ""
