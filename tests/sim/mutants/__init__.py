@@ -294,7 +294,9 @@ MUTANTS: Final = (
         "gone, and nothing allows that",
     ),
     Mutant(followers.an_unknown_epoch_counts_as_equal, "rule 2", replication_stories.empty_epochs, MIXED),
-    Mutant(followers.an_unknown_epoch_counts_as_equal, "rule 2", log_stories.sparse_epochs, MIXED),
+    Mutant(
+        followers.an_unknown_epoch_counts_as_equal, "rule 2", log_stories.sparse_epochs, "the old leader is in sync"
+    ),
     Mutant(
         followers.a_watermark_is_applied_before_the_truncation,
         "S7",
