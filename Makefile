@@ -274,6 +274,8 @@ REQUESTS ?= 100000
 .PHONY: fuzz-requests
 fuzz-requests: env  ## REQUESTS=100000 made-up requests to each kind of listener and caller; FUZZ_SECONDS=3600 for each instead
 	@$(PY) -m tests.fuzz.requests --seed $(or $(SEED),1) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS),--count $(REQUESTS))
+	@for kind in 'plain text' TLS SASL; do \
+		$(PY) -m tests.fuzz.kafka_requests --kind "$$kind" --seed $(or $(SEED),1) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS),--count $(REQUESTS)) || exit 1; done
 	@$(PY) -m tests.fuzz.requests --seed $(or $(SEED),1) --count $(REQUESTS) --refused
 	@for way in certificates passwords; do \
 		$(PY) -m tests.fuzz.requests --as $$way --seed $(or $(SEED),1) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS),--count $(REQUESTS)); done

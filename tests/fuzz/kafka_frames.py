@@ -40,6 +40,12 @@ TEXTS: Final = (b"", b"orders", b"0", b"../..", b"a" * 300, b"\xc3\xa4\x00\n", b
 NO_TEXTS: Final = (b"\xff\xfe", b"\xed\xa0\x80", b"\xc3")
 """What is not UTF-8."""
 BLOBS: Final = (b"", b"\x00", b"\xff" * 16, bytes(range(200)), bytes(10_000))
+SIZES: Final = ("num_partitions", "count")
+"""Fields that make a topic grow: one with a thousand partitions is allowed, and has a thousand files."""
+
+NULL: Final = object()
+"""In place of a known value: null, whether the schema allows it or not."""
+
 GIANT: Final = 20_000
 """Elements of an array that is larger than any client's."""
 
@@ -69,14 +75,15 @@ class FrameMaker:
     """Makes frames; what it knows of the cluster makes them plausible."""
 
     def __init__(self, rng: Random, known: Mapping[str, Sequence[Any]]) -> None:
-        """known: what fields of these names hold in this cluster; most of the time they are given that."""
-        self._rng, self._known = rng, known
+        """known: what fields of these names hold in this cluster, as `name`, or `Produce.name` of one API; most of the
+        time they are given that."""
+        self._rng, self._known, self._api = rng, known, ""
         self._count = 0
 
     def make(self, api: str) -> Made:
         """One request."""
         rng = self._rng
-        self._count += 1
+        self._count, self._api = self._count + 1, api
         version = rng.choice(VERSIONS[api])
         body = self._request(api, version)
         chance = rng.random()
@@ -146,10 +153,14 @@ class FrameMaker:
     def _value(self, field: Field, *, compact: bool) -> bytes:
         """A value of a simple kind. The length of a string is its own."""
         rng, kind = self._rng, field.kind
-        known = self._known.get(field.name, ())
+        known = self._known.get(f"{self._api}.{field.name}") or self._known.get(field.name, ())
         plausible = rng.choice(known) if known and rng.random() < PLAUSIBLE else None
+        if plausible is NULL:
+            return self._text_length(-1) if kind == "string" and not compact else self._length(-1, compact=compact)
         if bits := INTEGERS.get(kind):
             number = plausible if isinstance(plausible, int) else self._integer(bits)
+            if field.name in SIZES and 2 < number <= 1_000:
+                number = 2
             return (number % (1 << bits)).to_bytes(bits // 8, "big")
         if kind == "bool":
             return rng.choice((b"\x00", b"\x01", b"\x02", b"\xff"))
@@ -172,7 +183,10 @@ class FrameMaker:
         return self._rng.choice(extremes)
 
     def _text(self, text: bytes) -> bytes:
-        return (self._size_of(len(text)) % (1 << 16)).to_bytes(2, "big") + text
+        return self._text_length(len(text)) + text
+
+    def _text_length(self, length: int) -> bytes:
+        return (self._size_of(length) % (1 << 16)).to_bytes(2, "big")
 
     def _compact(self, text: bytes) -> bytes:
         return self._length(len(text), compact=True) + text

@@ -36,7 +36,7 @@ from node.runtime.request_meter import RequestMeters
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.fuzz.footprint import Footprint, footprint
-from tests.fuzz.kafka_frames import VERSIONS, FrameMaker, Made
+from tests.fuzz.kafka_frames import NULL, VERSIONS, FrameMaker, Made
 from tests.fuzz.requests import as_operator, batch, must_serve
 from tests.node.kafka_frames import both_ways, decoded, request_frame
 from tests.node.real_coordinators import make_internal_topics
@@ -199,7 +199,16 @@ class Assault:
         self._door, self._rng = door, rng
         self._members: deque[str] = deque([""], 20)
         """Ids of members that groups have given."""
-        self._maker = FrameMaker(rng, {**known, "member_id": self._members})
+        self._joining: deque[str] = deque(["", ""], 4)
+        """Of those, the last ones, and that of a new member."""
+        self._generations: deque[int] = deque([-1, 0], 6)
+        """Those that members have joined."""
+        learned: dict[str, Any] = {
+            "generation_id": self._generations,
+            "generation_id_or_member_epoch": self._generations,
+        }
+        learned |= {"member_id": self._members, "JoinGroup.member_id": self._joining}
+        self._maker = FrameMaker(rng, {**known, **learned})
         self.sent = 0
         self.outcomes: Counter[str] = Counter()
         self.findings: list[str] = []
@@ -271,6 +280,8 @@ class Assault:
                 return
             if made.api == "JoinGroup" and message.member_id:
                 self._members.append(message.member_id)
+                self._joining.extend((message.member_id, ""))
+                self._generations.append(message.generation_id)
 
     def _is_another(self, made: Made, answer: bytes) -> bool:
         """Whether key or version in the frame are not those that it was made with: then another answer is right."""
@@ -286,14 +297,21 @@ async def known_of(cluster: RealNodes) -> dict[str, list[Any]]:
     assert names, "most requests name a real topic"
     by_value: list[tuple[str, list[Any]]] = [
         ("topic topics topic_names resource_name", names),
-        ("name", [*names, "range", "roundrobin", "retention.ms"]),
+        ("name", names),
+        ("JoinGroup.name", ["range"]),
+        ("DescribeConfigs.configuration_keys AlterConfigs.name IncrementalAlterConfigs.name", ["retention.ms"]),
+        ("group_instance_id instance_id rack_id server_assignor reason Produce.transactional_id", [NULL]),
+        ("subscribed_topic_names", names),
+        ("subscribed_topic_regex", [NULL, NULL, "ord.*"]),
+        ("member_epoch", [0, 0, 1, 2, -1]),
         ("partition partition_index index partition_indexes partitions", [0, 0, 0, 1]),
         ("current_leader_epoch leader_epoch last_fetched_epoch committed_leader_epoch", [-1, 0, 1]),
         ("fetch_offset committed_offset offset", [0, 1, 5]),
         ("group_id key coordinator_keys", ["readers", "others"]),
         ("transactional_id", ["billing"]),
-        ("generation_id generation_id_or_member_epoch", [-1, 0, 1, 2]),
         ("session_timeout_ms rebalance_timeout_ms", [6_000, 300, 1_000]),
+        ("resource_pattern_type resource_type_filter pattern_type_filter", [1, 2, 3]),
+        ("operation permission_type", [2, 3]),
         ("protocol_type", ["consumer"]),
         ("protocol_name", ["range"]),
         ("replica_id", [-1]),
