@@ -431,12 +431,13 @@ class SimKafkaReader:
         reading = self._readings[place]
         if found.error_code == OffsetOutOfRange.code:
             reading.reached(max(await self._earliest(place), reading.position))
+            self._epochs[place] = -1  # of a record that it has not read
             return
         raise_for(found.error_code, f"a fetch of {place}")
         if found.diverging_epoch.end_offset >= 0:
-            if not reading.ledger.lossy:
+            if found.diverging_epoch.end_offset < reading.position and not reading.ledger.lossy:
                 raise Violation(f"a reader of {place} at {reading.position} is told of {found.diverging_epoch}")
-            self._epochs[place] = -1
+            self._epochs[place] = -1  # the log begins behind its position: the next answer says so
             return
         aborted = [(each.first_offset, each.producer_id) for each in found.aborted_transactions or ()]
         shown = records_shown(bytes(found.records or b""), aborted, reading.position)
