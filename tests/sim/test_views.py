@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
+from uuid import UUID
 
+import pytest
+
+from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tests.sim.stories import TOPIC, write
-from tests.sim.views import Places
+from tests.sim.views import Places, led_uncleanly
 from tests.sim.world import Simulation
-from tidelog.types import Offset
+from tidelog.types import DirectoryId, LeaderEpoch, NodeId, Offset, PartitionEpoch, PartitionIndex, TopicId
 
 
 def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
@@ -46,3 +51,34 @@ def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
         log.lost.note(Damage(path, 0, Offset(0), Offset(end), "a bit has flipped"))
         sim.undisturbed._places = Places()
         assert sim.undisturbed.read(machine.name, log, 0, 30) == whole
+
+
+EVENTS = TopicId(UUID(int=7))
+
+
+def image_of(isr: int, leader: int, epoch: int) -> ClusterImage:
+    """A partition on nodes 3 and 4 with one member in its in-sync set, whose topic allows unclean elections."""
+    state = PartitionState(
+        EVENTS,
+        PartitionIndex(0),
+        (NodeId(3), NodeId(4)),
+        (DirectoryId(UUID(int=2)),) * 2,
+        (NodeId(isr),),
+        (),
+        (),
+        NodeId(leader),
+        LeaderEpoch(epoch),
+        PartitionEpoch(epoch),
+    )
+    configs = {"unclean.leader.election.enable": "true"}
+    return replace(EMPTY, topics={EVENTS: TopicState("events", EVENTS, configs, (state,))})
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "epoch", "is_unclean"), [(4, 4, 3, True), (4, -1, 4, True), (3, -1, 2, False), (3, 3, 1, False)]
+)
+def test_an_unclean_election_is_seen_although_its_leader_is_gone(
+    isr: int, leader: int, epoch: int, is_unclean: bool
+) -> None:
+    """A node that applies both changes at once sees a partition without a leader, and another in-sync set."""
+    assert bool(led_uncleanly(image_of(3, 3, 1), image_of(isr, leader, epoch), ())) is is_unclean

@@ -177,8 +177,11 @@ def led_uncleanly(before: ClusterImage, after: ClusterImage, accepted: Collectio
                 if not (topic.allows_unclean or state.key in accepted):
                     continue
                 old = before.partition(state.key)
-                led = state.leader >= 0 and old is not None and state.leader_epoch != old.leader_epoch
-                if led and old is not None and state.leader not in old.counted_on:
+                if old is None or state.leader_epoch == old.leader_epoch:
+                    continue
+                # One that has led meanwhile, and leads no more, is alone in its set.
+                leaders = (state.leader,) if state.leader >= 0 else state.isr
+                if leaders and old.counted_on.isdisjoint(leaders):
                     found.append(state.key)
     return found
 
