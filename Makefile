@@ -32,6 +32,7 @@ KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSI
 # The suites of Kafka's clients: sources from their package registries, compiled once.
 KAFKA_SUITES := build/kafka-suites
 KAFKA_ECOSYSTEM := build/kafka-ecosystem
+APICURIO_VERSION := 3.3.3
 LIBRDKAFKA := @confluentinc/kafka-javascript@1.10.1
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
@@ -218,8 +219,15 @@ $(KAFKA_ECOSYSTEM)/jars/.fetched: tests/kafka_ecosystem/pom.xml
 		-DincludeScope=runtime -DoutputDirectory='$(CURDIR)/$(@D)' >&2
 	@touch $@
 
+$(KAFKA_ECOSYSTEM)/apicurio/.fetched:
+	@command -v mvn >/dev/null || { echo "make: Apicurio is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "fetching the schema registry Apicurio $(APICURIO_VERSION) into $(@D), some 150 MB" >&2
+	@mvn -B -q -ntp -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+		-Dartifact=io.apicurio:apicurio-registry-app:$(APICURIO_VERSION):tar.gz:all -DoutputDirectory='$(CURDIR)/$(@D)' >&2
+	@touch $@
+
 .PHONY: kafka-ecosystem
-kafka-ecosystem: env need-java $(KAFKA_ECOSYSTEM)/jars/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
+kafka-ecosystem: env need-java $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
 	@$(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
 		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 

@@ -17,12 +17,16 @@ _ARGUMENT_BYTES_MAX = 100_000
 """Linux takes up to 128 KiB in one argument."""
 
 
+def find_java() -> str:
+    """The Java of JAVA_HOME, otherwise the first one of the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin/java") if home else shutil.which("java") or "java"
+
+
 def java_command(main: str, *arguments: str, libs: Path | None = None) -> list[str]:
     """The command that runs a class of Kafka's. libs: a directory with other jars."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin/java") if home else shutil.which("java") or "java"
     logging = f"-Dlog4j2.configurationFile={_LOGGING}"
-    return [java, *_JVM, logging, "-cp", f"{libs or os.environ[LIBS]}/*", main, *arguments]
+    return [find_java(), *_JVM, logging, "-cp", f"{libs or os.environ[LIBS]}/*", main, *arguments]
 
 
 @dataclass(frozen=True, slots=True)

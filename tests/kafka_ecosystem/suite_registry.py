@@ -1,0 +1,105 @@
+"""The schema registry Apicurio keeps its schemas in topics, and has them again after it was killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from node.process.free_ports import free_ports
+from node.process.local_cluster import HOST, LocalCluster
+from tests.interop.kafka_tools import find_java
+from tests.kafka_ecosystem.programs import BUILT, Failed, outcome, running, wait_until
+from tests.kafka_suites.suite import Effort, Outcome, Suite
+
+APICURIO: Final = BUILT / "apicurio"
+_SCHEMAS: Final = 10
+_JAVA: Final = 21
+
+
+def _missing() -> str:
+    if not APICURIO.is_dir():
+        return "it is not fetched: `make kafka-ecosystem` does, with Maven"
+    version = subprocess.run([find_java(), "--version"], capture_output=True, text=True, check=False).stdout
+    major = re.search(r"\d+", version)
+    return "" if major and int(major[0]) >= _JAVA else f"it needs Java {_JAVA} or newer: name one by JAVA_HOME"
+
+
+class _Registry:
+    """One process of it, which can be killed and started again. It has the schemas in memory, and in a topic."""
+
+    def __init__(self, cluster: LocalCluster, home: Path) -> None:
+        (port,) = free_ports(1)
+        self._log = home / "apicurio.log"
+        self._schemas = f"http://{HOST}:{port}/apis/ccompat/v7"
+        settings = {
+            "quarkus.http.host": HOST,
+            "quarkus.http.port": port,
+            "apicurio.storage.kind": "kafkasql",
+            "apicurio.kafkasql.bootstrap.servers": cluster.kafka_bootstrap,
+        }
+        options = [f"-D{name}={value}" for name, value in settings.items()]
+        self._command = [find_java(), "-Xmx512m", *options, "-jar", str(APICURIO / "quarkus-run.jar")]
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        with running(self._command, self._log) as process:
+            wait_until(lambda: self.subjects() is not None, process, self._log)
+            yield process
+
+    def subjects(self) -> list[str] | None:
+        """The names of all schemas; None while it starts."""
+        try:
+            return sorted(self._ask("/subjects"))
+        except OSError:
+            return None
+
+    def register(self, subject: str) -> int:
+        """Register a schema. Returns its id."""
+        number = self._ask(f"/subjects/{subject}/versions", {"schema": _schema(subject)})["id"]
+        return int(number)
+
+    def schema(self, number: int) -> str:
+        return str(self._ask(f"/schemas/ids/{number}")["schema"])
+
+    def _ask(self, path: str, body: dict[str, str] | None = None) -> Any:
+        request = urllib.request.Request(
+            self._schemas + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+def _schema(subject: str) -> str:
+    field = {"name": "amount", "type": "long"}
+    return json.dumps({"type": "record", "name": subject.replace("-", "_"), "fields": [field]})
+
+
+def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+    yield outcome("schemas survive kill -9 of the registry", lambda: _register(_Registry(cluster, home)))
+
+
+def _register(registry: _Registry) -> None:
+    with registry.running() as process:
+        numbers = {subject: registry.register(subject) for subject in (f"order-{each}" for each in range(_SCHEMAS))}
+        process.kill()
+    with registry.running():
+        if registry.subjects() != sorted(numbers):
+            raise Failed(f"{len(numbers)} schemas were registered, and {registry.subjects()} are there")
+        wrong = [
+            subject
+            for subject, number in numbers.items()
+            if json.loads(registry.schema(number)) != json.loads(_schema(subject))
+        ]
+        if wrong:
+            raise Failed(f"the schema of {wrong[0]} is not what was registered: {registry.schema(numbers[wrong[0]])}")
+
+
+REGISTRY: Final = Suite("registry", _missing, _run)
