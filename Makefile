@@ -227,7 +227,7 @@ $(KAFKA_ECOSYSTEM)/apicurio/.fetched:
 	@touch $@
 
 .PHONY: kafka-ecosystem
-kafka-ecosystem: env need-java $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
+kafka-ecosystem: env need-java $(SPARK_PEER)/.ready $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
 	@$(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
 		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 
