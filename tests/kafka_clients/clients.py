@@ -16,6 +16,10 @@ BUILD: Final = ROOT / "build/kafka-clients"
 FETCH_S: Final = 900
 
 
+PYTHON_CODECS: Final = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
+"""Packages for the codecs of the clients in pure Python."""
+
+
 class NotToBeHad(Exception):
     """The client cannot be fetched or built on this machine."""
 
@@ -64,8 +68,56 @@ def python(package: str, version: str, driver: str, *more: str) -> Client:
     return Client(package, version, fetch)
 
 
+def java(version: str) -> Client:
+    """Kafka's own clients; Java compiles the driver against them."""
+
+    def fetch() -> Sequence[str]:
+        home = BUILD / f"java-{version}"
+        if not (home / ".ready").exists():
+            pom, where = str(HERE / "java-pom.xml"), f"-DoutputDirectory={home}"
+            version_of = f"-Dkafka.clients.version={version}"
+            _run(["mvn", "-B", "-q", "-ntp", "-f", pom, version_of, "dependency:copy-dependencies", where])
+            (home / ".ready").touch()
+        if shutil.which("javac") is None:
+            raise NotToBeHad("there is no Java compiler (Debian: openjdk-17-jdk-headless)")
+        return ["java", "-cp", f"{home}/*", str(HERE / "Driver.java")]
+
+    return Client("Java", version, fetch)
+
+
+def go(name: str, version: str, package: str) -> Client:
+    """A module of Go, at the version of go/go.mod. package: the directory of its driver."""
+
+    def fetch() -> Sequence[str]:
+        driver = BUILD / package
+        _run(["go", "build", "-o", str(driver), f"./{package}"], cwd=HERE / "go")
+        return [str(driver)]
+
+    return Client(name, version, fetch)
+
+
+def kcat() -> Client:
+    """The one of the operating system."""
+    version = "1.7"
+
+    def fetch() -> Sequence[str]:
+        if shutil.which("kcat") is None:
+            raise NotToBeHad("there is no command kcat (Debian: apt install kcat)")
+        return [sys.executable, "-m", "tests.kafka_clients.kcat_driver"]
+
+    return Client("kcat", version, fetch)
+
+
 CLIENTS: Final = (
+    java("3.9.1"),
+    java("4.1.0"),
+    java("4.4.0"),
     python("confluent-kafka", "2.0.2", "librdkafka_driver"),
     python("confluent-kafka", "2.16.1", "librdkafka_driver"),
+    kcat(),
+    python("aiokafka", "0.14.0", "aiokafka_driver", *PYTHON_CODECS),
+    python("kafka-python", "3.0.12", "kafka_python_driver", *PYTHON_CODECS),
+    go("franz-go", "1.22.3", "franz"),
+    go("sarama", "1.61.1", "sarama"),
 )
 """The oldest confluent-kafka is the oldest with a wheel for Python 3.11."""

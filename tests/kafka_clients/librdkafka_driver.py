@@ -9,7 +9,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tests.kafka_clients.reporting import CODECS, WAIT_S, Unsupported, run, settings
+from tests.kafka_clients.reporting import CODECS, WAIT_S, Unsupported, eventually, run, settings
 
 HERE = settings()
 PLAIN = {"bootstrap.servers": HERE.bootstrap, "log_level": 0}
@@ -142,7 +142,7 @@ def admin() -> None:
     """A topic is created, described and deleted."""
     topic, client = HERE.topic("made"), AdminClient(PLAIN)
     client.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "60000"})])[topic].result(WAIT_S)
-    assert len(client.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) == 2
+    eventually(lambda: len(client.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) == 2)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     assert client.describe_configs([resource])[resource].result(WAIT_S)["retention.ms"].value == "60000"
     client.delete_topics([topic])[topic].result(WAIT_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,14 @@ def settings() -> Settings:
     """From the environment, as every driver gets them."""
     names = ("BOOTSTRAP", "SECURE_BOOTSTRAP", "CA", "USERNAME", "PASSWORD", "PREFIX")
     return Settings(*(os.environ[f"MATRIX_{name}"] for name in names))
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until it holds: what one node has done, another one learns a moment later, as with Kafka."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{holds.__name__} does not hold within {WAIT_S:g} s"
+        time.sleep(0.1)
 
 
 def run(features: Mapping[str, Callable[[], None]]) -> None:
