@@ -47,6 +47,7 @@ from replication.coordination.group_requests import (
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
 from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, Entry, settle_all, topic_id
+from tests.replication.rolling_clients import Roller
 from tidelog.errors import (
     FencedMemberEpoch,
     GroupIdNotFound,
@@ -238,7 +239,15 @@ def test_an_empty_classic_group_is_deleted_and_expires() -> None:
 
 METADATA = ConsumerGroupMemberMetadataValue(None, None, "c", "h", ("t",), None, 60_000, "uniform")
 OLD_PROTOCOL = ConsumerGroupMemberMetadataValue(
-    None, None, "c", "h", ("t",), None, 60_000, None, ClassicMemberMetadata(7_000, (ClassicProtocol("range", b""),))
+    None,
+    None,
+    "c",
+    "h",
+    ("t",),
+    None,
+    60_000,
+    None,
+    ClassicMemberMetadata(7_000, (ClassicProtocol("range", b""), ClassicProtocol("cooperative-sticky", b""))),
 )
 
 
@@ -351,6 +360,19 @@ def test_a_member_that_changes_to_the_consumer_protocol_keeps_its_partitions() -
     coordinator.pass_time(20_000)
     assert [member.member_id for member in coordinator.group().members] == ["m1", "m2"]
     settle_all(client)
+
+
+def test_a_classic_member_in_an_unknown_state_joins_as_a_new_one() -> None:
+    coordinator = loaded(*member_records(state=9, metadata=OLD_PROTOCOL), *member_records("m2"))
+    member = Roller(coordinator, "x", cooperative=True)
+    member.member_id, member.places = "m1", {("t", 1)}
+    member.topics = ("t",)
+    with pytest.raises(UnknownMemberId, match="newer version"):
+        member.send_join()
+    member.places = set()
+    answer = member.send_join()
+    assert answer is not None
+    assert answer.generation >= 5
 
 
 def test_a_pattern_that_another_version_accepted_keeps_what_it_has_found() -> None:

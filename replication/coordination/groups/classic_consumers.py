@@ -111,13 +111,13 @@ class ClassicConsumers:
             error = MemberIdRequired(f"join group {group.group_id!r} again as member {member_id!r}")
             return Decision(JoinGroupAnswer(member_id, error=error))
         owned = as_sets(existing(subscription.owned_partitions, self._state.catalog))
-        is_known = stored is not None and stored.classic is not None
-        if is_known and stored is not None and stored.assignment.state == MemberState.UNKNOWN and owned:
+        known = None if stored is None or stored.classic is None else stored.assignment
+        if known is not None and known.state == MemberState.UNKNOWN and owned:
             raise UnknownMemberId(
                 f"the assignment of member {member_id!r} of group {group.group_id!r} was recorded by a newer version: "
                 "give up all partitions and join as a new member"
             )
-        base = stored.assignment if is_known and stored is not None else joining(replaced or stored)
+        base = joining(replaced or stored) if known is None else known
         metadata = _metadata(asked, subscription, stored)
         step = MemberStep(group, member_id, stored, replaced, base, metadata)
         current = self._steps.advance(step, owned, EveryTopic(), now)
