@@ -173,11 +173,15 @@ ONCE_STOPPED = (
 )
 """Commands for stopped nodes."""
 
+DELETES = "deletes what the other steps read; tests/client/test_cli.py runs it"
 NOT_RUN = {
     "up": STARTS,
     "up --nodes 3": STARTS,
     "up --nodes 3 --data DIRECTORY": STARTS,
     "up --nodes 3 --data DIR --port 9092": STARTS,
+    "topic delete-records NAME -o 0=1000 -o 1=latest": DELETES,
+    "topic delete-records NAME -o 0=1000 --before TIME -p 1": DELETES,
+    "topic delete-records NAME -o 0=1000 --all -p 1": DELETES,
     "--tls-ca FILE --tls-cert FILE --tls-key FILE topic list": SECURED,
     "docs/client.md: TLS": SECURED,
     "docs/client.md: Users and tokens": SECURED,
