@@ -33,6 +33,7 @@ KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSI
 KAFKA_SUITES := build/kafka-suites
 KAFKA_ECOSYSTEM := build/kafka-ecosystem
 APICURIO_VERSION := 3.3.3
+KAFKA_CONSOLE := kafka-console@3.1.55
 LIBRDKAFKA := @confluentinc/kafka-javascript@1.10.1
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
@@ -226,8 +227,14 @@ $(KAFKA_ECOSYSTEM)/apicurio/.fetched:
 		-Dartifact=io.apicurio:apicurio-registry-app:$(APICURIO_VERSION):tar.gz:all -DoutputDirectory='$(CURDIR)/$(@D)' >&2
 	@touch $@
 
+$(KAFKA_ECOSYSTEM)/npm/.fetched:
+	@command -v npm >/dev/null || { echo "make: kafka-console is in npm. Debian: apt install npm" >&2; exit 1; }
+	@echo "installing $(KAFKA_CONSOLE) into $(@D)" >&2
+	@npm install --silent --no-fund --no-audit --prefix $(@D) $(KAFKA_CONSOLE) >&2
+	@touch $@
+
 .PHONY: kafka-ecosystem
-kafka-ecosystem: env need-java $(SPARK_PEER)/.ready $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
+kafka-ecosystem: env need-java $(SPARK_PEER)/.ready $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched $(KAFKA_ECOSYSTEM)/npm/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
 	@$(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
 		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.kafka_ecosystem.suite_connect import CONNECT
+from tests.kafka_ecosystem.suite_console import CONSOLE
 from tests.kafka_ecosystem.suite_registry import REGISTRY
 from tests.kafka_ecosystem.suite_spark import SPARK_CONNECTOR
 from tests.kafka_ecosystem.suite_streams import STREAMS
 from tests.kafka_suites.runner import run_suite
 from tests.kafka_suites.suite import Effort, Suite
 
-SUITES: Final[dict[str, Suite]] = {suite.name: suite for suite in (STREAMS, CONNECT, SPARK_CONNECTOR, REGISTRY)}
+SUITES: Final[dict[str, Suite]] = {
+    suite.name: suite for suite in (STREAMS, CONNECT, SPARK_CONNECTOR, REGISTRY, CONSOLE)
+}
 
 
 def main() -> int:
