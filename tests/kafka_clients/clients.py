@@ -96,6 +96,17 @@ def go(name: str, version: str, package: str) -> Client:
     return Client(name, version, fetch)
 
 
+def rust(name: str, version: str) -> Client:
+    """A crate, at the version of rust/Cargo.toml. It compiles librdkafka: that takes minutes."""
+
+    def fetch() -> Sequence[str]:
+        target = BUILD / "rust"
+        _run(["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)], cwd=HERE / "rust")
+        return [str(target / "debug/kafka-matrix")]
+
+    return Client(name, version, fetch)
+
+
 def kcat() -> Client:
     """The one of the operating system."""
     version = "1.7"
@@ -119,5 +130,6 @@ CLIENTS: Final = (
     python("kafka-python", "3.0.12", "kafka_python_driver", *PYTHON_CODECS),
     go("franz-go", "1.22.3", "franz"),
     go("sarama", "1.61.1", "sarama"),
+    rust("rdkafka", "0.39.0"),
 )
 """The oldest confluent-kafka is the oldest with a wheel for Python 3.11."""
