@@ -32,6 +32,7 @@ from node.quotas.quota_config import QuotaConfig
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
 from node.security.security_settings import AuditConfig, AuthorizerConfig
 from node.setting_hints import NO_EFFECT, name_hint, value_hint
+from node.topic_defaults import TopicDefaults
 from replication.controller.partition_limits import CLUSTER_DEFAULT, NODE_DEFAULT
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.log_config import CLEANUP_POLICY, LogConfig
@@ -206,6 +207,7 @@ class NodeConfig:
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
     coordinators: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
@@ -282,6 +284,7 @@ _DECLARED: Final = (
     *settings_of(ReplicationConfig).values(),
     *settings_of(MaintenanceConfig).values(),
     *settings_of(QuotaConfig).values(),
+    *settings_of(TopicDefaults).values(),
     *settings_of(GroupSettings).values(),
     *settings_of(TransactionSettings).values(),
     *settings_of(SaslConfig).values(),
@@ -359,6 +362,7 @@ def parse(
         authorizer=_authorizer(file, values, listeners),
         audit=AuditConfig(**given_fields(AuditConfig, values)),
         quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
+        topics=TopicDefaults(**given_fields(TopicDefaults, values)),
         coordinators=CoordinatorSettings.given(values, source),
         sasl=SaslConfig(
             **given_fields(SaslConfig, values), oauth=OAuthBearerConfig(**given_fields(OAuthBearerConfig, values))

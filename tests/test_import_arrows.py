@@ -98,7 +98,14 @@ FLOORS = (
     "api",
 )
 # The modules directly in `node`, which name the settings of a node.
-SETTINGS = {"config", "coordinator_settings", "listener_addresses", "listener_settings", "setting_hints"}
+SETTINGS = {
+    "config",
+    "coordinator_settings",
+    "listener_addresses",
+    "listener_settings",
+    "setting_hints",
+    "topic_defaults",
+}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class GetMetadataRequest:
     with_topic_operations: bool = False
     with_cluster_operations: bool = False
     """Tell what the caller may do (KIP-430)."""
+    creates_missing: bool = False
+    """Create the named topics that do not exist, if the node's `auto.create.topics.enable` allows it."""
 
 
 class PartitionMetadata(NamedTuple):

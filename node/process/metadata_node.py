@@ -36,6 +36,7 @@ from node.requests.described_quorum import DescribedQuorum
 from node.requests.gate import Gate
 from node.requests.log_dirs import LogDirs
 from node.requests.node_settings import node_settings
+from node.requests.topic_creation import TopicCreation
 from node.requests.topic_settings import TopicSettings
 from node.runtime.work import run_in
 from node.security.authorizer import AuditTrail
@@ -163,6 +164,7 @@ class MetadataNode:
             LogDirs(self._identity.node_id, directories, self._peers, self._config.inter_listener),
             self._config.authorizer,
             node_settings(self._config),
+            TopicCreation(self._config.topics),
             DescribedQuorum(self._quorum, self.metadata, self.view, clock=self._clock, peers=self._peers),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -29,6 +29,7 @@ from node.requests.described_quorum import DescribedQuorum
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted, permitted_operations
+from node.requests.topic_creation import TopicCreation, unknown_topic
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, NODES_DESCRIBED_MAX, ensure_few
 from node.security.acl_decisions import AclDecisions
@@ -96,12 +97,13 @@ class AdminHandlers:
         log_dirs: LogDirs,
         authorizer: AuthorizerConfig,
         node_settings: tuple[config_requests.ConfigInForce, ...],
+        creation: TopicCreation,
         quorum: DescribedQuorum,
     ) -> None:
         """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
-        self._quorum = quorum
+        self._quorum, self._creation = quorum, creation
         self._configs = DescribedConfigs(metadata, settings, node_settings, view.node_id)
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
@@ -114,6 +116,7 @@ class AdminHandlers:
         """The nodes that are not fenced, and the requested topics."""
         ensure_few(request.topics, "topics")
         ensure_few(request.topic_ids, "topic ids")
+        refusals = await self._creation.create(request, self._metadata.image, self.create_topics, context)
         image = self._metadata.image
         return GetMetadataAnswer(
             cluster_id=image.cluster_id,
@@ -123,7 +126,7 @@ class AdminHandlers:
                 for _, node in sorted(image.nodes.items())
                 if not node.fenced and context.listener in node.listeners
             ),
-            topics=tuple(self._topics(image, request, context)),
+            topics=tuple(self._topics(image, request, context, refusals)),
             metadata_offset=image.offset,
             operations=(
                 permitted_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -132,9 +135,15 @@ class AdminHandlers:
             ),
         )
 
-    def _topics(self, image: ClusterImage, request: GetMetadataRequest, context: RequestContext) -> list[TopicMetadata]:
+    def _topics(
+        self,
+        image: ClusterImage,
+        request: GetMetadataRequest,
+        context: RequestContext,
+        refusals: Mapping[str, TidelogError],
+    ) -> list[TopicMetadata]:
         """The requested topics, each once. Of all topics, those that the caller may describe. A name that the caller
-        may not describe is refused whether or not there is such a topic."""
+        may not describe is refused whether or not there is such a topic. refusals: why some were not created."""
         if request.all_topics:
             return [
                 self._topic(image, image.topics[image.topic_ids[name]], request, context)
@@ -148,11 +157,7 @@ class AdminHandlers:
             if refusal is not None:
                 answers.append(TopicMetadata(name, error=refusal))
             elif topic is None:
-                missing = UnknownTopicOrPartition(
-                    f"topic {name!r} does not exist, as far as this node knows: check its name (`tidelog topic list`), "
-                    f"or create it (`tidelog topic create {name}`)"
-                )
-                answers.append(TopicMetadata(name, error=missing))
+                answers.append(TopicMetadata(name, error=refusals.get(name) or unknown_topic(name)))
             else:
                 answers.append(self._topic(image, topic, request, context))
         for raw in dict.fromkeys(request.topic_ids):
@@ -247,13 +252,14 @@ class AdminHandlers:
     # --- changing -------------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: admin.CreateTopicsRequest, context: RequestContext) -> admin.ChangedTopics:
-        """Create each topic; respond when this node has applied them."""
+        """Create each topic; respond when this node has applied them. A number that is -1 is this node's default."""
         allows_all = context.authorizer.allows(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 
         async def create(topic: events.CreateTopic) -> events.ChangedTopic:
             if not allows_all:
                 ensure_topic_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
             _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
+            topic = self._creation.with_defaults(topic)
             with context.throttle.mutation(0 if topic.validate_only else topic.partition_count):
                 asked = admin.CreateTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_TOPICS, asked, context, "created")

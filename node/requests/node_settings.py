@@ -14,10 +14,7 @@ from storage.log_config import CLEANUP_POLICY
 from tidelog.settings import Setting, SettingType, settings_of
 
 _CONSTANT: Final = (
-    ("auto.create.topics.enable", "false", SettingType.BOOLEAN),
-    ("default.replication.factor", "1", SettingType.INT),
     ("delete.topic.enable", "true", SettingType.BOOLEAN),
-    ("num.partitions", "1", SettingType.INT),
     ("process.roles", "broker,controller", SettingType.LIST),
 )
 """Settings of Kafka that tools look for, and that are always so here."""
@@ -44,6 +41,7 @@ def _values(config: NodeConfig) -> Iterator[tuple[Setting[Any], Any]]:
         config.log_config,
         config.maintenance,
         config.quotas,
+        config.topics,
         config.coordinators.groups,
         config.coordinators.transactions,
         config.authorizer,

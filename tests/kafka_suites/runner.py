@@ -11,8 +11,15 @@ from node.process.local_cluster import LocalCluster
 from tests.kafka_suites.killer import killed_in_turns
 from tests.kafka_suites.suite import PARTITIONS, Effort, Suite, Verdict
 
-SETTINGS: Final = {"broker.session.timeout.ms": 9_000, "broker.heartbeat.interval.ms": 2_000}
-"""Kafka's own: the suites load all cores, and expect no failover but that of a killed node."""
+SETTINGS: Final = {
+    "broker.session.timeout.ms": 9_000,
+    "broker.heartbeat.interval.ms": 2_000,
+    "auto.create.topics.enable": True,
+    "num.partitions": 4,
+    "default.replication.factor": 3,
+}
+"""Times as Kafka's: the suites load all cores, and expect no failover but that of a killed node. Some write to topics
+that nobody has created."""
 
 
 def run_suite(suite: Suite, home: Path, effort: Effort) -> int:

@@ -44,6 +44,7 @@ def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]
             cwd=PROGRAMS,
             env={
                 **os.environ,
+                "LD_LIBRARY_PATH": f"{PROGRAMS.parent / 'src'}:{PROGRAMS.parent / 'src-cpp'}",
                 "RDKAFKA_TEST_CONF": str(configuration),
                 "TEST_KAFKA_VERSION": KAFKA_VERSION,
                 "TEST_REPORT": str(report),

@@ -53,6 +53,7 @@ def _read_metadata(message: asked_metadata.MetadataRequest, version: int) -> Get
         all_topics=message.topics is None or (not topics and version < _NULL_IS_ALL_FROM),
         with_topic_operations=message.include_topic_authorized_operations,
         with_cluster_operations=message.include_cluster_authorized_operations,
+        creates_missing=message.allow_auto_topic_creation,
     )
 
 

@@ -33,9 +33,6 @@ from tidelog.protocol.kafka.messages.delete_topics_response import (
 )
 from tidelog.types import NodeId, TopicId
 
-_DEFAULT: Final = 1
-"""Partitions and replicas of a topic that names no number (-1), as by default in Kafka."""
-
 
 def _throttle_time_ms(answer: ChangedTopics) -> int:
     """The time after which a quota allows the refused changes (KIP-599): a client without it repeats them at once."""
@@ -61,11 +58,10 @@ def _by_index(topic: to_create.CreatableTopic) -> list[to_create.CreatableReplic
 
 
 def _value(topic: to_create.CreatableTopic, *, validate_only: bool) -> CreateTopic:
-    default = -1 if topic.assignments else _DEFAULT
     return CreateTopic(
         topic.name,
-        default if topic.num_partitions == -1 else topic.num_partitions,
-        default if topic.replication_factor == -1 else topic.replication_factor,
+        topic.num_partitions,
+        topic.replication_factor,
         {each.name: each.value for each in topic.configs if each.value is not None},
         validate_only,
         tuple(ReplicaAssignment(tuple(map(NodeId, each.broker_ids))) for each in _by_index(topic)),

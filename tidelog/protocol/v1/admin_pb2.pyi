@@ -49,12 +49,15 @@ class GetMetadataRequest(_message.Message):
     ALL_TOPICS_FIELD_NUMBER: _builtins.int
     WITH_TOPIC_OPERATIONS_FIELD_NUMBER: _builtins.int
     WITH_CLUSTER_OPERATIONS_FIELD_NUMBER: _builtins.int
+    CREATES_MISSING_FIELD_NUMBER: _builtins.int
     all_topics: _builtins.bool
     """every topic, regardless of the two lists"""
     with_topic_operations: _builtins.bool
     """tell what the caller may do with each topic"""
     with_cluster_operations: _builtins.bool
     """tell what the caller may do with the cluster"""
+    creates_missing: _builtins.bool
+    """create named topics that do not exist, where the node's auto.create.topics.enable is true"""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """requested topic names"""
@@ -71,10 +74,11 @@ class GetMetadataRequest(_message.Message):
         all_topics: _builtins.bool = ...,
         with_topic_operations: _builtins.bool = ...,
         with_cluster_operations: _builtins.bool = ...,
+        creates_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_topics", b"all_topics", "topic_ids", b"topic_ids", "topics", b"topics", "with_cluster_operations", b"with_cluster_operations", "with_topic_operations", b"with_topic_operations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_topics", b"all_topics", "creates_missing", b"creates_missing", "topic_ids", b"topic_ids", "topics", b"topics", "with_cluster_operations", b"with_cluster_operations", "with_topic_operations", b"with_topic_operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -321,9 +325,9 @@ class CreateTopic(_message.Message):
     name: _builtins.str
     """1 to 249 of [a-zA-Z0-9._-], neither "." nor ".." """
     partitions: _builtins.int
-    """number of partitions"""
+    """number of partitions; -1: num.partitions of the node that is asked"""
     replication_factor: _builtins.int
-    """number of replicas of each partition"""
+    """number of replicas of each partition; -1: default.replication.factor of that node"""
     validate_only: _builtins.bool
     """check only, change nothing"""
     @_builtins.property

@@ -1,0 +1,73 @@
+"""Clients of Kafka that write to a topic before anybody has created it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from node.process.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 20.0
+DEFAULTS = {"num.partitions": 4, "default.replication.factor": 3}
+
+
+@pytest.fixture
+def creates(request: pytest.FixtureRequest) -> bool:
+    return bool(getattr(request, "param", True))
+
+
+@pytest.fixture
+def cluster(creates: bool, tmp_path: Path) -> Iterator[LocalCluster]:
+    settings = {"auto.create.topics.enable": creates, **DEFAULTS}
+    with LocalCluster(tmp_path, kafka=True, settings=settings) as started:
+        started.wait_healthy(60)
+        yield started
+
+
+def client(cluster: LocalCluster, **settings: object) -> dict[str, Any]:
+    return {"bootstrap.servers": cluster.kafka_bootstrap, "log_level": 0, **settings}
+
+
+def topics_of(cluster: LocalCluster) -> dict[str, Any]:
+    """All topics: to ask for one would create it."""
+    return dict(AdminClient(client(cluster)).list_topics(timeout=WAIT_S).topics)
+
+
+def replicas_of(cluster: LocalCluster, topic: str) -> list[int]:
+    """The number of replicas of each partition."""
+    return [len(each.replicas) for each in topics_of(cluster)[topic].partitions.values()]
+
+
+def test_the_first_record_makes_the_topic_with_the_defaults_of_the_node(cluster: LocalCluster) -> None:
+    producer = confluent_kafka.Producer(client(cluster))
+    delivered: list[confluent_kafka.KafkaError | None] = []
+    producer.produce("first", b"value", on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert delivered == [None]
+    assert replicas_of(cluster, "first") == [3] * 4
+    # A topic that names no numbers has the same ones.
+    admin = AdminClient(client(cluster))
+    admin.create_topics([NewTopic("unnumbered", -1, -1)])["unnumbered"].result(WAIT_S)
+    assert replicas_of(cluster, "unnumbered") == [3] * 4
+    # A name that no topic can have is refused for what it is.
+    producer.produce("no/topic", b"value", on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert delivered[1:] == [confluent_kafka.KafkaError.TOPIC_EXCEPTION]
+    assert set(topics_of(cluster)) == {"first", "unnumbered"}
+
+
+@pytest.mark.parametrize("creates", [False], indirect=True, ids=["not-enabled"])
+def test_a_topic_is_not_made_where_the_node_does_not_allow_it(cluster: LocalCluster) -> None:
+    producer = confluent_kafka.Producer(client(cluster, **{"message.timeout.ms": 1_500}))
+    failed: list[str] = []
+    producer.produce("misspelt", b"value", on_delivery=lambda error, _: failed.append(error.name() if error else ""))
+    producer.flush(WAIT_S)
+    assert failed == ["_MSG_TIMED_OUT"]
+    assert topics_of(cluster) == {}
