@@ -327,9 +327,13 @@ class Checkers:
 
     def _stay_deleted(self, node: str, replica: ReplicaView, log: ReadableLog) -> None:
         """Check that a replica that leads or is in sync does not have records whose deletion was acknowledged. A
-        flipped bit may have taken the log start from a node."""
+        flipped bit may have taken the log start from a node, and its followers when it leads learn what is left."""
         below = self._acknowledged(replica.key)
-        if log.log_start_offset >= below or not self.ledgers[replica.key].is_judged(node) or self._has_rotted(node):
+        if log.log_start_offset >= below or not self.ledgers[replica.key].is_judged(node):
+            return
+        if self._has_rotted(node):
+            if replica.leads:
+                self.ledgers[replica.key].deletions.lost_above(log.log_start_offset)
             return
         if replica.leads or node in {member for member, _ in self._members(replica.key)}:
             raise Violation(
