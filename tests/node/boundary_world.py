@@ -53,13 +53,7 @@ def fetch(topic_id: bytes, offset: int, *, max_wait_ms: int = 0) -> data_pb2.Fet
 async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
     request = creating(name="orders", partitions=1, replication_factor=1, configs=configs)
     topic_id = changed(await nodes.call(0, methods.ADMIN_CREATE_TOPICS, request)).topic_id
-
-    def leads() -> bool:
-        replicas = nodes.nodes[0].node.replicas
-        found = None if replicas is None else replicas.registry.find(topic_id, 0)
-        return found is not None and found.leader is not None
-
-    await nodes.wait_until(leads)
+    await nodes.wait_led(topic_id)
     return topic_id
 
 

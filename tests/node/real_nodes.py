@@ -38,6 +38,7 @@ from tidelog.errors import ConnectionLost, InvalidConfig, RequestTimedOut, Topic
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.sasl_client import SaslClient
+from tidelog.record_exchange import TopicReference
 from tidelog.security.sasl_user import Sasl
 from tidelog.types import Endpoint, NodeId
 
@@ -254,6 +255,16 @@ class RealNodes:
             )
 
         await self.wait_until(whole)
+
+    async def wait_led(self, topic: TopicReference, partitions: int = 1) -> None:
+        """Until node 0 leads the partitions; its metadata names it before, and their requests are refused meanwhile."""
+        node = self.nodes[0].node
+
+        def leads(index: int) -> bool:
+            found = None if node.replicas is None else node.replicas.registry.find(topic, index)
+            return found is not None and found.leader is not None
+
+        await self.wait_until(lambda: all(map(leads, range(partitions))))
 
     async def wait_present(self, number: NodeId) -> None:
         """Until that node is unfenced in its present incarnation, by its own image."""

@@ -166,6 +166,7 @@ async def test_a_batch_whose_permission_is_gone_while_it_is_checked_tells_nothin
         await admin.create_topic("orders", partitions=1, replication_factor=1)
         await admin.create_acls([rule("User:bob", AclOperation.WRITE, "orders")])
         topic_id = (await admin.describe_topic("orders")).topic_id.bytes
+        await nodes.wait_led(topic_id)
         entry = ProduceBatch(correlation_id=1, topic_id=topic_id, partition=0, records=records)
 
         async def inspected(*_: object) -> None:

@@ -81,6 +81,7 @@ def test_a_change_is_recorded_with_who_asked_for_what_from_where() -> None:
                     "replication_factor": 1,
                     "configs": {"retention.ms": "5"},
                     "validate_only": False,
+                    "assignments": [],
                 }
             ]
         },

@@ -15,7 +15,7 @@ import pytest
 from node.boundary.boundary import Boundary
 from node.quotas.throttle import Throttle
 from tests.node.line_listener import LineListener, line
-from tests.node.real_nodes import OPERATOR, RealNode, RealNodes, real_nodes
+from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tidelog import Admin
 from tidelog.records import RecordBatchBuilder
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
@@ -68,13 +68,6 @@ def batch(value: bytes) -> bytes:
     return builder.build()
 
 
-def leads_all(found: RealNode) -> bool:
-    """True if the node leads the topic's partitions; its metadata names the leaders before they lead."""
-    replicas = found.node.replicas
-    led = [] if replicas is None else [replicas.registry.find(TOPIC, partition) for partition in range(3)]
-    return bool(led) and all(each is not None and each.leader is not None for each in led)
-
-
 @asynccontextmanager
 async def client(home: Path, *allowed: AclOperation, topic: str = TOPIC) -> AsyncIterator[Client]:
     """A client of a node, who may do this with the topic. There is the topic `orders`."""
@@ -88,7 +81,7 @@ async def client(home: Path, *allowed: AclOperation, topic: str = TOPIC) -> Asyn
             await admin.create_topic(TOPIC, partitions=3, replication_factor=1)
             await admin.create_acls(rules)
         await nodes.wait_until(lambda: found.node.image is not None and found.node.image.acls == {*rules})
-        await nodes.wait_until(lambda: leads_all(found))  # sooner, requests are refused, and nothing repeats them
+        await nodes.wait_led(TOPIC, 3)
         boundary = replace(found.boundary, gates=found.node.services)
         listener = LineListener(boundary, "User:alice")
         server = await listener.start()
