@@ -219,6 +219,27 @@ def leader_that_never_assigns_is_removed() -> None:
     assert second.is_leader and second.assignment == f"2:{second.member_id}".encode()
 
 
+def members_outlive_a_leader_that_is_gone() -> None:
+    """Their sessions began with its own, and do not run while they wait for it."""
+    coordinator = world()
+    first, second, third = (ClassicClient(coordinator, name) for name in "abc")
+    for client in (first, second, third):
+        client.join()
+    coordinator.pass_time(6_000)
+    for client in (first, second, third):
+        client.look()
+    assert (second.sync(), third.sync()) == (None, None), "the leader has not assigned"
+    coordinator.pass_time(10_000)
+    for client in (second, third):
+        client.look()
+        assert type(client.error).__name__ == "RebalanceInProgress", "the session of the leader is over"
+    assert [each.member_id for each in coordinator.group().members] == [second.member_id, third.member_id]
+    second.join()
+    third.join()
+    synced(second, third)
+    assert third.assignment == f"2:{third.member_id}".encode()
+
+
 def silent_member_is_removed() -> None:
     coordinator = world()
     first, second = pair(coordinator)
@@ -655,8 +676,15 @@ def commits_count_as_heartbeats() -> None:
 # --- appends that fail ------------------------------------------------------------------------------------------------
 
 
+def not_recorded(coordinator: Coordinator, client: ClassicClient) -> None:
+    """The client asks for its assignment. The runtime refuses the decision, and applies nothing: its records may be too
+    large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "commit", lambda _: None)
+        client.sync()
+
+
 def assignment_that_cannot_be_recorded_reaches_nobody() -> None:
-    """The records of a decision may be too large: the runtime refuses it, and applies nothing."""
     coordinator = world()
     first, second = ClassicClient(coordinator, "a"), ClassicClient(coordinator, "b")
     first.join()
@@ -665,12 +693,49 @@ def assignment_that_cannot_be_recorded_reaches_nobody() -> None:
     first.look()
     second.look()
     second.sync()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator, "commit", lambda _: None)
-        first.sync()
+    not_recorded(coordinator, first)
     second.look()
     assert second.assignment is None, "it is not recorded"
     assert coordinator.group().state == "CompletingRebalance", "the leader may try again"
     first.sync()
     second.look()
     assert second.assignment is not None
+
+
+def leader_that_ends_after_such_an_assignment_is_removed() -> None:
+    """Its client stops after the refusal: the others must not wait for it for ever."""
+    coordinator = world()
+    first, second = ClassicClient(coordinator, "a"), ClassicClient(coordinator, "b")
+    first.join()
+    second.join()
+    coordinator.pass_time(6_000)
+    first.look()
+    second.look()
+    second.sync()
+    not_recorded(coordinator, first)
+    coordinator.pass_time(10_000)
+    second.look()
+    assert type(second.error).__name__ == "RebalanceInProgress", "the session of the leader is over"
+    second.join()
+    synced(second)
+    assert second.assignment == f"2:{second.member_id}".encode(), "the other one goes on alone"
+
+
+def leader_that_does_not_assign_again_is_removed() -> None:
+    """As if it had never assigned, although it sends heartbeats."""
+    coordinator = world()
+    first, second = ClassicClient(coordinator, "a"), ClassicClient(coordinator, "b")
+    first.join()
+    second.join()
+    coordinator.pass_time(6_000)
+    first.look()
+    second.look()
+    second.sync()
+    not_recorded(coordinator, first)
+    for _ in range(60):
+        coordinator.pass_time(1_000)
+        said(first.heartbeat)
+    second.look()
+    assert type(second.error).__name__ == "RebalanceInProgress", "the rebalance timeout is over"
+    assert said(first.heartbeat) == "UnknownMemberId"
+    assert "did not ask for its assignment" in coordinator.notices[-1]

@@ -188,6 +188,8 @@ class ClassicGroup:
             member.assignment = each.assignment
             self.add(member)
         self.leader = value.leader if value.leader in self.members else None
+        if self.leader is not None:
+            self.unsynced.pop(self.leader, None)  # it has its own assignment with the answer
         self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
 
     def move(self, cause: ClassicCause) -> None:

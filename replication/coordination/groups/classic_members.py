@@ -25,7 +25,6 @@ from replication.coordination.classic_requests import (
     LeftMember,
     MemberJoin,
     MemberSync,
-    SyncGroup,
     SyncOutcome,
 )
 from replication.coordination.coordinator_machine import Decision, Instant
@@ -244,23 +243,27 @@ class ClassicMembers:
                 )
         if group.state is ClassicState.PREPARING_REBALANCE:
             raise rebalances(group)
-        self._rebalances.note_sync(group, member)
         if group.state is ClassicState.STABLE:
+            self._rebalances.note_sync(group, member)
             self._rebalances.expect_heartbeat(group, member)
             return Decision(group.synced(member.assignment))
         step.refuse(group, member.member_id, rebalances(group))  # its client has given the earlier request up
-        group.syncing[member.member_id] = asked.ticket
         if member.member_id == group.leader:
-            self._assign(group, request, step)
+            self._assign(group, asked, step)
+        else:
+            self._rebalances.note_sync(group, member)
+            group.syncing[member.member_id] = asked.ticket
         return step.decision(asked.ticket)
 
-    def _assign(self, group: ClassicGroup, request: SyncGroup, step: ClassicStep) -> None:
-        """The leader has assigned. Assignments of others than members are ignored."""
-        assignments = {each.member_id: each.assignment for each in request.assignments}
-        record = group.record(assignments, step.wall_ms)
-        step.records.append(record)
-        for member_id, ticket in group.syncing.items():
-            # Applying the record ends its wait: if it cannot be recorded, the others wait for the next attempt.
+    def _assign(self, group: ClassicGroup, asked: MemberSync, step: ClassicStep) -> None:
+        """The leader has assigned. Assignments of others than members are ignored.
+
+        Applying the record ends the waits. If it cannot be recorded, the others wait for the next attempt, and the
+        leader has not asked: without one it is removed in time, or by its session, and the others join again.
+        """
+        assignments = {each.member_id: each.assignment for each in asked.request.assignments}
+        step.records.append(group.record(assignments, step.wall_ms))
+        for member_id, ticket in (*group.syncing.items(), (asked.request.member_id, asked.ticket)):
             step.answer(ticket, group.synced(assignments.get(member_id, NO_ASSIGNMENT)))
             self._rebalances.expect_heartbeat(group, group.members[member_id])
 
@@ -350,8 +353,8 @@ class ClassicMembers:
         steps: dict[str, ClassicStep] = {}
         for key in due:
             group = self._state.classic.get(key.group_id)
-            if group is None:
-                continue  # it was deleted since the timer was set
+            if group is None or self._timers.is_set(key):
+                continue  # it was deleted since the timer was set; or what was decided before began the time again
             step = steps.setdefault(key.group_id, ClassicStep(wall_ms))
             match key.kind:
                 case TimerKind.CLASSIC_SESSION:

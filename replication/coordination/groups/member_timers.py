@@ -97,6 +97,10 @@ class MemberTimers:
         """Set a timer of a classic group, or of one of its members."""
         self._timers.schedule(TimerKey(kind, group_id, member_id), Millis(self.now + delay_ms))
 
+    def is_set(self, key: TimerKey) -> bool:
+        """Whether the timer runs. One that has expired does not, until it is set again."""
+        return key in self._timers
+
     def cancel(self, kind: TimerKind, group_id: str, member_id: str = "") -> None:
         """Drop such a timer, if it is set."""
         self._timers.cancel(TimerKey(kind, group_id, member_id))
