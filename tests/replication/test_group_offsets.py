@@ -316,11 +316,22 @@ def test_a_transaction_commits_as_the_member_that_read() -> None:
     with pytest.raises(UnknownMemberId):
         commit("m2", 1)
     with pytest.raises(UnknownMemberId):
-        commit("", -1)
+        commit("m2", -1)
     coordinator.marker(1, committed=True)
     assert coordinator.fetched(0).offset == 5
     with pytest.raises(IllegalGeneration):
         coordinator.ask(TxnOffsetCommit("id", ProducerId(1), 0, 2, "none", "m1", 1, None, (at(0, 5),)))
+
+
+def test_a_transaction_need_not_name_a_member() -> None:
+    """KAFKA-18060: clients before KIP-447 do not, and the members of their group may change its protocol meanwhile."""
+    coordinator = Coordinator({"t": 1})
+    Client(coordinator, "m1").join()
+    assert coordinator.commit_in_transaction(1, 0, 7) is None
+    coordinator.marker(1, committed=True)
+    assert coordinator.fetched(0).offset == 7
+    with pytest.raises(UnknownMemberId):
+        coordinator.commit_offset(0, 8)
 
 
 def test_a_refused_partition_of_a_transaction_leaves_nothing() -> None:

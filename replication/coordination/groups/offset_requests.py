@@ -127,7 +127,7 @@ class OffsetRequests:
         group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self._state.consumer.get(group_id)
         if group is not None:
-            if not group.members and epoch < 0:
+            if (not group.members and epoch < 0) or _names_nobody(request):
                 return
             if request.instance_id is not None:
                 check_instance(group, request.instance_id, member_id)
@@ -259,13 +259,12 @@ def _missing(partition: OffsetToCommit | NamedPartition, topic: Topic | None) ->
 
 
 def _check_classic(group: ClassicGroup, request: OffsetCommit | TxnOffsetCommit) -> None:
-    """Raises UnknownMemberId, FencedInstanceId, IllegalGeneration or RebalanceInProgress. In a transaction the producer
-    is fenced by its epoch: clients before KIP-447 name no member there."""
+    """Raises UnknownMemberId, FencedInstanceId, IllegalGeneration or RebalanceInProgress."""
     is_transactional = isinstance(request, TxnOffsetCommit)
-    if request.member_epoch < 0 and not request.member_id and request.instance_id is None:
-        if not is_transactional:
-            raise UnknownMemberId(_not_a_member(group.group_id, ""))
+    if _names_nobody(request):
         return
+    if request.member_epoch < 0 and not request.member_id and request.instance_id is None:
+        raise UnknownMemberId(_not_a_member(group.group_id, ""))
     if request.member_id not in group.members and request.instance_id is None:
         raise UnknownMemberId(_not_a_member(group.group_id, request.member_id))
     group.checked(request.member_id, request.instance_id)
@@ -279,6 +278,13 @@ def _check_classic(group: ClassicGroup, request: OffsetCommit | TxnOffsetCommit)
             f"member {request.member_id!r} of group {group.group_id!r} has no assignment of generation "
             f"{group.generation} yet: ask for it first"
         )
+
+
+def _names_nobody(request: OffsetCommit | TxnOffsetCommit) -> bool:
+    """Whether a commit in a transaction names no member: clients before KIP-447, and programs that give the id of the
+    group alone, do not. Their producer is fenced by its epoch, whichever protocol the members speak (KAFKA-18060)."""
+    named = request.member_epoch >= 0 or request.member_id or request.instance_id is not None
+    return isinstance(request, TxnOffsetCommit) and not named
 
 
 def _not_a_member(group_id: str, member_id: str) -> str:
