@@ -14,8 +14,8 @@ Invariants:
      on its latest stream only (node/replicas/follower_streams.py).
   5. A change of the set is applied only with a higher partition epoch than the known one.
   6. Records are deleted, for the sender of the deletion, when the log start of every replica is above them that is
-     counted, eligible to lead, or in service. Whoever joins the set later has the log start of the leader by then. So
-     no leader of a clean election has them again.
+     counted, eligible to lead (as a former member may be until the metadata tell), or in service. Whoever joins the
+     set later has the log start of the leader by then. So no leader of a clean election has them again.
 
 A member lags when its durable offset is below the leader's log end of `lag_ms_max` ago. A replica may join when its
 durable offset has reached the high watermark and the start of the leader epoch, and its log start that of the leader.
@@ -96,6 +96,8 @@ class InSyncSet:
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: frozenset[NodeId] = frozenset()
         self._elr: tuple[NodeId, ...] = ()
+        self._removed: frozenset[NodeId] = frozenset()
+        """Former members, until the metadata tells which of them are eligible to lead."""
         self.partition_epoch = PartitionEpoch(-1)
         self.min_insync = 0
         self._views: Mapping[NodeId, ReplicaView] = {}
@@ -120,7 +122,7 @@ class InSyncSet:
             if not self._is_eligible(replica):
                 position.held_from = NOTHING_HELD
         if known.partition_epoch >= self.partition_epoch:
-            self._elr = known.elr  # the answer to a proposal does not contain it
+            self._elr, self._removed = known.elr, frozenset()  # the answer to a proposal does not contain it
         if known.partition_epoch <= self.partition_epoch:
             return False
         self.replicas, self.min_insync = known.replicas, known.min_insync
@@ -135,6 +137,7 @@ class InSyncSet:
         """
         if partition_epoch != self.partition_epoch + 1:
             return False  # an older answer, or one that skips a change which only the metadata describes
+        self._removed |= self.isr - isr
         self._take(isr, partition_epoch, at)
         return True
 
@@ -274,7 +277,7 @@ class InSyncSet:
         fetched in this epoch."""
         in_service = (replica for replica in self.replicas if self._is_eligible(replica))
         low = self.log_start
-        for replica in {*self._others_counted, *self._elr, *in_service} - {self._me}:
+        for replica in {*self._others_counted, *self._elr, *self._removed, *in_service} - {self._me}:
             position = self._progress.get(replica)
             low = min(low, Offset(-1) if position is None else position.log_start)
         return low

@@ -10,10 +10,11 @@ from replication.partition.leader_events import (
     LeadershipEnded,
     LogStartKept,
     MoveLogStart,
+    ProposalAccepted,
     RecordsDeleted,
     Ticket,
 )
-from tests.replication.partition_stories import Leader, all_of, proposed
+from tests.replication.partition_stories import EPOCH, Leader, all_of, proposed
 from tidelog.errors import (
     DiskFull,
     LeadershipLost,
@@ -22,7 +23,7 @@ from tidelog.errors import (
     RequestTimedOut,
     TidelogError,
 )
-from tidelog.types import HIGH_WATERMARK, Offset
+from tidelog.types import HIGH_WATERMARK, Millis, NodeId, Offset, PartitionEpoch
 
 
 def leading(*, isr: tuple[int, ...] = (1, 2, 3), watermark: int = 100) -> Leader:
@@ -126,6 +127,21 @@ def test_a_replica_that_is_eligible_to_lead_is_waited_for() -> None:
     assert deleted(leader.fetch(2, 100, log_start=40)) == {}
     leader.elr = ()
     assert deleted(leader.sees(3, eligible=False)) == {ticket: 40}
+
+
+def test_a_former_member_is_waited_for_until_the_metadata_tell_whether_it_is_eligible_to_lead() -> None:
+    """The controller has answered the proposal without it. Only its metadata say that it may lead again."""
+    leader = leading()
+    leader.sees(3, eligible=False)
+    ticket, _ = leader.delete(40)
+    leader.starts_at(40)
+    leader.fetch(2, 100, log_start=40)
+    accepted = ProposalAccepted(EPOCH, PartitionEpoch(11), (NodeId(1), NodeId(2)), Millis(leader.now))
+    assert deleted(leader.core.handle(accepted)) == {}
+    leader.elr = (3,)
+    assert deleted(leader.metadata_changed(isr=(1, 2))) == {}, "it may"
+    leader.elr = ()
+    assert deleted(leader.metadata_changed()) == {ticket: 40}, "it may not any more"
 
 
 def test_a_replica_that_has_not_fetched_in_this_epoch_is_waited_for() -> None:
