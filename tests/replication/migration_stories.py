@@ -394,6 +394,24 @@ def last_consumer_that_leaves_downgrades_its_group() -> None:
     assert first.is_leader or second.is_leader, "one of them assigns"
 
 
+def member_that_prefers_another_protocol_joins_again_after_a_downgrade() -> None:
+    """It was told the protocol that it prefers, before its group elected one: its SyncGroup must not be taken for that
+    of a client that is at fault, which ends programs."""
+    coordinator = world()
+    last = Client(coordinator, "m")
+    last.join()
+    bytes_ = subscription(("t",))
+    ranged = ClassicClient(coordinator, "a", protocols={EAGER: bytes_, "sticky": bytes_})
+    sticky = ClassicClient(coordinator, "b", protocols={"sticky": bytes_, EAGER: bytes_})
+    for _ in range(2):
+        for client in (ranged, sticky):
+            client.join()
+    last.leave()
+    assert kind(coordinator) == "classic"
+    for client in (ranged, sticky):
+        assert said(client.sync) in ("RebalanceInProgress", "IllegalGeneration"), "it joins again"
+
+
 def downgrade_outlives_the_coordinator() -> None:
     coordinator = world()
     first, second = pair(coordinator)

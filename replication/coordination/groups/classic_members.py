@@ -4,8 +4,8 @@ A decision may change what is not recorded of a group (classic_group.py), but no
 changed when its record is applied.
 
 Differences to Kafka 4.1: a JoinGroup that waits is answered when its member sends another one, and a SyncGroup when its
-member leaves; a group is not recorded before it has its first generation; a coordinator that takes over leaves out some
-numbers of generations.
+member leaves; a SyncGroup during a rebalance is told so, whatever protocol it names; a group is not recorded before it
+has its first generation; a coordinator that takes over leaves out some numbers of generations.
 """
 
 from __future__ import annotations
@@ -232,6 +232,9 @@ class ClassicMembers:
         request, step = asked.request, ClassicStep(now.wall_ms)
         group, member = self._member(request.group_id, request.member_id, request.instance_id)
         _check_generation(group, request.generation)
+        if group.state is ClassicState.PREPARING_REBALANCE:
+            # Before the protocol: what a member was told of it by a consumer group need not be what that elected since.
+            raise rebalances(group)
         for field, said, expected in (
             ("protocol type", request.protocol_type, group.protocol_type),
             ("protocol", request.protocol, group.protocol),
@@ -241,8 +244,6 @@ class ClassicMembers:
                     f"member {request.member_id!r} of group {request.group_id!r} names the {field} {said[:100]!r}, and "
                     f"that of the generation is {expected!r}: join the group again"
                 )
-        if group.state is ClassicState.PREPARING_REBALANCE:
-            raise rebalances(group)
         if group.state is ClassicState.STABLE:
             self._rebalances.note_sync(group, member)
             self._rebalances.expect_heartbeat(group, member)
