@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,11 @@ async def test_the_principal_is_the_subject_of_the_certificate(tmp_path: Path) -
         assert len(await client.receive()) > 8 << 20
 
 
-async def test_without_a_certificate_or_with_that_of_others_nobody_connects(tmp_path: Path) -> None:
+async def test_without_a_certificate_or_with_that_of_others_nobody_connects(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log of the node says who tried, and why not."""
+    caplog.set_level(logging.INFO, "node.tls")
     authority, other = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
     trusting = replace(other.client("mallory"), ca=authority.ca)
     async with kafka_listener(tls=tls_of(authority.node())) as listener:
@@ -45,6 +50,14 @@ async def test_without_a_certificate_or_with_that_of_others_nobody_connects(tmp_
         assert await plain.is_closed()
         assert listener.service.begun == []
         assert await principal_of(listener, await listener.connect(client_of(authority.client()))) == "User:CN=alice"
+    said = [record.getMessage() for record in caplog.records]
+    assert all(line.startswith("listener 'kafka': TLS with 127.0.0.1:") for line in said)
+    reasons = [line.partition(" failed: ")[2] for line in said]
+    assert [reason.partition("]")[0] for reason in reasons[:2]] == [
+        "[SSL: PEER_DID_NOT_RETURN_A_CERTIFICATE",
+        "[SSL: CERTIFICATE_VERIFY_FAILED",
+    ]
+    assert len(reasons) == 3  # the words for plain text are OpenSSL's, and change with it
 
 
 async def test_a_certificate_that_no_rule_names_is_refused_and_recorded(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class KafkaServer:
     def _accepted(self) -> asyncio.BaseProtocol:
         """The protocol of a new socket."""
         connection = KafkaConnection(self._state)
-        return connection if self._tls is None else TlsConnection(connection, self._state, self._tls.context)
+        return connection if self._tls is None else TlsConnection(connection, self._state, self._tls)
 
     def _client_of(self, transport: asyncio.Transport) -> tuple[Caller, int | None]:
         # None if the client has reset the connection before it was accepted.

@@ -46,6 +46,10 @@ class KafkaTls(ListenerCertificates):
         pem = ssl.DER_cert_to_PEM_cert(certificate).encode()
         return min(age_ms, self._principals.of(pem).expires_ms - self._clock.wall_ms())
 
+    def failed(self, address: str, error: ssl.SSLError) -> None:
+        """Log why TLS with a caller has ended: nothing else tells the operator which client has the wrong files."""
+        _log.info("listener %r: TLS with %s failed: %s", self._listener, address, error)
+
     def _made(self) -> ssl.SSLContext:
         """A context with the present files. Raises ssl.SSLError, OSError if they are being replaced."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -73,22 +77,25 @@ class KafkaTls(ListenerCertificates):
 class TlsConnection(SSLProtocol):
     """The socket of a connection with TLS. What asyncio makes by itself tells nobody of a handshake before its end."""
 
-    def __init__(self, connection: KafkaConnection, shared: ListenerState, context: ssl.SSLContext) -> None:
+    def __init__(self, connection: KafkaConnection, shared: ListenerState, tls: KafkaTls) -> None:
         waiter: Any = None  # nobody waits for the handshake
         timeout_s: Any = HANDSHAKE_MS / 1_000
         super().__init__(
             asyncio.get_running_loop(),
             connection,
-            context,
+            tls.context,
             waiter,
             server_side=True,
             ssl_handshake_timeout=timeout_s,
             ssl_shutdown_timeout=timeout_s,
         )
-        self._connection, self._shared = connection, shared
+        self._connection, self._shared, self._tls = connection, shared, tls
+        self._address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected. The handshake begins, unless there are too many connections."""
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._address = f"{host}:{port}"
         if self._shared.accept(self._connection, transport):
             super().connection_made(transport)
         else:
@@ -96,5 +103,7 @@ class TlsConnection(SSLProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is closed, after the handshake or instead of it."""
+        if isinstance(exc, ssl.SSLError):
+            self._tls.failed(self._address, exc)
         super().connection_lost(exc)
         self._shared.accepted.pop(self._connection, None)
