@@ -437,8 +437,8 @@ class LocalCluster:
 
 
 def node_count(directory: Path) -> int:
-    """The number of nodes of the cluster in a directory; 0 if there is none."""
-    return len(list(directory.glob("node-*/tidelog.toml")))
+    """The number of nodes of the cluster in a directory, with or without a configuration; 0 if there is none."""
+    return sum(each.is_dir() for each in directory.glob("node-*"))
 
 
 def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
@@ -470,7 +470,7 @@ def _known_addresses(config: Path) -> dict[str, Endpoint]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterFailed(
             f"{config} does not name the addresses of the node ({error!r}): the file was changed, or is of an earlier "
-            "version. Remove it; the next start writes it with new addresses"
+            "version. Remove it, and those of the other nodes of an earlier version; the next start writes them anew"
         ) from error
 
 

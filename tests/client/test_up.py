@@ -80,6 +80,17 @@ def test_the_nodes_of_the_directory_are_the_default(
     assert started == [2, 4, 3]
 
 
+def test_a_node_without_a_configuration_counts(tmp_path: Path, started: list[int]) -> None:
+    """The file of an earlier version is removed, as its error says: two of three nodes would be started as all."""
+    nodes = LocalCluster(tmp_path, 3, kafka=True).nodes
+    nodes[0].config.write_text(nodes[0].config.read_text().replace("GRPC://", "client://"))
+    with pytest.raises(ClusterFailed, match="Remove it"):
+        LocalCluster(tmp_path, 3, kafka=True)
+    nodes[0].config.unlink()
+    assert main(["up", "--data", str(tmp_path)]) == 0
+    assert started == [3]
+
+
 def test_a_cluster_without_a_controller_has_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LocalCluster(tmp_path, 2)
     nodes = [admin_pb2.NodeStatus(address=common_pb2.NodeAddress(node_id=number)) for number in range(2)]

@@ -96,7 +96,7 @@ class RealNodes:
         sasl: SaslConfig | None = None,
     ) -> None:
         """principals: further listeners, and who connects there. tls: further listeners with TLS. With either, the
-        nodes decide by ACLs: callers of the listener `client` are nodes, those of OPERATOR may do everything. sasl:
+        nodes decide by ACLs: callers of the listener GRPC are nodes, those of OPERATOR may do everything. sasl:
         with a listener OUTSIDE that requires SASL."""
         self.home, self.sasl = home, sasl
         self.tls = dict(tls or {})

@@ -39,7 +39,6 @@ NONCE_MAX: Final = 256
 """Characters of a nonce of one side."""
 NAME_BYTES_MAX: Final = 255
 SALT_BYTES: Final = 16
-SALT_BYTES_MAX: Final = 64
 
 _NONCE: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,512}")
 _HEADER: Final = "n,,"
