@@ -305,6 +305,7 @@ _FORMER: Final = {
     "quorum.voters": "controller.quorum.voter.count",
     "quorum.snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
     "metrics.bind": "metrics.listener",
+    "listener.kafka.names": PROTOCOLS.name,
     **{f"replication.{field}": each.name for field, each in settings_of(ReplicationConfig).items()},
     "limits.message_bytes_max": "socket.request.max.bytes",
     "limits.memory_bytes": "memory.max.bytes",
@@ -514,6 +515,8 @@ def _renamed(present: str) -> str:
     """The instruction for a setting that was renamed to `present`."""
     if present in (LISTENERS.name, ADVERTISED_LISTENERS.name):
         return f'write {present} = ["NAME://HOST:PORT"], one for each listener'
+    if present == PROTOCOLS.name:
+        return "write NAME:PLAINTEXT (or SSL) for each listener of Kafka's protocol, NAME:GRPC (or GRPC_SSL) for others"
     return "rename it, and give seconds" if present.endswith(".seconds") else "rename it"
 
 

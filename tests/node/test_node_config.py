@@ -580,6 +580,10 @@ def test_the_variables_of_the_client_do_not_concern_a_node() -> None:
         ('[node]\nlog_directories = ["/a"]', "line 2: [node] log_directories is now log.dirs"),
         ('[listeners.client]\nbind = "a:1"', "line 2: [listeners.client] bind is now listeners; write listeners = ["),
         ('[listeners.a]\nadvertised = "a:1"', "[listeners.a] advertised is now advertised.listeners; write advertised"),
+        (
+            'listener.kafka.names = ["kafka"]',
+            "[listener] kafka.names is now listener.security.protocol.map; write NAME:PLAINTEXT (or SSL) for each",
+        ),
         ("[quorum]\nbootstrap = true", "[quorum] bootstrap is now cluster.bootstrap.enable"),
         ("[replication]\nlag_ms_max = 1", "[replication] lag_ms_max is now replica.lag.time.max.ms"),
         (

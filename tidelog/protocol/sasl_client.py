@@ -259,7 +259,7 @@ class SaslClient:
         if not (self._is_encrypted or self._sasl.allow_insecure or is_loopback(to.host)):
             raise InvalidConfig(
                 f"the token is not sent to {to} without TLS: anyone who reads it on the way is this user. Connect with "
-                "TLS to a listener with SASL_SSL, or set allow_insecure=True where the network encrypts"
+                "TLS to a listener with GRPC_SASL_SSL, or set allow_insecure=True where the network encrypts"
             )
         message = first_message(await tokens.read(_left_ms(end)))
         answer = await self._send(
