@@ -46,8 +46,10 @@ def delete_records(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete the first records of a topic's partitions, on all replicas. They cannot be restored. Exit code 1: it was
-    refused or not confirmed. With --json but without --yes: show what would be deleted and change nothing."""
+    """Delete the first records of a topic's partitions, on all replicas. They cannot be restored.
+
+    With --json but without --yes: show what would be deleted and change nothing. Exit code 1: refused or not confirmed.
+    """
     if sum((bool(offset), before is not None, everything)) != 1:
         raise WrongUsage("say which records to delete, with one of --offset PARTITION=OFFSET, --before TIME, --all")
     if offset and partition:

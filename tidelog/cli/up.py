@@ -35,15 +35,15 @@ def up(
             "--port",
             min=0,
             max=PORT_MAX,
-            help="Port of the first node for clients of Kafka, the others follow. Ports for Tidelog's clients are 100 "
-            "higher (9192). 0: free ports.",
+            help="Port of the first node for clients of Kafka; the other nodes use the following ones. Ports for "
+            "Tidelog's clients are 100 higher. 0: free ports.",
         ),
     ] = 9092,
     as_json: Json = False,
 ) -> None:
     """Start nodes on this machine and keep them running until interrupted (Ctrl-C).
 
-    Each node listens for Tidelog's clients (127.0.0.1:9192, 9193, ...) and for clients of Kafka (127.0.0.1:9092, 9093,
+    Each node listens for Tidelog's clients (by default 127.0.0.1:9192, 9193, ...) and for clients of Kafka (9092, 9093,
     ...), which use the same topics. The same directory starts the same cluster again, with all its nodes and addresses.
     A node that dies (try kill) is restarted.
     """
