@@ -27,6 +27,9 @@ ERROR_TEXT_MAX: Final = 1_000
 ELEMENTS_MAX: Final = 100_000
 """Elements of arrays in one request. Each is an object; a client asks of at most 10,000 partitions."""
 
+NO_OPERATIONS: Final = -(2**31)
+"""In an answer without the operations that its caller is permitted (KIP-430)."""
+
 HEADER_BYTES_MIN: Final = 10
 """The smallest request: key, version, correlation id, no client id."""
 

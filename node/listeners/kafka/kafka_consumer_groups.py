@@ -12,7 +12,7 @@ from uuid import UUID
 
 from node.api.table import GROUPS_CONSUMER_GROUP_HEARTBEAT, GROUPS_DESCRIBE_CONSUMER_GROUPS
 from node.listeners.kafka.error_codes import NONE, code_of, coordinator_code_of
-from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.exchange import NO_OPERATIONS, KafkaApi
 from replication.coordination.group_records import TopicPartitions as Assigned
 from replication.coordination.group_requests import (
     ConsumerGroupHeartbeat,
@@ -112,12 +112,8 @@ def _group(group: DescribedGroup, names: Mapping[UUID, str]) -> described.Descri
         group.assignment_epoch,
         group.assignor,
         tuple(_member(each, names) for each in group.members),
-        _NO_OPERATIONS,
+        NO_OPERATIONS,
     )
-
-
-_NO_OPERATIONS: Final = -(2**31)
-"""The permitted operations are not told."""
 
 
 def _member(member: DescribedMember, names: Mapping[UUID, str]) -> described.Member:

@@ -6,7 +6,7 @@ from typing import Final
 
 from node.api.table import GROUPS_DELETE_GROUPS, GROUPS_DESCRIBE_CLASSIC_GROUPS, GROUPS_LIST_GROUPS
 from node.listeners.kafka.error_codes import NONE, code_of, coordinator_code_of
-from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.exchange import NO_OPERATIONS, KafkaApi
 from replication.coordination.classic_requests import (
     DescribeClassicGroups,
     DescribeClassicGroupsAnswer,
@@ -73,9 +73,6 @@ LIST_GROUPS: Final = KafkaApi(
 _NOT_FOUND_FROM: Final = 6
 """Version from which a group that does not exist is an error (KIP-1043). Before it, its state is Dead."""
 
-_NO_OPERATIONS: Final = -(2**31)
-"""The permitted operations are not told."""
-
 
 def _read_describe(message: asked_describe.DescribeGroupsRequest, _version: int) -> DescribeClassicGroups:
     return DescribeClassicGroups(message.groups)
@@ -101,7 +98,7 @@ def _group(group: DescribedClassicGroup, version: int) -> DescribedGroup:
             for each in group.members
         ),
         None if error is None or version < _NOT_FOUND_FROM else error.message,
-        _NO_OPERATIONS,
+        NO_OPERATIONS,
     )
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
 from node.api.table import ADMIN_GET_METADATA
 from node.listeners.kafka.error_codes import NONE, code_of
-from node.listeners.kafka.exchange import KafkaApi
+from node.listeners.kafka.exchange import NO_OPERATIONS, KafkaApi
 from tidelog.errors import LeaderNotAvailable, TidelogError
 from tidelog.protocol.kafka.message_codec import NO_UUID
 from tidelog.protocol.kafka.messages import describe_cluster_request as asked_cluster
@@ -40,9 +40,6 @@ _NAME_MAY_BE_NULL_FROM: Final = 12
 
 _ERROR_FROM: Final = 13
 """Version from which the whole answer may have an error. Before it, the connection of a refused request is closed."""
-
-_NO_OPERATIONS: Final = -(2**31)
-"""The permitted operations are not told."""
 
 
 def _read_metadata(message: asked_metadata.MetadataRequest, version: int) -> GetMetadataRequest:
@@ -73,7 +70,7 @@ def _write_metadata(_message: object, answer: GetMetadataAnswer, version: int) -
 
 def _bits(operations: Iterable[AclOperation] | None) -> int:
     """Permitted operations: a bit for each, by its number."""
-    return _NO_OPERATIONS if operations is None else sum(1 << each for each in operations)
+    return NO_OPERATIONS if operations is None else sum(1 << each for each in operations)
 
 
 def _controller(answer: GetMetadataAnswer, reachable: Collection[NodeId]) -> NodeId:
@@ -146,7 +143,7 @@ def _write_cluster(_message: object, answer: GetMetadataAnswer, _version: int) -
 
 
 def _refuse_describe_cluster(_message: object, error: TidelogError, _version: int) -> DescribeClusterResponse:
-    return DescribeClusterResponse(0, code_of(error), error.message, "", NO_NODE, (), _NO_OPERATIONS)
+    return DescribeClusterResponse(0, code_of(error), error.message, "", NO_NODE, (), NO_OPERATIONS)
 
 
 DESCRIBE_CLUSTER: Final = KafkaApi(
