@@ -185,8 +185,8 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
         case grpc.StatusCode.UNAVAILABLE if any(words in cause.lower() for words in _NEVER_CONNECTED):
             reason = cause.rpartition(": ")[2]  # gRPC wraps it in several layers
             return ConnectionFailed(
-                f"{where}: no connection ({reason}). Is a node running there, is this the address that it advertises, and "
-                "does that listener speak gRPC (by default port 9192; 9092 is for clients of Kafka)?"
+                f"{where}: no connection ({reason}). Is a node running there, is this the address that it advertises, "
+                "and does that listener speak gRPC (by default port 9192; 9092 is for clients of Kafka)?"
             )
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return ConnectionLost(f"{where}: the connection broke before the answer arrived ({cause}). Try again.")
