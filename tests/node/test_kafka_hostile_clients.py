@@ -124,6 +124,24 @@ async def test_what_follows_a_refused_frame_is_not_read(tmp_path: Path) -> None:
         assert listener.service.begun == []
 
 
+async def test_a_client_that_is_gone_when_it_is_answered_leaves_no_memory_taken() -> None:
+    """The write of the answer finds the connection reset. The request that waits behind it was begun then, and
+    cancelled before its first step: its memory was never given back, and in the end the listener read no request."""
+    requests = metadata("held"), metadata("behind")
+    async with kafka_listener() as listener, without_defects():
+        for number in range(1, 4):
+            held = listener.service.holds["held"] = asyncio.Event()
+            with socket.create_connection((listener.address.host, listener.address.port)) as gone:
+                gone.send(b"".join(requests))
+                await listener.service.until_begun(number)
+                await listener.until(lambda: listener.state.budget.used == sum(map(len, requests)) - 2 * 4)
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            held.set()
+            await listener.until(lambda: not listener.state.connections and not listener.state.tasks)
+            assert listener.state.budget.used == 0
+        await must_serve(listener)
+
+
 # --- frames that never come ------------------------------------------------------------------------------------------
 
 

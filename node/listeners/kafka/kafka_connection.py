@@ -24,6 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, Final, cast
 
@@ -348,9 +349,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> bool:
         opened = _Opened(self._shared.boundary.meters.of(api.name), is_pipelined=kafka.is_pipelined)
         opened.ends_if_refused = kafka.ends_if_refused
-        serving = self._serve(opened, api, exchange, Request(frame, exchange), len(frame))
-        opened.task = self._loop.create_task(serving)
-        opened.task.add_done_callback(self._served)
+        opened.task = self._loop.create_task(self._serve(opened, api, exchange, Request(frame, exchange)))
+        opened.task.add_done_callback(partial(self._served, len(frame)))
         self._shared.tasks.add(opened.task)
         self._opened.append(opened)
         return True
@@ -363,7 +363,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._send_answers()
 
     async def _serve(
-        self, opened: _Opened, api: Api[Any, Any], exchange: Exchange | BareToken, request: Request, frame_bytes: int
+        self, opened: _Opened, api: Api[Any, Any], exchange: Exchange | BareToken, request: Request
     ) -> None:
         caller = self._caller
         if api.audience is Audience.ANYONE:
@@ -381,11 +381,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
             opened.answer_with(_CLOSES if refusal is None else refusal)
             opened.throttle_time_ms = getattr(error, "throttle_time_ms", 0)
-        finally:
-            self._shared.budget.give_back(frame_bytes)
         self._send_answers()
 
-    def _served(self, task: asyncio.Task[None]) -> None:
+    def _served(self, frame_bytes: int, task: asyncio.Task[None]) -> None:
+        # Not in `_serve`: of a task that is cancelled before its first step, as by the end of the connection, no line
+        # runs.
+        self._shared.budget.give_back(frame_bytes)
         self._shared.tasks.discard(task)
         defect = None if task.cancelled() else task.exception()
         if defect is not None:
