@@ -279,7 +279,11 @@ TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
 )
 
 ADMIN_GET_METADATA: Final = Api(
-    "Admin.GetMetadata", GetMetadataRequest, GetMetadataAnswer, _all_of(_each_topic(AclOperation.DESCRIBE))
+    "Admin.GetMetadata",
+    GetMetadataRequest,
+    GetMetadataAnswer,
+    _all_of(_each_topic(AclOperation.DESCRIBE)),
+    quota=QuotaType.CONTROLLER_MUTATION_RATE,  # it may create the topics that it names
 )
 ADMIN_CREATE_TOPICS: Final = _change(
     "Admin.CreateTopics",

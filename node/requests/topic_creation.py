@@ -11,10 +11,17 @@ from node.api.admin_requests import ChangedTopics, CreateTopicsRequest
 from node.api.metadata import GetMetadataRequest
 from node.api.table import ADMIN_GET_METADATA
 from node.requests.context import RequestContext
+from node.requests.one_by_one import PARTS_MAX
 from node.topic_defaults import TopicDefaults
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
-from tidelog.errors import TidelogError, TopicExists, UnknownTopicOrPartition
+from tidelog.errors import (
+    InvalidTopic,
+    TidelogError,
+    TopicAuthorizationFailed,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from tidelog.types import INTERNAL_TOPICS
 
 _log = logging.getLogger("node.requests")
@@ -57,7 +64,7 @@ class TopicCreation:
             if image.topic(name) is None
             and name not in INTERNAL_TOPICS  # these are made with settings of their own
             and context.authorizer.topic_refusal(context, ADMIN_GET_METADATA, name) is None
-        ]
+        ][:PARTS_MAX]  # the client asks again for the others
 
     async def create(
         self,
@@ -77,4 +84,18 @@ class TopicCreation:
             if each.error is None:
                 _log.info("topic %s is created: a client at listener %s asked for it", each.name, context.listener)
         # Another client may have been quicker; the topic is in the image then, or soon.
-        return {each.name: each.error for each in created if each.error and not isinstance(each.error, TopicExists)}
+        return {
+            each.name: _for_client(each.name, each.error)
+            for each in created
+            if each.error and not isinstance(each.error, TopicExists)
+        }
+
+
+def _for_client(name: str, error: TidelogError) -> TidelogError:
+    """Why the topic was not created. As in Kafka, any other reason than these two is that there is no such topic, after
+    which clients ask again: after the number of a quota or of a missing controller, Java's consumer waits for minutes.
+    """
+    if isinstance(error, InvalidTopic | TopicAuthorizationFailed):
+        return error
+    _log.info("topic %s, which a client asked for, was not created: %s", name, error.message)
+    return UnknownTopicOrPartition(f"topic {name!r} does not exist, and could not be created now: {error.message}")

@@ -1,0 +1,92 @@
+"""Topics that a client of Kafka's protocol asks for and nobody has created: what it learns, and what they cost it."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.api.admin_requests import ChangedTopics, CreateTopicsRequest
+from node.api.metadata import GetMetadataRequest
+from node.api.table import ADMIN_GET_METADATA
+from node.quotas.client_quotas import ClientQuotas
+from node.quotas.throttle import Quotas
+from node.requests.context import RequestContext
+from node.requests.one_by_one import PARTS_MAX
+from node.requests.topic_creation import TopicCreation
+from node.topic_defaults import TopicDefaults
+from replication.controller.events import ChangedTopic
+from replication.controller.image import EMPTY
+from tidelog.errors import (
+    InvalidTopic,
+    NotController,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+    TidelogError,
+    TooFewNodes,
+    TopicAuthorizationFailed,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import QuotaEntity, QuotaType
+
+CREATION = TopicCreation(TopicDefaults(creates_missing=True))
+MUTATION = QuotaType.CONTROLLER_MUTATION_RATE
+
+
+class Controller:
+    """Makes topics, or answers with an error."""
+
+    def __init__(self, error: TidelogError | None = None) -> None:
+        self.error, self.created = error, list[str]()
+
+    async def create(self, request: CreateTopicsRequest, context: RequestContext) -> ChangedTopics:
+        for topic in request.topics:
+            with context.throttle.mutation(100):
+                self.created.append(topic.name)
+        return ChangedTopics(tuple(ChangedTopic(topic.name, self.error) for topic in request.topics))
+
+
+async def refusals(
+    controller: Controller, *topics: str, context: RequestContext | None = None
+) -> dict[str, type[TidelogError]]:
+    request = GetMetadataRequest(topics, creates_missing=True)
+    context = context or RequestContext("kafka", "client")
+    found = await CREATION.create(request, EMPTY, controller.create, context)
+    return {name: type(error) for name, error in found.items()}
+
+
+@pytest.mark.parametrize("error", [NotController, RequestTimedOut, TooFewNodes, ThrottlingQuotaExceeded])
+async def test_a_topic_that_cannot_be_made_now_does_not_exist(error: type[TidelogError]) -> None:
+    """A client asks again for it. Java's consumer waited five minutes after the other numbers."""
+    assert await refusals(Controller(error("not now")), "orders") == {"orders": UnknownTopicOrPartition}
+
+
+@pytest.mark.parametrize("error", [InvalidTopic, TopicAuthorizationFailed])
+async def test_a_client_learns_what_will_not_change(error: type[TidelogError]) -> None:
+    assert await refusals(Controller(error("never")), "orders") == {"orders": error}
+
+
+@pytest.mark.parametrize("error", [None, TopicExists("another client was quicker")])
+async def test_a_topic_that_was_made_is_no_error(error: TidelogError | None) -> None:
+    assert await refusals(Controller(error), "orders") == {}
+
+
+async def test_a_request_for_very_many_topics_makes_some_of_them() -> None:
+    """It was refused as a whole, which closes the connection of a client that asks the same again."""
+    controller = Controller()
+    assert await refusals(controller, *map(str, range(PARTS_MAX + 1))) == {}
+    assert len(controller.created) == PARTS_MAX
+
+
+async def test_topics_that_are_asked_for_count_in_the_quota_of_new_ones() -> None:
+    """Whoever may create topics had no quota this way."""
+    limits = ClientQuotas(lambda: 1_000_000)
+    limits.configure({QuotaEntity(None, "greedy"): {MUTATION: 1.0}})
+    quotas = Quotas(limits)
+    quotas.enabled = True
+    throttle = quotas.throttle(ADMIN_GET_METADATA.name, "User:alice", "greedy")
+    context = RequestContext("kafka", "client", throttle=throttle)
+    controller = Controller()
+    assert await refusals(controller, "first", context=context) == {}
+    with pytest.raises(ThrottlingQuotaExceeded):
+        await refusals(controller, "second", context=context)
+    assert controller.created == ["first"]
