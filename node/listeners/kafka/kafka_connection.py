@@ -255,7 +255,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """All that was written has left."""
         self._blocked_s = None
         self._all_sent()
-        self._send_answers()
+        self._loop.call_soon(self._send_answers)  # a transport that is closed in here tells its end twice (asyncio)
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
@@ -445,9 +445,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unsent.clear()
 
     def _mute(self, throttle_time_ms: int) -> None:
-        if self._unmuting is not None:
+        until_s = self._loop.time() + throttle_time_ms / 1_000
+        if self._unmuting is not None:  # by the answer before, which may have been computed later
+            until_s = max(until_s, self._unmuting.when())
             self._unmuting.cancel()
-        self._unmuting = self._loop.call_later(throttle_time_ms / 1_000, self._unmute)
+        self._unmuting = self._loop.call_at(until_s, self._unmute)
 
     def _unmute(self) -> None:
         self._unmuting = None
