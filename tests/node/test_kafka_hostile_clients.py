@@ -20,7 +20,7 @@ import pytest
 from node.listeners.kafka import kafka_connection, kafka_tls
 from node.listeners.kafka.frame_budget import SMALL_BYTES
 from tests.certificates import Authority
-from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, framed, kafka_listener, metadata
+from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, fetch, framed, kafka_listener, metadata
 from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
 
 CONNECTIONS = 10_000
@@ -140,6 +140,43 @@ async def test_a_client_that_is_gone_when_it_is_answered_leaves_no_memory_taken(
             await listener.until(lambda: not listener.state.connections and not listener.state.tasks)
             assert listener.state.budget.used == 0
         await must_serve(listener)
+
+
+async def test_a_client_that_reads_late_and_then_sends_garbage_ends_its_connection_once(tmp_path: Path) -> None:
+    """asyncio calls the end of a connection twice if it is closed when its last bytes leave: each time an error with a
+    traceback was logged."""
+    authority = Authority(tmp_path)
+    for tls in (None, authority):
+        async with kafka_listener(tls=None if tls is None else tls_of(tls.node())) as listener, without_defects():
+            listener.service.records = bytes(8 << 20)
+            client = await listener.connect(None if tls is None else client_of(tls.client()))
+            client.send(fetch())
+            await listener.until(lambda: any(each._blocked_s is not None for each in listener.state.connections))
+            client.send(framed(struct.pack(">hhi", 9_999, 0, 1) + b"\xff\xff"))
+            await client.receive()
+            assert await client.is_closed()
+            await listener.until(lambda: not listener.state.connections)
+
+
+async def test_an_answer_that_is_not_read_is_not_taken_for_sent_with_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio says so while all of it waits for the socket: its memory was free, the next request was begun, and nobody
+    ended the connection."""
+    monkeypatch.setattr(kafka_connection, "UNREAD_ANSWER_MS", 0)
+    monkeypatch.setattr(kafka_connection, "SLOW_READER_MS", 0)
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node())) as listener, without_defects():
+        listener.service.records = bytes(16 << 20)
+        client = await listener.connect(client_of(authority.client()))
+        client.send(fetch(), fetch())
+        await listener.service.until_begun(1)
+        (connection,) = listener.state.connections
+        await listener.until(lambda: connection.is_busy and not listener.state.tasks)
+        assert connection._transport.get_write_buffer_size() > 8 << 20
+        assert len(listener.service.begun) == 1
+        connection.check()
+        await listener.until(lambda: not listener.state.connections)
 
 
 # --- frames that never come ------------------------------------------------------------------------------------------

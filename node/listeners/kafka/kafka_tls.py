@@ -10,7 +10,7 @@ import asyncio
 import logging
 import ssl
 from asyncio.sslproto import SSLProtocol
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from node.listener_settings import ListenerTls
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
@@ -97,9 +97,19 @@ class TlsConnection(SSLProtocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._address = f"{host}:{port}"
         if self._shared.accept(self._connection, transport):
+            # It tells of each byte that the system does not take, and again when the last one has left.
+            cast("asyncio.WriteTransport", transport).set_write_buffer_limits(high=0)
             super().connection_made(transport)
         else:
             transport.close()
+
+    def _get_write_buffer_size(self) -> int:
+        """What has not left: by this asyncio tells the connection when to write. It counts only what waits above the
+        socket, so that an answer of any size would have left at once, and its memory be free, though nobody reads it.
+        """
+        below = cast("asyncio.WriteTransport | None", self._transport)
+        size: int = super()._get_write_buffer_size()  # type: ignore[misc]  # typeshed does not know it
+        return size if below is None else size + below.get_write_buffer_size()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is closed, after the handshake or instead of it."""
