@@ -61,6 +61,7 @@ from tidelog.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTxnState,
+    NotController,
     NotCoordinator,
     OperationNotAttempted,
     ProducerFenced,
@@ -74,7 +75,7 @@ from tidelog.errors import (
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Millis, Offset, PartitionIndex, ProducerId
 
 P = PartitionIndex
-FENCED, OLD_EPOCH, LOOK_UP = 90, 47, 15
+FENCED, OLD_EPOCH, LOOK_UP, LOADING = 90, 47, 15, 14
 PRODUCER = ("t1", ProducerId(12), 3)
 
 
@@ -106,6 +107,24 @@ def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id(version:
 def test_it_is_answered(version: int, given: Any) -> None:
     answer = exchanged(INIT_PRODUCER_ID, version, request("InitProducerId").InitProducerIdRequest(None, 1_000), given)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 12, 3)
+
+
+@each_version(INIT_PRODUCER_ID)
+@pytest.mark.parametrize(
+    ("name", "error", "code"),
+    [
+        (None, NotController, LOADING),
+        (None, RequestTimedOut, LOADING),
+        ("t1", NotController, LOADING),
+        ("t1", RequestTimedOut, LOOK_UP),
+    ],
+)
+def test_a_producer_asks_again_while_the_controller_gives_no_ids(
+    version: int, name: str | None, error: type[TidelogError], code: int
+) -> None:
+    """One without a transactional id has no coordinator to look up, and aiokafka's ended."""
+    exchange, _ = begun(INIT_PRODUCER_ID, version, request("InitProducerId").InitProducerIdRequest(name, 1_000))
+    assert answered(INIT_PRODUCER_ID, version, exchange.refuse(error("no controller"))).error_code == code
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -41,7 +41,9 @@ from tidelog.errors import (
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
+    NotController,
     ProducerFenced,
+    RequestTimedOut,
     TidelogError,
     TransactionAbortable,
 )
@@ -116,8 +118,13 @@ def _write_init(
     return InitProducerIdResponse(0, NONE, answer.producer_id, answer.producer_epoch)
 
 
-def _refuse_init(_message: object, error: TidelogError, version: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, _code(error, version, _INIT_FENCED_FROM), ProducerId(-1), -1)
+def _refuse_init(message: asked_id.InitProducerIdRequest, error: TidelogError, version: int) -> InitProducerIdResponse:
+    code = _code(error, version, _INIT_FENCED_FROM)
+    # The controller gave no producer ids. As in Kafka: aiokafka takes NOT_CONTROLLER for the end of the producer, and
+    # Java's client looks a coordinator up after another number, which a producer without a transactional id has not.
+    if isinstance(error, NotController) or (message.transactional_id is None and isinstance(error, RequestTimedOut)):
+        code = CoordinatorLoadInProgress.code
+    return InitProducerIdResponse(0, code, ProducerId(-1), -1)
 
 
 INIT_PRODUCER_ID: Final = KafkaApi(
