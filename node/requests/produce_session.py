@@ -29,7 +29,7 @@ from node.requests.transactional_entries import EntryToAppend, TransactionalEntr
 from node.runtime.limits import ensure_few
 from node.runtime.memory_budget import Kind, Share
 from node.runtime.request_meter import MeteredRequest
-from node.runtime.work import run_in
+from node.runtime.work import run_while_awaited
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.disk_executor import Executor
 from storage.log.validation import inspect_sent, is_transactional, takes_time
@@ -238,7 +238,7 @@ class ProduceSession:
         """The result of `inspect_sent`, which runs on another thread. Raises the reason if the records are rejected."""
         log, rules, now = partition.log, partition.log.rules, self._clock.wall_ms()
         try:
-            return await run_in(self._inspectors, lambda: inspect_sent(records, rules, now))
+            return await run_while_awaited(self._inspectors, lambda: inspect_sent(records, rules, now))
         except RecordTooLarge:
             log.bytes_rejected += len(records)
             raise

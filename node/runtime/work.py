@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from storage.files.disk_executor import Executor
 from tidelog.errors import TidelogError
@@ -27,6 +27,24 @@ async def run_in(executor: Executor, work: Callable[[], T]) -> T:
 
     executor.submit(work, done)
     return await future
+
+
+async def run_while_awaited(executor: Executor, work: Callable[[], T]) -> T:
+    """As `run_in`, for work that nobody needs if its caller is cancelled: then it is not begun, and the memory that it
+    refers to is free at once. Else callers that come and leave could queue any amount."""
+    wanted = [work]
+
+    def begin() -> T | None:
+        try:
+            taken = wanted.pop()
+        except IndexError:
+            return None
+        return taken()
+
+    try:
+        return cast("T", await run_in(executor, begin))
+    finally:
+        wanted.clear()
 
 
 async def finished(begin: Callable[[Callable[[], None]], None]) -> None:

@@ -7,7 +7,9 @@ import io
 import json
 import logging
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -17,7 +19,8 @@ from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
 from node.process import probe
 from node.runtime.thread_executor import ThreadExecutor
-from node.runtime.work import run_in
+from node.runtime.work import run_in, run_while_awaited
+from tests.node.later_executor import Later
 from tidelog.types import Endpoint
 
 
@@ -48,6 +51,26 @@ async def test_failed_work_raises_in_its_caller() -> None:
         await run_in(executor, lambda: 1 // 0)
     assert await run_in(executor, lambda: "still works") == "still works"
     executor.close()
+
+
+async def test_work_of_a_caller_that_has_left_is_not_begun_and_holds_nothing() -> None:
+    """Producers that sent compressed records and went away filled the memory with requests that waited for a thread."""
+    executor, begun = Later(), list[set[str]]()
+    records = set[str]()
+    held = weakref.ref(records)
+    submitted = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        leaves = tasks.create_task(run_while_awaited(executor, partial(begun.append, records)))
+        tasks.create_task(run_while_awaited(executor, partial(begun.append, {"wanted"})))
+        asyncio.get_running_loop().call_soon(submitted.set)
+        await submitted.wait()
+        del records
+        leaves.cancel()
+        await asyncio.wait([leaves])
+        del leaves
+        assert (held(), len(executor.work)) == (None, 2)
+        executor.run()
+    assert begun == [{"wanted"}]
 
 
 async def test_an_exception_of_a_callback_is_reported() -> None:
