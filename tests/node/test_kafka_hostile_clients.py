@@ -193,6 +193,22 @@ async def test_announced_frames_delay_no_small_ones() -> None:
         assert listener.state.budget.used <= listener.state.budget.bytes_max
 
 
+async def test_requests_that_wait_for_records_delay_no_heartbeats() -> None:
+    """A request has its memory until it is answered. Fetches with bytes behind them, that each wait for a minute, took
+    all that small requests have."""
+    async with kafka_listener() as listener:
+        budget = listener.state.budget
+        listener.service.holds["fetch"] = asyncio.Event()
+        request = fetch()[4:]
+        padded = framed(request + bytes(SMALL_BYTES - len(request)))
+        for number in range(1, budget._small.bytes_max // SMALL_BYTES + 1):
+            (await listener.connect()).send(padded)
+            await listener.service.until_begun(number)
+        (await listener.connect()).send(padded)
+        await listener.until(lambda: budget.is_short(SMALL_BYTES))
+        await must_serve(listener)
+
+
 async def test_small_frames_that_are_announced_are_ended_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that arrive at the required rate are not."""
     monkeypatch.setattr(kafka_connection, "FRAME_MS", 0)

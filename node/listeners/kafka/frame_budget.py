@@ -3,7 +3,8 @@
 Invariants:
   1. All frames together have at most `bytes_max` bytes. Nothing is allocated for a frame that has no room.
   2. Room is given in the order in which it was asked for, so that small requests cannot keep a large one waiting.
-  3. Small frames have room of their own: whoever announces large ones and sends nothing delays no other's heartbeats.
+  3. Small frames have room of their own, and so have tiny ones: whoever announces large ones and sends nothing, or has
+     many requests that wait for records, delays no other's heartbeats.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from typing import Final
 SMALL_BYTES: Final = 65_536
 """Limit of a small frame: most requests, but those with many records."""
 
+TINY_BYTES: Final = 1_024
+"""Limit of a tiny frame: a heartbeat, a commit of some partitions. A request keeps its room while it waits, a fetch for
+up to a minute, so that a few hundred of small ones would keep all others out."""
+
 _SMALL_SHARE: Final = 8
-"""The small frames have one part in so many."""
+"""The small and the tiny frames have one part in so many, half of it each."""
 
 
 class FrameBudget:
@@ -25,17 +30,20 @@ class FrameBudget:
     def __init__(self, bytes_max: int, frame_bytes_max: int) -> None:
         """bytes_max: of all frames; it is exceeded if one of each kind has no room otherwise."""
         small = max(bytes_max // _SMALL_SHARE, SMALL_BYTES)
-        self._small, self._large = _Share(small), _Share(max(bytes_max - small, frame_bytes_max))
+        tiny = max(small // 2, TINY_BYTES)
+        self._tiny, self._small = _Share(tiny), _Share(max(small - tiny, SMALL_BYTES))
+        self._large = _Share(max(bytes_max - small, frame_bytes_max))
+        self._shares = self._tiny, self._small, self._large
 
     @property
     def bytes_max(self) -> int:
         """Limit of all frames."""
-        return self._small.bytes_max + self._large.bytes_max
+        return sum(each.bytes_max for each in self._shares)
 
     @property
     def used(self) -> int:
         """The bytes of all frames."""
-        return self._small.used + self._large.used
+        return sum(each.used for each in self._shares)
 
     def is_short(self, size: int) -> bool:
         """True if others wait for the room that a frame of this size has."""
@@ -47,14 +55,16 @@ class FrameBudget:
 
     def forget(self, given: Callable[[], None]) -> None:
         """A frame that waits for room, if it does, is not wanted any more."""
-        self._small.forget(given)
-        self._large.forget(given)
+        for each in self._shares:
+            each.forget(given)
 
     def give_back(self, size: int) -> None:
         """A frame is no longer needed."""
         self._share(size).give_back(size)
 
     def _share(self, size: int) -> _Share:
+        if size <= TINY_BYTES:
+            return self._tiny
         return self._small if size <= SMALL_BYTES else self._large
 
 
