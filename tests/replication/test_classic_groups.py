@@ -8,16 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from replication.coordination.classic_requests import DescribeClassicGroups, DescribedClassicGroup
-from tests.replication import classic_stories
+from tests.replication import classic_append_stories, classic_stories
 from tests.replication.classic_stories import pair, world
 from tests.replication.group_stories import Client, Coordinator
 
 STORIES = [
     each
-    for each in vars(classic_stories).values()
-    if inspect.isfunction(each)
-    and each.__module__ == classic_stories.__name__
-    and not inspect.signature(each).parameters
+    for stories in (classic_stories, classic_append_stories)
+    for each in vars(stories).values()
+    if inspect.isfunction(each) and each.__module__ == stories.__name__ and not inspect.signature(each).parameters
 ]
 
 

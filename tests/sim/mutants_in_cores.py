@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.replication import classic_stories, migration_stories
+from tests.replication import classic_append_stories, classic_stories, migration_stories
 from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim.mutants import classic, migrations, quorum
@@ -132,7 +132,7 @@ IN_GROUPS = [
     InGroups(
         classic.assignments_are_given_before_they_are_recorded,
         "assignments",
-        classic_stories.assignment_that_cannot_be_recorded_reaches_nobody,
+        classic_append_stories.assignment_that_cannot_be_recorded_reaches_nobody,
         "the leader may try again",
     ),
     InGroups(
