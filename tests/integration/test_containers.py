@@ -87,6 +87,7 @@ def test_sigterm_drains_and_ends_a_node(cluster: Cluster) -> None:
 
 
 def test_all_containers_killed_at_once_come_back_by_themselves(cluster: Cluster) -> None:
+    """Above 10 s: Docker starts them again after a pause of its own."""
     load = cluster.load("dark", seconds=5)
     load.wait_acked_everywhere(PARTITIONS)
     load.finish(timeout=60)

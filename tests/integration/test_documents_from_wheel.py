@@ -61,13 +61,17 @@ async with tidelog.Producer("host:9192", transactional_id="billing-2") as produc
 """
 
 ANOTHER_PREFERRED_LEADER = """\
+import asyncio
 async with tidelog.Admin("host:9192") as admin:
     (led,) = (await admin.describe_topic("orders")).partitions
     others = [node for node in range(3) if node != led.leader]
     (outcome,) = await admin.reassign({("orders", 0): [*others, led.leader]})
+    while others[0] not in (await admin.describe_topic("orders")).partitions[0].isr:
+        await asyncio.sleep(0.1)
     print("the replicas of", outcome.partition)
 """
-"""Without it, the partition may be led by its preferred leader, and no election is needed."""
+"""Without it, the partition may be led by its preferred leader, and no election is needed. The new one has to be in
+sync."""
 
 STORY: tuple[Step, ...] = (
     Command("topic create orders"),

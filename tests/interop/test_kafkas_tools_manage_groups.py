@@ -140,6 +140,7 @@ def member(cluster: LocalCluster, group: str, protocol: str) -> confluent_kafka.
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_the_tool_for_groups_does_what_it_does_at_kafka(cluster: LocalCluster, protocol: str) -> None:
+    """Above 10 s: a JVM for each command."""
     if protocol == "classic":
         await asyncio.to_thread(cluster.create_topic, "tools", PARTITIONS)
         await written(cluster, "tools", [b"%d" % each for each in range(40)])

@@ -76,6 +76,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def test_a_user_is_made_may_write_and_has_a_quota(secured: Secured) -> None:
+    """Above 10 s: a JVM for each command."""
     one = ("--entity-name", "billing")
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         made = secured.configs("--alter", "--add-config", f"{mechanism}=[iterations=4096,password=tulip]", *one)

@@ -85,6 +85,7 @@ def copied(cluster: LocalCluster, topic: str) -> Counter[str]:
 
 
 def test_kafkas_copier_is_exactly_once_although_it_aborts_at_random(cluster: LocalCluster) -> None:
+    """Above 10 s: three JVMs, and a reader that waits until nothing comes any more."""
     sent = written(cluster, "copied")
     done = subprocess.run(copier(cluster, "copied"), capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -92,6 +93,7 @@ def test_kafkas_copier_is_exactly_once_although_it_aborts_at_random(cluster: Loc
 
 
 def test_kafkas_copier_is_exactly_once_while_its_coordinators_are_killed(cluster: LocalCluster) -> None:
+    """Above 10 s: as the one above, with two elections."""
     sent = written(cluster, "faulty")
     victims = ["__transaction_state", "__consumer_offsets"]
     with subprocess.Popen(copier(cluster, "faulty"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

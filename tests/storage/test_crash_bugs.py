@@ -203,6 +203,7 @@ if os.environ.get("FULL") == "1":  # rarer ones
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.plant.__name__}-{bug.machine.__name__}")
 def test_crashes_find_a_planted_bug(bug: Bug, monkeypatch: Patch) -> None:
+    """Above 10 s: some bugs need a crash at each of many points."""
     bug.plant(monkeypatch)
     machine, seed, found = bug.machine, 1, None
     machine.points = 0
