@@ -48,7 +48,7 @@ def test_a_program_of_the_page_writes_and_reads(cluster: LocalCluster, client: s
     assert (done.returncode, done.stdout) == (0, "b'one espresso'\n"), done.stderr
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat: apt install kcat")
 def test_kcat_writes_reads_and_lists(cluster: LocalCluster) -> None:
     commands = example("kcat", "sh", cluster)
     done = subprocess.run(["bash", "-e", "-c", commands], capture_output=True, text=True, timeout=60, check=False)
