@@ -290,7 +290,7 @@ class Assault:
 
 
 async def known_of(cluster: RealNodes) -> dict[str, list[Any]]:
-    """What is so in this cluster, by the names of fields."""
+    """Values that exist in this cluster, by the names of fields."""
     every = admin_pb2.GetMetadataRequest(all_topics=True)
     reported = await as_operator(cluster, 0, methods.ADMIN_GET_METADATA, every)
     names = [topic.name for topic in reported.topics if topic.name not in INTERNAL_TOPICS]

@@ -231,7 +231,7 @@ class Assault:
             await channel.close()
 
     async def _known(self) -> dict[str, list[Any]]:
-        """What is so in this cluster, by the names of fields."""
+        """Values that exist in this cluster, by the names of fields."""
         ask = quorum_pb2.IntroduceRequest()
         who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
         every = admin_pb2.GetMetadataRequest(all_topics=True)

@@ -78,7 +78,7 @@ async def test_a_request_for_very_many_topics_makes_some_of_them() -> None:
 
 
 async def test_topics_that_are_asked_for_count_in_the_quota_of_new_ones() -> None:
-    """Whoever may create topics had no quota this way."""
+    """Without it, a client could pass its quota by asking for topics instead of creating them."""
     limits = ClientQuotas(lambda: 1_000_000)
     limits.configure({QuotaEntity(None, "greedy"): {MUTATION: 1.0}})
     quotas = Quotas(limits)
