@@ -250,6 +250,9 @@ class PartitionReassignment:
     partition: TopicPartitionId
     replicas: tuple[NodeId, ...]
     cancel: bool = False
+    replacements: tuple[NodeId, ...] = ()
+    """Instead of `replicas`: as many new replicas as there are now (KIP-860). A controller of an earlier version, which
+    does not know this field, refuses the request for its lack of replicas."""
 
 
 @dataclass(frozen=True, slots=True)

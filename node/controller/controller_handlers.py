@@ -84,7 +84,12 @@ class ControllerHandlers:
                 return events.ElectLeaders(asked.type, tuple(map(_key_of, asked.partitions)), asked.validate_only)
             case AlterReassignmentsRequest():
                 moves = tuple(
-                    events.Reassignment(_key_of(each.partition), each.replicas, each.cancel)
+                    events.Reassignment(
+                        _key_of(each.partition),
+                        each.replacements or each.replicas,
+                        each.cancel,
+                        keeps_factor=bool(each.replacements),
+                    )
                     for each in asked.partitions
                 )
                 if len({each.partition for each in moves}) < len(moves):

@@ -393,7 +393,7 @@ class AdminHandlers:
             ensure_topic_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
             _ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
             state = self._metadata.image.topic(topic.name)
-            added = 0 if state is None or topic.validate_only else topic.count - len(state.partitions)
+            added = 0 if state is None or topic.validate_only else topic.total - len(state.partitions)
             with context.throttle.mutation(added):
                 asked = admin.CreatePartitionsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_PARTITIONS, asked, context, "changed")

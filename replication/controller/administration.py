@@ -78,7 +78,7 @@ def decide(
             return _alter_configs(batch, request, check_configs)
         case events.CreatePartitions():
             topic = topics.named(batch.image, request.name)
-            records = topics.more_partitions(batch.image, topic, request.count, rng, limits)
+            records = topics.more_partitions(batch.image, topic, request, rng, limits)
             batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
             return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)

@@ -242,11 +242,13 @@ class LogEndsReported:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead."""
+    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead.
+    keeps_factor: refuse another number of replicas."""
 
     partition: PartitionKey
     replicas: tuple[NodeId, ...] = ()
     cancel: bool = False
+    keeps_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +277,22 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Increase the number of a topic's partitions to `count`, or only validate that."""
+    """Increase the number of a topic's partitions, or only validate that."""
 
     name: str
     count: int
+    """The new number of partitions, if the controller places their replicas."""
     validate_only: bool = False
+    assignments: tuple[ReplicaAssignment, ...] = ()
+    """The replicas of each new partition; empty: the controller places them. With assignments, `count` is 0: a
+    controller of an earlier version, which does not know this field, then refuses the request."""
+    first: int = 0
+    """With assignments: the index of the first new partition."""
+
+    @property
+    def total(self) -> int:
+        """The new number of partitions, whichever field says it."""
+        return self.first + len(self.assignments) if self.assignments else self.count
 
 
 @dataclass(frozen=True, slots=True)

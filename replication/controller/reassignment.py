@@ -10,7 +10,7 @@ Invariants:
      process, no earlier report of it may count.
 
 Not here: copying the records, which is an ordinary follower fetch, and its throttle (node/replicas/replica_fetcher.py).
-Source: the behaviour of Kafka's reassignment (KIP-455); own algorithm.
+Source: the behaviour of Kafka's reassignment (KIP-455, KIP-860); own algorithm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from replication.controller.events import Reassignment
 from replication.controller.image import ClusterImage, PartitionState, changed
 from replication.controller.metadata_records import PartitionChangeRecord
 from replication.controller.placement import DirectoryChooser, refuse_replicas
-from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from tidelog.errors import InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress
 from tidelog.types import DirectoryId, NodeId
 
 
@@ -31,13 +31,19 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
     """The record that starts, replaces or cancels a reassignment; None if the partition already has the wanted
     replicas.
 
-    Raises InvalidReplicaAssignment, NoReassignmentInProgress.
+    Raises InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress.
     """
     if wanted.cancel:
         if not (state.adding or state.removing):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))
     refuse_replicas(image, name_of(image, state), wanted.replicas, state.replicas)
+    factor = len(state.replicas) - len(state.removing)  # of the reassignment in progress, if there is one
+    if wanted.keeps_factor and len(wanted.replicas) != factor:
+        raise InvalidReplicationFactor(
+            f"{name_of(image, state)} has {factor} replicas and cannot get {len(wanted.replicas)}: the request forbids "
+            f"another number; name {factor}, or allow it"
+        )
     before = _before(state)
     target = wanted.replicas
     adding = tuple(node for node in target if node not in before)

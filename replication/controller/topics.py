@@ -11,7 +11,13 @@ from typing import Final
 from uuid import UUID
 
 from replication.controller.elections import eligible_beside
-from replication.controller.events import ConfigChange, CreateTopic, DeleteTopic
+from replication.controller.events import (
+    ConfigChange,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ReplicaAssignment,
+)
 from replication.controller.image import (
     DURABILITY,
     MIN_INSYNC_REPLICAS,
@@ -77,14 +83,20 @@ def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
         raise InvalidPartitions(f"topic {name} cannot have {count} partitions: use 1 to {PARTITIONS_MAX}")
     if not request.assignments:
         return refuse_factor(image, name, request.replication_factor)
-    for index, assigned in enumerate(request.assignments):
+    return _refuse_assignments(image, name, 0, request.assignments, request.replica_count)
+
+
+def _refuse_assignments(
+    image: ClusterImage, name: str, first: int, assignments: Sequence[ReplicaAssignment], replication_factor: int
+) -> None:
+    """Raise InvalidReplicaAssignment if the partitions from `first` on cannot have these replicas."""
+    for index, assigned in enumerate(assignments, first):
         refuse_replicas(image, f"{name}-{index}", assigned.replicas)
-        if len(assigned.replicas) != request.replica_count:
+        if len(assigned.replicas) != replication_factor:
             raise InvalidReplicaAssignment(
                 f"{name}-{index} cannot have {len(assigned.replicas)} replicas, because {name}-0 has "
-                f"{request.replica_count}: assign as many to each partition"
+                f"{replication_factor}: assign as many to each partition"
             )
-    return None
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
@@ -107,19 +119,21 @@ def records_of(
     topic_id = TopicId(UUID(int=rng.getrandbits(128), version=4))
     topic = TopicState(request.name, topic_id, dict(request.configs), ())
     if request.assignments:
-        placed = _assigned(image, request, limits)
+        placed = _assigned(image, request.name, request.assignments, limits)
     else:
         placed = _placed(image, topic.name, request.partitions, request.replication_factor, rng, limits)
     return topic_id, (TopicRecord(topic.name, topic_id, topic.configs), *_partition_records(image, topic, placed))
 
 
-def _assigned(image: ClusterImage, request: CreateTopic, limits: PartitionLimits) -> list[tuple[NodeId, ...]]:
-    """The replicas of each partition that the request names. Raises PolicyViolation."""
+def _assigned(
+    image: ClusterImage, name: str, assignments: Sequence[ReplicaAssignment], limits: PartitionLimits
+) -> list[tuple[NodeId, ...]]:
+    """The replicas of each new partition that a request names. Raises PolicyViolation."""
     room = PartitionRoom(image, limits)
-    room.ensure_partitions(request.name, request.partition_count)
-    assigned = [each.replicas for each in request.assignments]
-    if full := room.full(request.name, assigned):
-        raise room.refusal(f"topic {request.name} cannot have the replicas that are assigned to it", full)
+    room.ensure_partitions(name, len(assignments))
+    assigned = [each.replicas for each in assignments]
+    if full := room.full(name, assigned):
+        raise room.refusal(f"topic {name} cannot have the replicas that are assigned to it", full)
     return assigned
 
 
@@ -171,21 +185,34 @@ def _partition_records(
 
 
 def more_partitions(
-    image: ClusterImage, topic: TopicState, count: int, rng: random.Random, limits: PartitionLimits
+    image: ClusterImage, topic: TopicState, request: CreatePartitions, rng: random.Random, limits: PartitionLimits
 ) -> tuple[MetadataRecord, ...]:
-    """The records of the partitions missing to `count`; each has as many replicas as the topic's first one.
+    """The records of the partitions that the topic does not have yet; each has as many replicas as its first one.
 
-    Raises InvalidPartitions, InvalidReplicationFactor, PolicyViolation.
+    Raises InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor, PolicyViolation, InvalidRequest.
     """
-    have = len(topic.partitions)
+    have, count = len(topic.partitions), request.total
+    if request.assignments and request.count:
+        raise InvalidRequest(
+            f"topic {topic.name}: {request.count} partitions, and replicas that are assigned by hand: name either the "
+            "number or the replicas"
+        )
     if not have < count <= PARTITIONS_MAX:
         raise InvalidPartitions(
             f"topic {topic.name} has {have} partitions and cannot have {count}: use {have + 1} to {PARTITIONS_MAX}; "
             "partitions cannot be removed, create another topic instead"
         )
     factor = factor_of(topic)
-    refuse_factor(image, topic.name, factor)
-    return _partition_records(image, topic, _placed(image, topic.name, count - have, factor, rng, limits))
+    if not request.assignments:
+        refuse_factor(image, topic.name, factor)
+        return _partition_records(image, topic, _placed(image, topic.name, count - have, factor, rng, limits))
+    if request.first != have:
+        raise InvalidReplicaAssignment(
+            f"topic {topic.name} has {have} partitions and gets {count - have} more, but replicas are assigned to "
+            f"{len(request.assignments)}: assign replicas to each new partition"
+        )
+    _refuse_assignments(image, topic.name, have, request.assignments, factor)
+    return _partition_records(image, topic, _assigned(image, topic.name, request.assignments, limits))
 
 
 def factor_of(topic: TopicState) -> int:

@@ -288,6 +288,12 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
     ("too many", lambda it: it.create_partitions("orders", 1 << 40), InvalidRequest, "count=1099511627776"),
     ("a change to a number", lambda it: it.alter_topic("orders", {"k": 5}), TypeError, "the value of setting 'k'"),
     ("a name alone", lambda it: it.elect_leaders(["orders"]), TypeError, "a partition must be a TopicPartition or a"),
+    (
+        "assigned as text",
+        lambda it: it.create_partitions("orders", 2, assignments=["12"]),
+        TypeError,
+        "the replicas of a partition must be a list",
+    ),
     ("nodes as text", lambda it: it.reassign({("orders", 0): ["1"]}), TypeError, "a replica must be a whole number"),
     (
         "a list of partitions",

@@ -7,7 +7,6 @@ Kafka's own tools run in `make interop`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import aiokafka.admin
@@ -30,17 +29,14 @@ from confluent_kafka.admin import (
 )
 
 from node.process.local_cluster import LocalCluster
+from tests.kafka_nodes import kafka_cluster
 
 pytestmark = pytest.mark.integration
 
 WAIT_S = 20.0
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster()
 
 
 def rdkafka(cluster: LocalCluster) -> AdminClient:
@@ -80,8 +76,6 @@ def test_every_client_adds_partitions(cluster: LocalCluster) -> None:
     admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(WAIT_S)
     fewer = admin.create_partitions([NewPartitions("grown", 1)])["grown"]
     assert code_of(fewer) == confluent_kafka.KafkaError.INVALID_PARTITIONS
-    by_hand = admin.create_partitions([NewPartitions("grown", 3, [[0, 1, 2]])])["grown"]
-    assert code_of(by_hand) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
     python = python_admin(cluster)
     python.create_partitions({"grown": 3})
     python.close()
@@ -106,6 +100,12 @@ def test_replicas_are_assigned_by_hand(cluster: LocalCluster) -> None:
     cluster.wait_until(lambda: replicas() == [[2, 0], [1, 2]], within_s=WAIT_S, what="all nodes know them")
     refused = admin.create_topics([NewTopic("nowhere", 1, replica_assignment=[[7]])])["nowhere"]
     assert code_of(refused) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
+    for assignments in ([[0]], [[0, 7]], [[0, 1], [1, 2]]):
+        further = admin.create_partitions([NewPartitions("by-hand", 3, assignments)])["by-hand"]
+        assert code_of(further) == confluent_kafka.KafkaError.INVALID_REPLICA_ASSIGNMENT
+    admin.create_partitions([NewPartitions("by-hand", 4, [[1, 0], [0, 2]])])["by-hand"].result(WAIT_S)
+    everywhere = [[2, 0], [1, 2], [1, 0], [0, 2]]
+    cluster.wait_until(lambda: replicas() == everywhere, within_s=WAIT_S, what="all nodes know the further ones")
 
 
 # --- settings -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ administrate."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from node.process.local_cluster import LocalCluster
 from tests.interop.kafka_tools import run
+from tests.kafka_nodes import kafka_cluster
 
 pytestmark = pytest.mark.interop
 
@@ -19,11 +19,7 @@ TOOLS = "org.apache.kafka.tools"
 RECORDS = 500
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster()
 
 
 def tool(cluster: LocalCluster, name: str, *arguments: str) -> str:
@@ -74,6 +70,9 @@ def test_partitions_and_settings_are_changed(cluster: LocalCluster) -> None:
     topic = made(cluster, "changed")
     tool(cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
     assert "PartitionCount: 3" in tool(cluster, "TopicCommand", "--describe", "--topic", topic)
+    by_hand = ("--partitions", "4", "--replica-assignment", "0:1:2,0:1:2,0:1:2,2:0:1")  # the first three are skipped
+    tool(cluster, "TopicCommand", "--alter", "--topic", topic, *by_hand)
+    assert "Partition: 3\tLeader: 2\tReplicas: 2,0,1" in tool(cluster, "TopicCommand", "--describe", "--topic", topic)
 
     entity = ("--entity-type", "topics", "--entity-name", topic)
     change = ("--alter", "--add-config", "retention.ms=7000,cleanup.policy=[compact,delete]")
@@ -114,6 +113,13 @@ def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster, tmp_path:
     partition = {"topic": topic, "partition": 0}
     plan.write_text(json.dumps({"version": 1, "partitions": [{**partition, "replicas": replicas}]}))
     command = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+    fewer = tmp_path / "fewer.json"
+    fewer.write_text(json.dumps({"version": 1, "partitions": [{**partition, "replicas": [2, 1]}]}))
+    with pytest.raises(AssertionError, match="moved-0 has 3 replicas and cannot get 2"):
+        tool(
+            cluster,
+            *(command[0], "--reassignment-json-file", str(fewer), "--execute", "--disallow-replication-factor-change"),
+        )
     assert "Successfully started partition reassignment" in tool(cluster, *command, "--execute")
     assert "is completed." in tool(cluster, *command, "--verify")
     assert "No partition reassignments found." in tool(cluster, "reassign.ReassignPartitionsCommand", "--list")

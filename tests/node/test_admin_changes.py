@@ -67,6 +67,11 @@ def test_settings_and_partitions_are_changed_through_any_node_and_are_there_when
         assert len(world.image(1).topics[topic.topic_id].partitions) == 5
         with pytest.raises(InvalidPartitions):
             changed(world.call(1, methods.ADMIN_CREATE_PARTITIONS, more))
+        by_hand = growing(topic="orders", count=0)
+        by_hand.topics[0].first = 5
+        by_hand.topics[0].assignments.add(replicas=[2, 0, 1])
+        changed(world.call(1, methods.ADMIN_CREATE_PARTITIONS, by_hand))
+        assert world.image(1).topics[topic.topic_id].partitions[5].replicas == (2, 0, 1)
 
 
 def test_topics_of_one_request_are_changed_one_by_one_and_their_errors_are_theirs() -> None:

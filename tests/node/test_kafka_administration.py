@@ -39,12 +39,13 @@ from node.listeners.kafka.kafka_partitions import (
 )
 from node.listeners.kafka.kafka_quorum import DESCRIBE_QUORUM
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS
-from replication.controller.events import ChangedTopic, CreatePartitions, ElectionType
+from replication.controller.events import ChangedTopic, CreatePartitions, ElectionType, ReplicaAssignment
 from tests.node.kafka_exchanges import answered, begun, exchanged, request
 from tidelog.cluster_descriptions import PartitionResult, ReassignmentDescription
 from tidelog.errors import (
     ElectionNotNeeded,
     InvalidPartitions,
+    InvalidReplicationFactor,
     InvalidRequest,
     KafkaStorageError,
     NoReassignmentInProgress,
@@ -65,6 +66,10 @@ def place(topic: str, partition: int) -> TopicPartitionId:
     return TopicPartitionId(topic, PartitionIndex(partition))
 
 
+def assigned(*replicas: int) -> ReplicaAssignment:
+    return ReplicaAssignment(tuple(map(NodeId, replicas)))
+
+
 def refused(kafka: KafkaApi, version: int, message: Any, error: TidelogError) -> Any:
     """The message that answers a refused request."""
     return answered(kafka, version, begun(kafka, version, message)[0].refuse(error))
@@ -75,11 +80,13 @@ def refused(kafka: KafkaApi, version: int, message: Any, error: TidelogError) ->
 
 @pytest.mark.parametrize("version", CREATE_PARTITIONS.versions)
 def test_topics_get_partitions_each_with_its_own_outcome(version: int) -> None:
-    """Replicas that are assigned by hand are refused without those beside them."""
+    """A list of assigned replicas that is empty is refused without those beside it."""
     module = request("CreatePartitions")
     topics = (
         module.CreatePartitionsTopic("a", 6, None),
-        module.CreatePartitionsTopic("by-hand", 2, (module.CreatePartitionsAssignment((1, 2)),)),
+        module.CreatePartitionsTopic("by-hand", 5, tuple(map(module.CreatePartitionsAssignment, ((1, 2), (2, 1))))),
+        module.CreatePartitionsTopic("nowhere", 2, ()),
+        module.CreatePartitionsTopic("none", -(2**31), (module.CreatePartitionsAssignment((1, 2)),)),
         module.CreatePartitionsTopic("fewer", 1, None),
         module.CreatePartitionsTopic("busy", 9, None),
     )
@@ -87,22 +94,27 @@ def test_topics_get_partitions_each_with_its_own_outcome(version: int) -> None:
     _, value = begun(CREATE_PARTITIONS, version, message)
     assert value.topics == (
         CreatePartitions("a", 6, validate_only=True),
+        CreatePartitions("by-hand", 0, validate_only=True, assignments=(assigned(1, 2), assigned(2, 1)), first=3),
+        CreatePartitions("none", -(2**31), validate_only=True),
         CreatePartitions("fewer", 1, validate_only=True),
         CreatePartitions("busy", 9, validate_only=True),
     )
     outcomes = ChangedTopics(
         (
             ChangedTopic("a"),
+            ChangedTopic("by-hand"),
+            ChangedTopic("none", InvalidPartitions("use more")),
             ChangedTopic("fewer", InvalidPartitions("use more")),
             ChangedTopic("busy", ThrottlingQuotaExceeded("wait", throttle_time_ms=70)),
         )
     )
     answer = exchanged(CREATE_PARTITIONS, version, message, outcomes)
     found = [(each.name, each.error_code) for each in answer.results]
-    assert found == [("a", 0), ("by-hand", 39), ("fewer", 37), ("busy", 89)]
-    assert (answer.results[2].error_message, answer.throttle_time_ms) == ("use more", 70)
+    expected = [("a", 0), ("by-hand", 0), ("nowhere", 39), ("none", 37), ("fewer", 37), ("busy", 89)]
+    assert found == expected
+    assert (answer.results[4].error_message, answer.throttle_time_ms) == ("use more", 70)
     every = refused(CREATE_PARTITIONS, version, message, NotController("none"))
-    assert [each.error_code for each in every.results] == [41] * 4
+    assert [each.error_code for each in every.results] == [41] * 6
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
@@ -225,12 +237,13 @@ def test_an_election_of_no_partition_is_not_one_of_all() -> None:
         begun(ELECT_LEADERS, 2, module.ElectLeadersRequest(timeout_ms=1_000, election_type=2, topic_partitions=None))
 
 
-def test_replicas_are_moved_and_moves_are_cancelled() -> None:
+@pytest.mark.parametrize("version", ALTER_PARTITION_REASSIGNMENTS.versions)
+def test_replicas_are_moved_and_moves_are_cancelled(version: int) -> None:
     module = request("AlterPartitionReassignments")
     first = (module.ReassignablePartition(0, (2, 1)), module.ReassignablePartition(1, None))
     topics = (module.ReassignableTopic("a", first), module.ReassignableTopic("b", (first[0],)))
     message = module.AlterPartitionReassignmentsRequest(timeout_ms=1_000, topics=topics)
-    _, value = begun(ALTER_PARTITION_REASSIGNMENTS, 0, message)
+    _, value = begun(ALTER_PARTITION_REASSIGNMENTS, version, message)
     assert [(each.partition, each.replicas, each.cancel) for each in value.partitions] == [
         (place("a", 0), (2, 1), False),
         (place("a", 1), (), True),
@@ -243,14 +256,29 @@ def test_replicas_are_moved_and_moves_are_cancelled() -> None:
             PartitionResult(place("b", 0), UnknownTopicOrPartition("no topic")),
         )
     )
-    answer = exchanged(ALTER_PARTITION_REASSIGNMENTS, 0, message, outcomes)
+    answer = exchanged(ALTER_PARTITION_REASSIGNMENTS, version, message, outcomes)
     found = [
         (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
         for topic in answer.responses
     ]
     assert (answer.error_code, found) == (0, [("a", [(0, 0), (1, 85)]), ("b", [(0, 3)])])
-    whole = refused(ALTER_PARTITION_REASSIGNMENTS, 0, message, NotController("none"))
+    whole = refused(ALTER_PARTITION_REASSIGNMENTS, version, message, NotController("none"))
     assert (whole.error_code, whole.error_message, whole.responses) == (41, "none", ())
+
+
+def test_a_move_may_forbid_another_number_of_replicas() -> None:
+    module = request("AlterPartitionReassignments")
+    topic = module.ReassignableTopic("a", (module.ReassignablePartition(0, (2, 1)),))
+    message = module.AlterPartitionReassignmentsRequest(
+        timeout_ms=1_000, allow_replication_factor_change=False, topics=(topic,)
+    )
+    _, value = begun(ALTER_PARTITION_REASSIGNMENTS, 1, message)
+    assert [(each.replicas, each.replacements) for each in value.partitions] == [((), (2, 1))]
+    outcome = PartitionResult(place("a", 0), InvalidReplicationFactor("it has 3"))
+    answer = exchanged(ALTER_PARTITION_REASSIGNMENTS, 1, message, ChangedPartitions((outcome,)))
+    assert not answer.allow_replication_factor_change
+    assert [each.error_code for each in answer.responses[0].partitions] == [38]
+    assert not refused(ALTER_PARTITION_REASSIGNMENTS, 1, message, NotController("none")).allow_replication_factor_change
 
 
 def test_moves_in_progress_are_listed_for_some_partitions_or_all() -> None:

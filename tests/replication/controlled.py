@@ -300,10 +300,13 @@ class Controlled:
         changes = tuple(ConfigChange(key.replace("_", "."), value) for key, value in configs.items())
         return self.ask(AlterConfigs(name, changes))
 
-    def reassign(self, key: PartitionKey, target: Iterable[int] | None) -> PartitionState | TidelogError | None:
+    def reassign(
+        self, key: PartitionKey, target: Iterable[int] | None, *, keeps_factor: bool = False
+    ) -> PartitionState | TidelogError | None:
         """Give a partition these replicas; None: end what is under way. Its state after it, or why not."""
         replicas = None if target is None else tuple(NodeId(node) for node in target)
-        answer = self.ask(AlterReassignments((Reassignment(key, replicas or (), cancel=replicas is None),)))
+        moved = Reassignment(key, replicas or (), cancel=replicas is None, keeps_factor=keeps_factor)
+        answer = self.ask(AlterReassignments((moved,)))
         return answer.partitions[0].outcome if isinstance(answer, PartitionOutcomes) else answer  # type: ignore[return-value]
 
     def propose(

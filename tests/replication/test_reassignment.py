@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from replication.controller import features
 from replication.controller.elections import why_leaderless
-from replication.controller.events import ChangedTopic, CreatePartitions, FeaturesUpdated, UpdateFeatures
+from replication.controller.events import (
+    ChangedTopic,
+    CreatePartitions,
+    FeaturesUpdated,
+    ReplicaAssignment,
+    UpdateFeatures,
+)
 from replication.controller.image import PartitionState, apply
 from replication.controller.metadata_records import ClusterRecord
 from tests.replication.controlled import CLUSTER, Controlled, directory
@@ -13,7 +23,10 @@ from tidelog.errors import (
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
     NoReassignmentInProgress,
+    TidelogError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
@@ -185,6 +198,66 @@ def test_a_topic_gets_more_partitions_never_fewer() -> None:
     assert all(len(state.replicas) == 3 and state.leader == state.replicas[0] for state in partitions)
     assert isinstance(world.ask(CreatePartitions("orders", 4)), InvalidPartitions)
     assert isinstance(world.ask(CreatePartitions("orders", 3)), InvalidPartitions)
+
+
+def grown(*replicas: tuple[int, ...], first: int, count: int = 0) -> CreatePartitions:
+    assignments = tuple(ReplicaAssignment(tuple(map(NodeId, each))) for each in replicas)
+    return CreatePartitions("orders", count, assignments=assignments, first=first)
+
+
+def test_replicas_of_further_partitions_are_assigned_by_hand() -> None:
+    world, *_ = five()
+    end = world.end
+    checked = replace(grown((5, 1, 2), first=1), validate_only=True)
+    assert isinstance(world.ask(checked), ChangedTopic)
+    assert world.end == end
+    assert isinstance(world.ask(grown((5, 1, 2), (3, 4, 1), first=1)), ChangedTopic)
+    added = world.topic().partitions[1:]
+    assert [state.replicas for state in added] == [(5, 1, 2), (3, 4, 1)]
+    assert [(state.leader, state.isr) for state in added] == [(5, (5, 1, 2)), (3, (3, 4, 1))]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "words"),
+    [
+        (grown((1, 2, 3), first=0), InvalidPartitions, "has 1 partitions and cannot have 1"),
+        (grown((1, 2, 3), first=2), InvalidReplicaAssignment, "gets 2 more, but replicas are assigned to 1"),
+        (grown((1, 2, 3), (3, 1, 2), first=0), InvalidReplicaAssignment, "gets 1 more, but replicas are assigned to 2"),
+        (grown((1, 2, 3), (1, 2), first=1), InvalidReplicaAssignment, "orders-2 cannot have 2 replicas"),
+        (grown((1, 2, 7), first=1), InvalidReplicaAssignment, "node 7: it is not registered"),
+        (grown((1, 1, 2), first=1), InvalidReplicaAssignment, "each only once"),
+        (grown((), first=1), InvalidReplicaAssignment, "at least one"),
+        (grown((1, 2, 3), first=1, count=2), InvalidRequest, "name either the number or the replicas"),
+    ],
+)
+def test_replicas_that_further_partitions_cannot_have_are_refused(
+    request_: CreatePartitions, error: type[TidelogError], words: str
+) -> None:
+    world, *_ = five()
+    end = world.end
+    answer = world.ask(request_)
+    assert isinstance(answer, error), answer
+    assert words in answer.message
+    assert world.end == end
+
+
+def test_a_controller_that_does_not_know_assigned_replicas_refuses_them() -> None:
+    """The request without the fields that it does not read, as it reaches a controller of an earlier version."""
+    world, *_ = five()
+    assert isinstance(world.ask(CreatePartitions("orders", grown((5, 1, 2), first=1).count)), InvalidPartitions)
+
+
+def test_a_reassignment_that_keeps_the_number_of_replicas_is_measured_by_the_one_in_progress() -> None:
+    world, a, b, c, (d, e) = five()
+    key = world.partition().key
+    refused = world.reassign(key, (a, b), keeps_factor=True)
+    assert isinstance(refused, InvalidReplicationFactor)
+    assert "orders-0 has 3 replicas and cannot get 2" in refused.message
+    assert isinstance(world.reassign(key, (a, b, c, d), keeps_factor=True), InvalidReplicationFactor)
+    assert isinstance(world.reassign(key, (a, b, d), keeps_factor=True), PartitionState)
+    assert set(world.partition().replicas) == {a, b, c, d}
+    assert isinstance(world.reassign(key, (a, b, d, e), keeps_factor=True), InvalidReplicationFactor)
+    assert isinstance(world.reassign(key, (a, d, e), keeps_factor=True), PartitionState)
 
 
 def test_the_feature_level_is_raised_and_never_lowered() -> None:

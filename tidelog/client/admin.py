@@ -178,12 +178,20 @@ class Admin(GroupAdmin, TransactionAdmin):
         topic = admin_pb2.DeleteTopic(name=topic_name(name), topic_id=_id("topic_id", topic_id))
         await self._change_topic(methods.ADMIN_DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(topics=[topic]))
 
-    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        """Increase the number of partitions of a topic to `count`. Raises InvalidPartitions, InvalidReplicationFactor,
-        PolicyViolation, UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown."""
-        topic = admin_pb2.CreatePartitions(
-            name=topic_name(name), count=whole_number("count", count), validate_only=validate_only
-        )
+    async def create_partitions(
+        self, name: str, count: int, *, assignments: Sequence[Sequence[int]] = (), validate_only: bool = False
+    ) -> None:
+        """Increase the number of partitions of a topic to `count`.
+
+        assignments: the replicas of each new partition as node ids, the preferred leader first; empty: the controller
+        places them. Raises InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor, PolicyViolation,
+        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown.
+        """
+        total = whole_number("count", count)
+        topic = admin_pb2.CreatePartitions(name=topic_name(name), count=total, validate_only=validate_only)
+        if assignments:
+            topic.count, topic.first = 0, total - len(assignments)
+            topic.assignments.extend(admin_pb2.ReplicaAssignment(replicas=_replicas(each)) for each in assignments)
         request = admin_pb2.CreatePartitionsRequest(topics=[topic])
         _warn((await self._change_topic(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
 

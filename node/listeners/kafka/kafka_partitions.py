@@ -1,7 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments of Kafka's protocol: who leads a partition,
 and where its replicas are.
 
-Sources: KIP-183, KIP-460 (elections), KIP-455 (reassignments).
+Sources: KIP-183, KIP-460 (elections), KIP-455, KIP-860 (reassignments).
 """
 
 from __future__ import annotations
@@ -130,11 +130,13 @@ def _read_move(message: to_move.AlterPartitionReassignmentsRequest, _version: in
         tuple(
             PartitionReassignment(
                 TopicPartitionId(topic.name, PartitionIndex(each.partition_index)),
-                tuple(map(NodeId, each.replicas or ())),
+                replicas if message.allow_replication_factor_change else (),
                 cancel=each.replicas is None,
+                replacements=() if message.allow_replication_factor_change else replicas,
             )
             for topic in message.topics
             for each in topic.partitions
+            for replicas in (tuple(map(NodeId, each.replicas or ())),)
         )
     )
 
@@ -145,6 +147,7 @@ def _write_moved(
     errors = (each.error for each in answer.partitions)
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0,
+        allow_replication_factor_change=message.allow_replication_factor_change,
         error_code=NONE,
         error_message=None,
         responses=tuple(
@@ -161,16 +164,20 @@ def _moved(partition: int, error: TidelogError | None) -> ReassignablePartitionR
     return ReassignablePartitionResponse(partition, code_of(error), _text_of(error))
 
 
-def _refuse_move(_message: object, error: TidelogError, _version: int) -> AlterPartitionReassignmentsResponse:
+def _refuse_move(
+    message: to_move.AlterPartitionReassignmentsRequest, error: TidelogError, _version: int
+) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
-        throttle_time_ms=0, error_code=code_of(error), error_message=error.message, responses=()
+        throttle_time_ms=0,
+        allow_replication_factor_change=message.allow_replication_factor_change,
+        error_code=code_of(error),
+        error_message=error.message,
+        responses=(),
     )
 
 
-# Version 1 may forbid another number of replicas, which the controller does not check: a client that asks for that
-# learns by the version that it cannot.
 ALTER_PARTITION_REASSIGNMENTS: Final = KafkaApi(
-    range(1),
+    range(2),
     to_move.ALTER_PARTITION_REASSIGNMENTS_REQUEST,
     ALTER_PARTITION_REASSIGNMENTS_RESPONSE,
     ADMIN_ALTER_PARTITION_REASSIGNMENTS,

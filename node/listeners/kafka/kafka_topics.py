@@ -168,18 +168,28 @@ DELETE_TOPICS: Final = KafkaApi(
 # --- CreatePartitions ---
 
 
-def _by_hand(topic: str) -> InvalidReplicaAssignment:
+def _unassigned(topic: to_grow.CreatePartitionsTopic) -> InvalidReplicaAssignment | None:
+    """Why a topic cannot be a value; None if it can."""
+    if topic.assignments is None or topic.assignments:
+        return None
     return InvalidReplicaAssignment(
-        f"topic {topic}: replicas of further partitions cannot be assigned by hand; the controller places them"
+        f"topic {topic.name}: the list of assigned replicas is empty; assign some to each new partition, or send null"
     )
+
+
+def _further(topic: to_grow.CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitions:
+    if not topic.assignments or topic.count <= 0:  # a number that no topic can have is refused with or without replicas
+        return CreatePartitions(topic.name, topic.count, validate_only)
+    assignments = tuple(ReplicaAssignment(tuple(map(NodeId, each.broker_ids))) for each in topic.assignments)
+    return CreatePartitions(topic.name, 0, validate_only, assignments, topic.count - len(assignments))
 
 
 def _read_grow(message: to_grow.CreatePartitionsRequest, _version: int) -> CreatePartitionsRequest:
     return CreatePartitionsRequest(
         tuple(
-            CreatePartitions(topic.name, topic.count, message.validate_only)
+            _further(topic, validate_only=message.validate_only)
             for topic in message.topics
-            if not topic.assignments
+            if _unassigned(topic) is None
         )
     )
 
@@ -190,10 +200,7 @@ def _write_grown(
     changed = iter(answer.topics)
     return CreatePartitionsResponse(
         _throttle_time_ms(answer),
-        tuple(
-            _grown(topic, _by_hand(topic.name) if topic.assignments else next(changed).error)
-            for topic in message.topics
-        ),
+        tuple(_grown(topic, _unassigned(topic) or next(changed).error) for topic in message.topics),
     )
 
 

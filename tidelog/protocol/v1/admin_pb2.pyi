@@ -834,6 +834,7 @@ class PartitionReassignment(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
+    REPLACEMENTS_FIELD_NUMBER: _builtins.int
     cancel: _builtins.bool
     """cancel the reassignment in progress; `replicas` is empty then"""
     @_builtins.property
@@ -842,16 +843,21 @@ class PartitionReassignment(_message.Message):
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """the new replicas, preferred leader first"""
 
+    @_builtins.property
+    def replacements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """instead of `replicas`: as many new replicas as there are now"""
+
     def __init__(
         self,
         *,
         partition: Global___TopicPartitionId | None = ...,
         replicas: _abc.Iterable[_builtins.int] | None = ...,
         cancel: _builtins.bool = ...,
+        replacements: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "partition", b"partition", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "partition", b"partition", "replacements", b"replacements", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1050,22 +1056,32 @@ class CreatePartitions(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """of the topic"""
     count: _builtins.int
     """new total"""
     validate_only: _builtins.bool
     """check only, change nothing"""
+    first: _builtins.int
+    """with `assignments`: index of the first new partition"""
+    @_builtins.property
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """replicas of each new partition; `count` is then 0"""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         count: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
+        assignments: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
+        first: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "name", b"name", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "count", b"count", "first", b"first", "name", b"name", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
