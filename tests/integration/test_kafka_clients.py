@@ -6,7 +6,7 @@ The clients of Java and others run in `make interop`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tests.certificates import Authority, settings_of
+from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 
 pytestmark = pytest.mark.integration
@@ -48,16 +49,7 @@ class Read:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "broker.session.timeout.ms": 1_000,
-        "broker.heartbeat.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster(QUICK_FAILOVER, QUICK_GROUPS)
 
 
 def records_of(way: tuple[str, str], count: int = RECORDS) -> list[tuple[bytes, bytes, int]]:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -22,20 +23,16 @@ WAIT_S = 20.0
 NOT_A_MEMBER = (confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID, confluent_kafka.KafkaError.STALE_MEMBER_EPOCH)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "broker.session.timeout.ms": 1_000,
-        "broker.heartbeat.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
+cluster = kafka_cluster(
+    QUICK_FAILOVER,
+    QUICK_GROUPS,
+    {
         "group.consumer.heartbeat.interval.ms": 100,
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.session.timeout.ms": 3_000,
         "group.consumer.min.session.timeout.ms": 1_000,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+    },
+)
 
 
 @contextmanager

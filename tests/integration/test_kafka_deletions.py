@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import aiokafka
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.kafka_nodes import kafka_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -21,11 +21,7 @@ WAIT_S = 20.0
 RECORDS = 10
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster()
 
 
 async def filled(cluster: LocalCluster, topic: str, **configs: str) -> str:

@@ -6,13 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from node.process.local_cluster import LocalCluster
 from tests.document_commands import ROOT
+from tests.kafka_nodes import QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -20,13 +20,12 @@ PAGE = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
 CLIENTS = ("Python: confluent-kafka (librdkafka)", "Python: aiokafka", "Python: kafka-python")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {"group.initial.rebalance.delay.ms": 0}
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), 1, kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        started.create_topic("orders", 3, 1)
-        yield started
+cluster = kafka_cluster(QUICK_GROUPS, nodes=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def orders(cluster: LocalCluster) -> None:
+    cluster.create_topic("orders", 3, 1)
 
 
 def example(heading: str, language: str, cluster: LocalCluster) -> str:

@@ -4,7 +4,6 @@ librdkafka speaks the one, our consumer the other."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -12,6 +11,7 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -25,18 +25,14 @@ UNOWNED_S = 15.0
 Place = tuple[str, int]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "broker.session.timeout.ms": 1_000,
-        "broker.heartbeat.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
+cluster = kafka_cluster(
+    QUICK_FAILOVER,
+    QUICK_GROUPS,
+    {
         "group.consumer.heartbeat.interval.ms": 100,
         "group.consumer.min.heartbeat.interval.ms": 100,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+    },
+)
 
 
 class Rolling:

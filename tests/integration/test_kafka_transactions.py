@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 import tidelog
 from node.process.local_cluster import LocalCluster
 from replication.coordination.partitioning import partition_of
+from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -27,16 +28,7 @@ COMMITTED = [b"committed-%d" % number for number in range(30)]
 ABORTED = [b"aborted-%d" % number for number in range(30)]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "broker.session.timeout.ms": 1_000,
-        "broker.heartbeat.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster(QUICK_FAILOVER, QUICK_GROUPS)
 
 
 # --- clients ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -13,6 +12,7 @@ import pytest
 
 from node.process.local_cluster import LocalCluster
 from tests.interop.kafka_tools import java_command
+from tests.kafka_nodes import QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.interop
 
@@ -23,16 +23,13 @@ WAIT_S = 60.0
 ASSIGNORS = "org.apache.kafka.clients.consumer"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "group.initial.rebalance.delay.ms": 0,
+cluster = kafka_cluster(
+    QUICK_GROUPS,
+    {
         "group.consumer.heartbeat.interval.ms": 200,
         "group.consumer.min.heartbeat.interval.ms": 200,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+    },
+)
 
 
 class JavaMember:

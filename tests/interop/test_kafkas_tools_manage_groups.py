@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tests.interop.kafka_tools import java_command, run
+from tests.kafka_nodes import QUICK_GROUPS, kafka_cluster
 
 pytestmark = pytest.mark.interop
 
@@ -23,18 +24,15 @@ PARTITIONS = 4
 WAIT_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "group.initial.rebalance.delay.ms": 0,
+cluster = kafka_cluster(
+    QUICK_GROUPS,
+    {
         "group.consumer.heartbeat.interval.ms": 200,
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.session.timeout.ms": 3_000,
         "group.consumer.min.session.timeout.ms": 1_000,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+    },
+)
 
 
 async def written(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:

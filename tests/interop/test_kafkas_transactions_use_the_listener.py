@@ -15,6 +15,7 @@ import pytest
 from node.process.local_cluster import LocalCluster
 from replication.coordination.partitioning import partition_of
 from tests.interop.kafka_tools import java_command, run
+from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
 from tests.node.kafka_frames import both_ways, decoded, request_frame
 from tidelog.clock import MachineClock
 from tidelog.records import Record, build_batch
@@ -27,16 +28,7 @@ RECORDS = 2_000
 OLD_MS = 3_600_000
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "broker.session.timeout.ms": 1_000,
-        "broker.heartbeat.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
-    }
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), kafka=True, settings=settings) as started:
-        started.wait_healthy(60)
-        yield started
+cluster = kafka_cluster(QUICK_FAILOVER, QUICK_GROUPS)
 
 
 @pytest.fixture
