@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 import confluent_kafka
 
-from node.process.local_cluster import LocalCluster
 from tests.interop.kafka_tools import java_command
-from tests.kafka_suites.suite import HOME, Outcome, Verdict
+from tests.kafka_suites.suite import HOME, Nodes, Outcome, Verdict
 
 BUILT: Final = HOME / "build" / "kafka-ecosystem"
 """What `make kafka-ecosystem` fetches."""
@@ -85,7 +84,7 @@ def wait_until(reached: Callable[[], bool], process: subprocess.Popen[bytes], lo
             raise Failed(f"{_name(log)} ended with exit code {code}:\n{_tail(log)}")
 
 
-def write(cluster: LocalCluster, topic: str, values: Iterable[str]) -> None:
+def write(cluster: Nodes, topic: str, values: Iterable[str]) -> None:
     """Write records without keys."""
     producer = confluent_kafka.Producer(
         {
@@ -100,7 +99,7 @@ def write(cluster: LocalCluster, topic: str, values: Iterable[str]) -> None:
         raise Failed(f"{topic}: not all records were acknowledged within 60 s")
 
 
-def committed(cluster: LocalCluster, topic: str) -> list[Row]:
+def committed(cluster: Nodes, topic: str) -> list[Row]:
     """All records that are committed now, in the order of their partitions."""
     consumer = confluent_kafka.Consumer(
         {

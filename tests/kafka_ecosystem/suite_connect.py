@@ -12,9 +12,9 @@ from subprocess import Popen
 from typing import Any, Final
 
 from node.process.free_ports import free_ports
-from node.process.local_cluster import HOST, LocalCluster
+from node.process.local_cluster import HOST
 from tests.kafka_ecosystem.programs import Failed, committed, jars_missing, java, outcome, running, wait_until
-from tests.kafka_suites.suite import Effort, Outcome, Suite
+from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
 
 _CONNECTORS: Final = "org.apache.kafka.connect.file.FileStream"
 _STRINGS: Final = "org.apache.kafka.connect.storage.StringConverter"
@@ -25,7 +25,7 @@ _INTERNAL: Final = ("config", "offset", "status")
 class _Worker:
     """The only worker of a cluster, which can be killed and started again."""
 
-    def __init__(self, cluster: LocalCluster, home: Path) -> None:
+    def __init__(self, cluster: Nodes, home: Path) -> None:
         self._log = home / "connect.log"
         self._configuration = home / "worker.properties"
         self._address = f"http://{HOST}:{free_ports(1)[0]}"
@@ -58,7 +58,7 @@ class _Worker:
         wait_until(lambda: self._ask(f"/connectors/{connector}/config", config) is not None, process, self._log)
         wait_until(lambda: self._runs(connector), process, self._log)
 
-    def wait_until_committed(self, cluster: LocalCluster, topic: str, records: int, process: Popen[bytes]) -> None:
+    def wait_until_committed(self, cluster: Nodes, topic: str, records: int, process: Popen[bytes]) -> None:
         wait_until(lambda: len(committed(cluster, topic)) >= records, process, self._log)
 
     def wait_until_written(self, path: Path, lines: int, process: Popen[bytes]) -> None:
@@ -91,14 +91,14 @@ class _Worker:
             return None
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     worker = _Worker(cluster, home)
     lines = [f"line-{number}" for number in range(effort.records)]
     yield outcome("exactly-once source, killed in the middle", lambda: _source(cluster, worker, home, lines))
     yield outcome("sink", lambda: _sink(cluster, worker, home, lines))
 
 
-def _source(cluster: LocalCluster, worker: _Worker, home: Path, lines: list[str]) -> None:
+def _source(cluster: Nodes, worker: _Worker, home: Path, lines: list[str]) -> None:
     path = home / "source.txt"
     half = len(lines) // 2
     with path.open("w") as file:
@@ -120,7 +120,7 @@ def _source(cluster: LocalCluster, worker: _Worker, home: Path, lines: list[str]
     _compare(lines, [row.value for row in committed(cluster, "lines")])
 
 
-def _sink(cluster: LocalCluster, worker: _Worker, home: Path, lines: list[str]) -> None:
+def _sink(cluster: Nodes, worker: _Worker, home: Path, lines: list[str]) -> None:
     path = home / "sink.txt"
     with worker.running() as process:
         settings = {"connector.class": f"{_CONNECTORS}SinkConnector", "file": path, "topics": "lines"}

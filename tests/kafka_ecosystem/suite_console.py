@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from node.process.local_cluster import LocalCluster
 from tests.kafka_ecosystem.programs import BUILT, Failed, committed, outcome
-from tests.kafka_suites.suite import Effort, Outcome, Suite
+from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
 
 PROGRAM: Final = BUILT / "npm" / "node_modules" / ".bin" / "kafka-console"
 _RECORDS_MAX: Final = 1_000
@@ -25,7 +24,7 @@ def _missing() -> str:
 
 
 class _Console:
-    def __init__(self, cluster: LocalCluster, home: Path) -> None:
+    def __init__(self, cluster: Nodes, home: Path) -> None:
         self._cluster, self._log = cluster, home / "kafka-console.log"
 
     def lines(self, *arguments: str, given: str = "") -> list[Any]:
@@ -45,14 +44,14 @@ class _Console:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     console = _Console(cluster, home)
     records = min(effort.records, _RECORDS_MAX)
     yield outcome("nodes, topics and settings", lambda: _look(cluster, console))
     yield outcome("records are written once", lambda: _write(cluster, console, records))
 
 
-def _look(cluster: LocalCluster, console: _Console) -> None:
+def _look(cluster: Nodes, console: _Console) -> None:
     (metadata,) = console.lines("metadata")
     nodes = {f"{each['host']}:{each['port']}" for each in metadata["brokers"]}
     if nodes != set(cluster.kafka_bootstrap.split(",")):
@@ -67,7 +66,7 @@ def _look(cluster: LocalCluster, console: _Console) -> None:
         raise Failed(f"it sees the settings {settings}")
 
 
-def _write(cluster: LocalCluster, console: _Console, records: int) -> None:
+def _write(cluster: Nodes, console: _Console, records: int) -> None:
     values = [{"number": number} for number in range(records)]
     console.lines("produce", "records", given="".join(json.dumps({"value": value}) + "\n" for value in values))
     found = sorted(json.loads(row.value)["number"] for row in committed(cluster, "records"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from node.process.free_ports import free_ports
-from node.process.local_cluster import HOST, LocalCluster
+from node.process.local_cluster import HOST
 from tests.interop.kafka_tools import find_java
 from tests.kafka_ecosystem.programs import BUILT, Failed, outcome, running, wait_until
-from tests.kafka_suites.suite import Effort, Outcome, Suite
+from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
 
 APICURIO: Final = BUILT / "apicurio"
 _SCHEMAS: Final = 10
@@ -33,7 +33,7 @@ def _missing() -> str:
 class _Registry:
     """One process of it, which can be killed and started again. It has the schemas in memory, and in a topic."""
 
-    def __init__(self, cluster: LocalCluster, home: Path) -> None:
+    def __init__(self, cluster: Nodes, home: Path) -> None:
         (port,) = free_ports(1)
         self._log = home / "apicurio.log"
         self._schemas = f"http://{HOST}:{port}/apis/ccompat/v7"
@@ -82,7 +82,7 @@ def _schema(subject: str) -> str:
     return json.dumps({"type": "record", "name": subject.replace("-", "_"), "fields": [field]})
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     yield outcome("schemas survive kill -9 of the registry", lambda: _register(_Registry(cluster, home)))
 
 

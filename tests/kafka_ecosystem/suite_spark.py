@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from bench.systems.kafka_connector import SPARK
-from node.process.local_cluster import LocalCluster
 from tests.kafka_ecosystem.programs import HERE, Failed, committed, finished, outcome, write
-from tests.kafka_suites.suite import Effort, Outcome, Suite
+from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
 
 
 def _missing() -> str:
     return "" if (SPARK / "jars").is_dir() else "it is not installed: `make kafka-ecosystem` does, with pip and Maven"
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     yield outcome("batch and stream, from topic to topic", lambda: _copy(cluster, home, effort))
 
 
-def _copy(cluster: LocalCluster, home: Path, effort: Effort) -> None:
+def _copy(cluster: Nodes, home: Path, effort: Effort) -> None:
     values = [f"record-{number}" for number in range(effort.records)]
     write(cluster, "records", values)
     python = SPARK / "bin" / "python"

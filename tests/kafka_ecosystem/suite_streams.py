@@ -8,7 +8,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
-from node.process.local_cluster import LocalCluster
 from tests.kafka_ecosystem.programs import (
     HERE,
     Failed,
@@ -21,17 +20,17 @@ from tests.kafka_ecosystem.programs import (
     wait_until,
     write,
 )
-from tests.kafka_suites.suite import Effort, Outcome, Suite
+from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
 
 _WORDS_OF_A_LINE: Final = 5
 _WORDS: Final = tuple(f"word-{number}" for number in range(97))
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     yield outcome("word count, exactly once, killed in the middle", lambda: _count(cluster, home, effort))
 
 
-def _count(cluster: LocalCluster, home: Path, effort: Effort) -> None:
+def _count(cluster: Nodes, home: Path, effort: Effort) -> None:
     words = list(islice(cycle(_WORDS), effort.records - effort.records % _WORDS_OF_A_LINE))
     lines = [" ".join(words[at : at + _WORDS_OF_A_LINE]) for at in range(0, len(words), _WORDS_OF_A_LINE)]
     half = len(lines) // 2

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
-
-from node.process.local_cluster import LocalCluster
+from typing import Final, NamedTuple, Protocol
 
 HOME: Final = Path(__file__).resolve().parent.parent.parent
 BUILT: Final = HOME / "build" / "kafka-suites"
@@ -39,6 +37,24 @@ class Effort(NamedTuple):
     """Of each transformation."""
     kill_every_s: float = 0
     """Seconds from one kill -9 of a node to the next; 0: none is killed."""
+    at_kafka: bool = False
+    """Three brokers of Apache Kafka are asked instead."""
+
+
+class Nodes(Protocol):
+    """A LocalCluster, or brokers of Apache Kafka in its place."""
+
+    @property
+    def nodes(self) -> Sequence[object]: ...
+
+    @property
+    def kafka_bootstrap(self) -> str: ...
+
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> object: ...
+
+    def kill(self, node_id: int) -> None: ...
+
+    def start_node(self, node_id: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +64,11 @@ class Suite:
     name: str
     missing: Callable[[], str]
     """Why it cannot run here; empty if it can."""
-    run: Callable[[LocalCluster, Path, Effort], Iterator[Outcome]]
+    run: Callable[[Nodes, Path, Effort], Iterator[Outcome]]
     """Takes a directory for its logs."""
     topics: tuple[str, ...] = ()
     """Of PARTITIONS each, which exist before it runs: none can be created while too few nodes run."""
     known: Mapping[str, str] = field(default_factory=dict)
     """Tests that may fail, with the reason."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the nodes, beside those of all suites."""

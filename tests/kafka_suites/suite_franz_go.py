@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from node.process.local_cluster import LocalCluster
-from tests.kafka_suites.suite import BUILT, Effort, Outcome, Suite, Verdict
+from tests.kafka_suites.suite import BUILT, Effort, Nodes, Outcome, Suite, Verdict
 
 PROGRAM: Final = BUILT / "franz-go.test"
 _VERDICT: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(([\d.]+)s\)")
@@ -25,7 +24,7 @@ def _missing() -> str:
     return "" if PROGRAM.exists() else "it is not built: `make kafka-suites` builds it, with Go"
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     log = home / "franz-go.log"
     with log.open("wb") as output:
         done = subprocess.run(

@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from node.process.local_cluster import LocalCluster
 from tests.interop.kafka_tools import LIBS, java_command
-from tests.kafka_suites.suite import PARTITIONS, Effort, Outcome, Suite, Verdict
+from tests.kafka_suites.suite import PARTITIONS, Effort, Nodes, Outcome, Suite, Verdict
 
 TOOLS: Final = "org.apache.kafka.tools"
 NUMBERED_MAX: Final = 100_000
@@ -36,7 +35,7 @@ def _missing() -> str:
 class _Programs:
     """The programs, at one cluster. Their output is kept below `home`."""
 
-    def __init__(self, cluster: LocalCluster, home: Path, effort: Effort) -> None:
+    def __init__(self, cluster: Nodes, home: Path, effort: Effort) -> None:
         self._cluster, self._home = cluster, home
         self._records = min(effort.records, NUMBERED_MAX)
 
@@ -126,7 +125,7 @@ def _place(record: dict[str, Any]) -> tuple[int, int]:
     return int(record["partition"]), int(record["offset"])
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     programs = _Programs(cluster, home, effort)
     tests: dict[str, Callable[[], None]] = {
         "ClientCompatibilityTest": programs.compatibility,

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from node.process.local_cluster import LocalCluster
-from tests.kafka_suites.suite import BUILT, Effort, Outcome, Suite, Verdict
+from tests.interop.kafka_tools import LIBS, java_command
+from tests.kafka_suites.suite import BUILT, Effort, Nodes, Outcome, Suite, Verdict
 
 PROGRAMS: Final = BUILT / "librdkafka" / "tests"
 KAFKA_VERSION: Final = "4.1.0"
@@ -19,32 +20,36 @@ KAFKA_VERSION: Final = "4.1.0"
 AT_ONCE: Final = 4
 _VERDICTS: Final = {"PASSED": Verdict.PASSED, "SKIPPED": Verdict.SKIPPED}
 _SECONDS: Final = 1_800
-_SHELL: Final = "it runs Kafka's shell tools, which it looks for in KAFKA_PATH"
-KNOWN: Final = {
-    **dict.fromkeys(
-        (
-            "0052_msg_timestamps",
-            "0077_compaction",
-            "0109_auto_create_topics",
-            "0115_producer_auth",
-            "0119_consumer_auth",
-        ),
-        _SHELL,
-    ),
-    "0081_admin": "CreatePartitions with replicas by hand, which an older controller would ignore: it is refused",
+SETTINGS: Final = {"authorizer.class.name": "StandardAuthorizer", "allow.everyone.if.no.acl.found": True}
+"""Some tests deny the use of a topic, and expect that all others are free."""
+TOOLS: Final = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
 }
+"""The shell tools of Kafka that tests call, by the classes that they start."""
 
 
 def _missing() -> str:
-    return (
-        ""
-        if (PROGRAMS / "test-runner").exists()
-        else "it is not built: `make kafka-suites` builds it, with npm and gcc"
-    )
+    if not os.environ.get(LIBS):
+        return "Kafka's jars are not fetched: `make kafka-suites` fetches them, with Maven"
+    if not (PROGRAMS / "test-runner").exists():
+        return "it is not built: `make kafka-suites` builds it, with npm and gcc"
+    return ""
 
 
-def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]:
+def _make_tools(kafka: Path) -> None:
+    """Make what the tests use of Kafka's distribution."""
+    tools = kafka / "bin"
+    tools.mkdir(parents=True)
+    for name, main in TOOLS.items():
+        script = tools / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(java_command(main))} "$@"\n')
+        script.chmod(0o755)
+
+
+def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     configuration, report, log = home / "test.conf", home / "report.json", home / "librdkafka.log"
+    _make_tools(home / "kafka")
     configuration.write_text(f"metadata.broker.list={cluster.kafka_bootstrap}\ntest.topic.random=true\n")
     with log.open("wb") as output:
         done = subprocess.run(
@@ -57,6 +62,8 @@ def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]
                 "RDKAFKA_TEST_CONF": str(configuration),
                 "TEST_KAFKA_VERSION": KAFKA_VERSION,
                 "TEST_REPORT": str(report),
+                "KAFKA_PATH": str(home / "kafka"),
+                "BROKERS": cluster.kafka_bootstrap,
             },
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -72,4 +79,4 @@ def _run(cluster: LocalCluster, home: Path, effort: Effort) -> Iterator[Outcome]
             yield Outcome(name, _VERDICTS.get(found["state"], Verdict.FAILED), found["duration"], found["extra"])
 
 
-LIBRDKAFKA: Final = Suite("librdkafka", _missing, _run, known=KNOWN)
+LIBRDKAFKA: Final = Suite("librdkafka", _missing, _run, settings=SETTINGS)
