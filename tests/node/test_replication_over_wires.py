@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from node.listeners.grpc.grpc_peers import PeerStream
-from tests.node.wires import Cluster, batch
+from tests.node.wires import CALLER, Cluster, batch, fetch_request
 from tidelog.errors import (
+    ConnectionFailed,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     RequestTimedOut,
@@ -119,6 +120,17 @@ def test_a_killed_follower_leaves_the_set_and_returns(cluster: Cluster) -> None:
     cluster.start(3)
     cluster.until(lambda: 3 in cluster.state().isr, within=5.0)
     assert cluster.contents(3) == cluster.contents(1)
+
+
+def test_nothing_of_a_killed_node_runs_on(cluster: Cluster) -> None:
+    """A fetch that waited for records went on at the dead node, until its time was over."""
+    cluster.produce(1, batch(b"a"))
+    waiting = cluster.loop.create_task(cluster.service(1).fetch(fetch_request(1, max_wait_ms=60_000), CALLER))
+    cluster.run(0.1)
+    assert not waiting.done()
+    cluster.kill(1)
+    with pytest.raises(ConnectionFailed):
+        waiting.result()
 
 
 def test_too_few_in_sync_replicas_refuse_before_anything_is_written(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -132,11 +133,40 @@ class WireStream:
             self.on_close()
 
 
+class OpenCalls:
+    """The unary calls that a node serves, each in the task of its caller."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer. Raises ConnectionFailed if the node is killed before."""
+        task = asyncio.current_task()
+        assert task is not None, "a call has a task"
+        self._tasks.add(task)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if task in self._tasks:  # its caller has cancelled it
+                raise
+            task.uncancel()
+            raise ConnectionFailed("the node was killed") from None
+        finally:
+            self._tasks.discard(task)
+
+    def break_off(self) -> None:
+        """The node is gone: nothing of it runs on, and every caller loses its connection."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+
+
 class Wires:
     """The network: which node is behind which endpoint. It is its own owner of the tasks that serve streams."""
 
     def __init__(self) -> None:
         self.services: dict[Endpoint, dict[str, object]] = {}
+        self.calls: defaultdict[Endpoint, OpenCalls] = defaultdict(OpenCalls)
         self.unreachable: set[Endpoint] = set()
         self.stalled = False
         self.messages = 0
@@ -146,9 +176,10 @@ class Wires:
         if to in self.unreachable or to not in self.services:
             raise ConnectionFailed(f"{to} cannot be reached")
         served = wire.reader(method.request)(bytes_of(request))
+        serve = getattr(self.services[to][method.service], method.attribute)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                answer = await getattr(self.services[to][method.service], method.attribute)(served, CALLER)
+                answer = await self.calls[to].serve(serve(served, CALLER))
         except TimeoutError:
             raise RequestTimedOut(f"{method} at {to}") from None
         return wire.reader(method.answer)(bytes_of(answer))
@@ -189,8 +220,8 @@ class Wires:
 class Received:
     """A Data service whose unary answers are read from their bytes, as a caller receives them."""
 
-    def __init__(self, service: object) -> None:
-        self._service = service
+    def __init__(self, service: object, calls: OpenCalls) -> None:
+        self._service, self._calls = service, calls
 
     def __getattr__(self, name: str) -> Any:
         serve = getattr(self._service, name)
@@ -199,7 +230,7 @@ class Received:
             return serve
 
         async def call(request: Any, context: RequestContext) -> Any:
-            return wire.reader(method.answer)(bytes_of(await serve(request, context)))
+            return wire.reader(method.answer)(bytes_of(await self._calls.serve(serve(request, context))))
 
         return call
 
@@ -348,9 +379,11 @@ class Cluster:
         machine.task.cancel()
         del self.wires.services[endpoint_of(number)]
         self.wires.break_streams()
+        self.wires.calls[endpoint_of(number)].break_off()
         machine.executor, machine.inspectors = HeldExecutor(), HeldExecutor()
         machine.manager = machine.sessions = machine.service = None
         self.run(0.001)
+        assert machine.task.done(), "a task of the node runs on"
         if power_fails:
             machine.disk.crash(random.Random(number))
         else:
@@ -381,7 +414,7 @@ class Cluster:
     def service(self, number: int) -> Any:
         service = self.machines[number].service
         assert service is not None, f"node {number} is down"
-        return Received(service)
+        return Received(service, self.wires.calls[endpoint_of(number)])
 
     # --- metadata ---
 
