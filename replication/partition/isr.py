@@ -13,9 +13,9 @@ Invariants:
      the leader's log in this epoch, and only from the stream of that fetch. The driver passes on what a follower sends
      on its latest stream only (node/replicas/follower_streams.py).
   5. A change of the set is applied only with a higher partition epoch than the known one.
-  6. Records are deleted, for the sender of the deletion, when the log start of every replica is above them that is
-     counted, eligible to lead (as a former member may be until the metadata tell), or in service. Whoever joins the
-     set later has the log start of the leader by then. So no leader of a clean election has them again.
+  6. A deletion of records is acknowledged when the log start has passed them on every replica that is counted, that may
+     be eligible to lead (a former member is, until the metadata say otherwise), or that is in service. A replica that
+     joins the set later has the leader's log start by then. So a leader from a clean election never has them again.
 
 A member lags when its durable offset is below the leader's log end of `lag_ms_max` ago. A replica may join when its
 durable offset has reached the high watermark and the start of the leader epoch, and its log start that of the leader.

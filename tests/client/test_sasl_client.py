@@ -186,7 +186,7 @@ async def test_a_call_does_not_fail_because_an_extension_with_the_former_passwor
     [(1_000, ""), (1_000, "a\nb"), (1_000, "\u00e9"), (1_000, "x" * 65), (-1, "x"), (2**60, "x")],
 )
 async def test_a_session_that_cannot_be_used_is_refused_by_name(lifetime_ms: int, token: str) -> None:
-    """Without TLS whoever is in between can change it; gRPC would raise ValueError for such a token."""
+    """Without TLS anyone on the way can change it; gRPC would raise ValueError for such a token."""
     client = client_of(Node(lifetime_ms, token))
     with pytest.raises(SaslAuthenticationFailed, match=r"node-0:9192.*use TLS"):
         await client.token_of(AT, CALL_MS)

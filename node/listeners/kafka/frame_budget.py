@@ -3,8 +3,8 @@
 Invariants:
   1. All frames together have at most `bytes_max` bytes. Nothing is allocated for a frame that has no room.
   2. Room is given in the order in which it was asked for, so that small requests cannot keep a large one waiting.
-  3. Small frames have room of their own, and so have tiny ones: whoever announces large ones and sends nothing, or has
-     many requests that wait for records, delays no other's heartbeats.
+  3. Small frames have room of their own, and so have tiny ones. So a client that announces large frames and sends
+     nothing, or has many requests that wait for records, does not delay the heartbeats of other clients.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ CLIENT_ID_MAX: Final = 255
 
 FRAME_MS: Final = 1_000
 FRAME_BYTES_PER_MS: Final = 64
-"""While others wait for memory, a frame that has some must arrive so quickly: at this rate, the first
-second not counted. Whoever only announces frames would otherwise keep the memory, one connection after the other."""
+"""While other frames wait for memory, a frame that has memory must arrive at this rate after its first second.
+Otherwise clients that announce frames and never send them would keep all of the memory."""
 
 GRACE_MS: Final = 10_000
 """How long the requests of a connection that has reached its age may take."""

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials of Kafka's protocol (KIP-554).
 
-Clients send the salted password, of which the keys that nodes keep are computed here: whoever reads the request on its
-way can log in as the user.
+Clients send the salted password, from which the keys that nodes keep are computed here. Anyone who reads the request on
+its way can log in as the user.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class ClassicConsumers:
         check_size(group, self._config, is_new=stored is None and replaced is None)
         subscription = _subscription(group, request)
         if not request.member_id and request.needs_member_id and request.instance_id is None:
-            # The id need not be remembered: a group takes whoever joins with one.
+            # The id need not be remembered: a group accepts every member that joins with one.
             error = MemberIdRequired(f"join group {group.group_id!r} again as member {member_id!r}")
             return Decision(JoinGroupAnswer(member_id, error=error))
         owned = as_sets(existing(subscription.owned_partitions, self._state.catalog))
