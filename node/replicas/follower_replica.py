@@ -73,6 +73,8 @@ class FollowerReplica:
         self._leader_node = state.leader
         self._want_fetch, self._report_durable, self._leave, self._moved = want_fetch, report_durable, leave, moved
         self._ended = False
+        self._rejected_start: Offset | None = None
+        """The log start that a full disk has rejected."""
         self._started_at: Millis | None = None
         """When the epoch began; None once the leader has accepted a fetch."""
         self.learn(state)
@@ -169,7 +171,7 @@ class FollowerReplica:
                     if self._log.advance_high_watermark(offset) and self._readers:
                         wake_all(self._readers)
                 case events.AdvanceLogStart(offset):
-                    self._services.move_log_start(self._log, self._directory, offset)
+                    self._move_log_start(offset)
                 case events.ReportDurable(durable_offset, log_start):
                     self._report_durable(self, durable_offset, log_start)
                 case events.RetryLater(_, error):
@@ -195,6 +197,17 @@ class FollowerReplica:
                     queue += self._truncate(effect)
                 case _:
                     raise AssertionError(f"{effect} must come from StreamReady only")
+
+    def _move_log_start(self, offset: Offset) -> None:
+        def failed(_: TidelogError) -> None:  # the directory has reported it
+            # The leader tells its log start only when it moves, or with further records: until then nobody would try
+            # again, and the deletion would never be acknowledged.
+            self._rejected_start = offset
+            if not self._ended:
+                self._services.schedule.watch(self)
+
+        self._rejected_start = None
+        self._services.move_log_start(self._log, self._directory, offset, failed)
 
     def _is_early(self, error: TidelogError) -> bool:
         """True if the leader may not have received the metadata of this epoch yet."""
@@ -248,9 +261,12 @@ class FollowerReplica:
             self._services.schedule.attend(self)  # its pause is not over
 
     def review(self) -> bool:
-        """Fetch again after a pause. Returns True if another review is needed."""
+        """Fetch again after a pause, and repeat what a full disk has rejected. Returns True if another review is
+        needed."""
         if self._ended:
             return False
         unsynced = self._services.sync(self._log, self._directory, self)
+        if self._rejected_start is not None:
+            self._move_log_start(self._rejected_start)
         self._handle(events.Waited(self._services.clock.monotonic_ms()))
-        return unsynced
+        return unsynced or self._rejected_start is not None

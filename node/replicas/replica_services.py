@@ -19,10 +19,6 @@ from tidelog.errors import TidelogError
 from tidelog.types import NodeId, Offset, PartitionKey, TopicPartition
 
 
-def _ignore(_: TidelogError) -> None:
-    """The directory has reported the failure."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaServices:
     """One object for all replicas of a node."""
@@ -56,7 +52,7 @@ class ReplicaServices:
         return True
 
     def move_log_start(
-        self, log: Log, directory: LogDirectory, offset: Offset, failed: Callable[[TidelogError], None] = _ignore
+        self, log: Log, directory: LogDirectory, offset: Offset, failed: Callable[[TidelogError], None]
     ) -> None:
         """Move a log start, and tell the present role of its replica once that is durable: a role may end meanwhile."""
 

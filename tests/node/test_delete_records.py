@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -93,6 +94,17 @@ def test_a_replica_that_lags_lets_the_request_time_out_and_follows_later(cluster
     cluster.machines[3].executor.release()
     cluster.until(lambda: starts(cluster) == {1: 7, 2: 7, 3: 7})
     assert deleted(cluster, 7) == [(0, 7)], "to repeat it is harmless"
+
+
+def test_a_replica_whose_disk_was_full_deletes_the_records_by_itself(cluster: Cluster) -> None:
+    """It tried again only when the next record came, and until then every deletion ended with a timeout."""
+    cluster.machines[3].disk.fail("write", "log-start-offset-checkpoint", error=errno.ENOSPC, times=1_000_000)
+    assert deleted(cluster, 7, max_wait_ms=200) == [(RequestTimedOut.code, 0)]
+    cluster.run(5.0)
+    assert (starts(cluster), cluster.directory(3).offline) == ({1: 7, 2: 7, 3: 0}, None)
+    cluster.machines[3].disk.heal()
+    cluster.until(lambda: starts(cluster) == {1: 7, 2: 7, 3: 7})
+    assert deleted(cluster, 7) == [(0, 7)]
 
 
 @pytest.mark.parametrize("power_fails", [False, True])
