@@ -46,6 +46,7 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
+from tests.replication.classic_clients import ClassicClient
 from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, Entry, settle_all, topic_id
 from tests.replication.rolling_clients import Roller
 from tidelog.errors import (
@@ -98,11 +99,11 @@ def classic(*members: MemberMetadata, protocol_type: str = "consumer") -> GroupR
     return CoordinatorRecord(GroupMetadataKey("g"), value)
 
 
-def committed(offset: int, *, known: bool = False) -> GroupRecord:
+def committed(offset: int, *, topic: str = "t", known: bool = False) -> GroupRecord:
     value = OffsetCommitValue(
-        Offset(offset), "", Millis(WALL_START_MS), topic_id=topic_id("t") if known else UUID(int=0)
+        Offset(offset), "", Millis(WALL_START_MS), topic_id=topic_id(topic) if known else UUID(int=0)
     )
-    return CoordinatorRecord(OffsetCommitKey("g", "t", PartitionIndex(0)), value)
+    return CoordinatorRecord(OffsetCommitKey("g", topic, PartitionIndex(0)), value)
 
 
 def test_a_classic_group_is_listed_described_and_its_offsets_served() -> None:
@@ -224,6 +225,43 @@ def test_offsets_that_classic_members_do_not_read_expire() -> None:
     assert left(CONSUMER) == {"t"}
     assert left(MEMBER) == {"t", "v"}
     assert left(CONSUMER, "connect") == {"t", "v"}
+
+
+SHORT = GroupConfig(offsets_retention_minutes=1)
+"""Offsets expire with the first search after a minute."""
+
+
+def read_until_the_search(coordinator: Coordinator, before_ms: int) -> None:
+    """The member c1 sends heartbeats until so long before the first search for expired offsets."""
+    left_ms = SHORT.offsets_retention_check_interval_ms - before_ms
+    while left_ms:
+        step_ms = min(left_ms, 9_000)
+        coordinator.pass_time(step_ms)
+        coordinator.ask(ClassicHeartbeat("g", "c1", 3))
+        left_ms -= step_ms
+
+
+def test_a_last_member_that_times_out_during_the_search_leaves_offsets_that_are_new() -> None:
+    """Its session ends in the moment in which offsets are looked for: they expired without the time that consumers have
+    to come back."""
+    coordinator = loaded(classic(CONSUMER), committed(7), config=SHORT)
+    read_until_the_search(coordinator, CONSUMER.session_timeout)
+    coordinator.pass_time(CONSUMER.session_timeout)
+    assert (coordinator.group().members, coordinator.fetched(0).offset) == ((), 7)
+    coordinator.pass_time(SHORT.offsets_retention_check_interval_ms)
+    assert coordinator.fetched(0).offset == -1
+    assert coordinator.ask(ListGroups()).groups == ()
+
+
+def test_nothing_expires_while_members_join_the_next_generation() -> None:
+    """Of a topic that no member of the last generation reads: those of the next one may."""
+    coordinator = loaded(classic(CONSUMER), committed(7, topic="v"), config=SHORT)
+    read_until_the_search(coordinator, 1_000)
+    other = ClassicClient(coordinator, "c2", protocols={"range": b"topics of c2"})
+    other.join()
+    assert coordinator.group().state == "PreparingRebalance"
+    coordinator.pass_time(1_000)
+    assert coordinator.fetched(0, topic="v").offset == 7
 
 
 def test_an_empty_classic_group_is_deleted_and_expires() -> None:

@@ -171,13 +171,16 @@ class OffsetExpiry:
         self._retention_ms = config.offsets_retention_minutes * _MS_PER_MINUTE
         self._left: Iterator[str] | None = None
 
-    def step(self, wall_ms: Millis) -> tuple[list[Decision[None]], bool]:
-        """Look at some groups. Returns the decisions, and whether the search has ended."""
+    def step(self, wall_ms: Millis, passed_over: Container[str]) -> tuple[list[Decision[None]], bool]:
+        """Look at some groups, but not at those that are passed over. Returns the decisions, and whether the search has
+        ended."""
         if self._left is None:
             self._left = iter(self._state.group_ids())
         decisions: list[Decision[None]] = []
         looked_at = 0
         for group_id in self._left:
+            if group_id in passed_over:
+                continue
             decisions += self._expire(group_id, wall_ms)
             looked_at += 1 + len(self._state.offsets.of_group(group_id))
             if looked_at >= _OFFSETS_PER_STEP:

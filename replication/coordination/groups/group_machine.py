@@ -18,7 +18,7 @@ removed is answered by UnknownMemberId, so that the stream can tell it at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -249,7 +249,7 @@ class GroupMachine:
         decisions: list[Decision[Any]] = [*self._time_out(timed_out), *self._classic.time_out(classic, now.wall_ms)]
         for key in due:
             if key.kind is TimerKind.EXPIRY:
-                decisions += self._expire(now)
+                decisions += self._expire(now, {*timed_out, *(each.group_id for each in classic)})
             elif key.kind in (TimerKind.ASSIGNMENT, TimerKind.DOWNGRADE) and key.group_id in timed_out:
                 self._timers.again(key)  # once the removal is applied
             elif key.kind is TimerKind.DOWNGRADE:
@@ -294,8 +294,10 @@ class GroupMachine:
         decision = downgraded(group, self._state.catalog, now)
         return self._assign(group_id) if decision is None else [decision]
 
-    def _expire(self, now: Instant) -> list[Decision[None]]:
-        decisions, ended = self._expiry.step(now.wall_ms)
+    def _expire(self, now: Instant, undecided: Container[str]) -> list[Decision[None]]:
+        """undecided: groups that lose members in this tick. That is not applied yet, so that the time since which such
+        a group is empty is not known: it waits for the next search."""
+        decisions, ended = self._expiry.step(now.wall_ms, undecided)
         self._timers.plan_expiry(self._config.offsets_retention_check_interval_ms if ended else _PAUSE_OF_SEARCH_MS)
         return decisions
 
