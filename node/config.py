@@ -363,7 +363,7 @@ def parse(
         authorizer=_authorizer(file, values, listeners),
         audit=AuditConfig(**given_fields(AuditConfig, values)),
         quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
-        topics=TopicDefaults(**given_fields(TopicDefaults, values)),
+        topics=TopicDefaults.given(values, len(values[_NODES])),
         coordinators=CoordinatorSettings.given(values, source),
         sasl=SaslConfig(
             **given_fields(SaslConfig, values), oauth=OAuthBearerConfig(**given_fields(OAuthBearerConfig, values))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from tidelog.settings import flag, number, setting
+from tidelog.settings import flag, given_fields, number, setting
 from tidelog.types import INT32_MAX
+
+REPLICAS: Final = 3
+"""With three replicas, acknowledged records outlive the loss of a node, and of another one meanwhile if all of them
+were in sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,4 +24,11 @@ class TopicDefaults:
     partitions: int = setting("num.partitions", 1, number(1, INT32_MAX))
     """partitions of a topic whose creator names no number (-1)"""
     replication_factor: int = setting("default.replication.factor", 1, number(1, INT32_MAX))
-    """replicas of a topic whose creator names no number (-1)"""
+    """replicas of a topic whose creator names no number (-1). If it is not set: 3, or the number of nodes in
+    `controller.quorum.bootstrap.servers` if that is lower. Kafka's default is 1"""
+
+    @classmethod
+    def given(cls, values: Mapping[str, object], nodes: int) -> TopicDefaults:
+        """The defaults by the values of a node's keys. nodes: the number of the first nodes of the cluster. It is the
+        same at every node, and counts nodes that are only starting."""
+        return cls(**{"replication_factor": min(REPLICAS, nodes), **given_fields(cls, values)})

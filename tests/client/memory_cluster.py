@@ -23,6 +23,7 @@ from tests.client.memory_transactions import MemoryTransactions, MemoryTransacti
 from tests.client.producer_states import ProducerStates
 from tests.node.message_services import gates_of, messages_of
 from tests.record_values import fetched
+from tidelog.client.admin import NODE_DEFAULT
 from tidelog.client.machine import LoopThread
 from tidelog.clock import MachineClock
 from tidelog.errors import (
@@ -386,7 +387,9 @@ class MemoryNode:
             self.cluster.refused_for_nodes += 1
             few = f"topic {asked.name!r} cannot have so many replicas: {usable} nodes are usable"
             return _refused(TooFewNodes(few))
-        topic = self.cluster.create(asked.name, asked.partitions, dict(asked.configs))
+        self.cluster.created.append(asked)
+        partitions = 1 if asked.partitions == NODE_DEFAULT else asked.partitions
+        topic = self.cluster.create(asked.name, partitions, dict(asked.configs))
         warnings = self.cluster.topic_warnings
         created = admin_pb2.ChangedTopic(name=topic.name, topic_id=topic.topic_id.bytes, warnings=warnings)
         return admin_pb2.ChangedTopics(topics=[created])
@@ -456,6 +459,8 @@ class MemoryCluster:
         self.tls: ListenerTls | None = None
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
+        self.created: list[admin_pb2.CreateTopic] = []
+        """What was asked for with each topic that a client has created."""
         self.refused_for_nodes = 0
         """How often a topic was to have more replicas than nodes run."""
         self.described: dict[str, Any] = {}

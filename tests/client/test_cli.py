@@ -69,6 +69,8 @@ def test_topics_from_creation_to_deletion(cluster: MemoryCluster, tidelog: Termi
     assert [partition["leader"] for partition in tidelog.json["partitions"]] == [0, 1, 0]
     assert tidelog("topic", "describe", "orders") == 0
     assert b"durability" in tidelog.out
+    assert tidelog("topic", "create", "invoices") == 0
+    assert [(each.partitions, each.replication_factor) for each in cluster.created] == [(3, -1), (-1, -1)]
     assert tidelog("topic", "delete", "orders", "--json") == 0
     assert tidelog("topic", "describe", "orders") == 1
     assert "there is no topic 'orders'" in tidelog.err

@@ -75,7 +75,7 @@ sync."""
 
 STORY: tuple[Step, ...] = (
     Command("topic create orders"),
-    Command("topic create invoices", more="-r 3"),  # on one node, it may be the node that is to be restarted
+    Command("topic create invoices"),
     Command("topic create NAME -p 6 -r 3 -c min.insync.replicas=2", {"NAME": "payments"}),
     Python("README.md", "What works today", says="a value"),
     Python("README.md", "What works today, 2", behind="print('committed', len(records))", says="committed"),

@@ -66,7 +66,7 @@ def _meanings() -> dict[str, str]:
 
 
 MEANINGS = _meanings()
-DERIVED = {"authorizer.class.name"}
+DERIVED = {"authorizer.class.name", "default.replication.factor"}
 """Settings that depend on others if they are not set; the meaning says how."""
 
 

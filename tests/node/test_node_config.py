@@ -67,6 +67,15 @@ def test_a_whole_file_is_read() -> None:
     assert read.maintenance.cleaner_backoff_ms == 7
 
 
+@pytest.mark.parametrize(("nodes", "replicas"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_a_new_topic_has_three_replicas_where_there_are_as_many_nodes(nodes: int, replicas: int) -> None:
+    """Unless the setting says another number. A topic of one replica, as in Kafka, is lost with its node."""
+    addresses = [f"127.0.0.1:{9_192 + each}" for each in range(nodes)]
+    text = GOOD.replace('["127.0.0.1:9192", "[::1]:9193"]', str(addresses))
+    assert parse(text).topics.replication_factor == replicas
+    assert parse(f'"default.replication.factor" = 4\n{text}').topics.replication_factor == 4
+
+
 def test_settings_of_coordinators_have_kafkas_names_and_reach_the_state_machines() -> None:
     given = """
         [group.consumer]

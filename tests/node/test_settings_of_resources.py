@@ -147,6 +147,7 @@ def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
         "advertised.listeners",
         "listener.security.protocol.map",
         "controller.quorum.bootstrap.servers",
+        "default.replication.factor",  # by the number of these
         "metrics.listener",
         "log.cleanup.policy",
         "leader.imbalance.check.interval.seconds",

@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.record_deletions import delete_records
-from tidelog.client.admin import Admin, TopicSettingWarning
+from tidelog.client.admin import NODE_DEFAULT, Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
 
@@ -25,10 +25,19 @@ Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A sett
 def create(
     call: CommandCall,
     name: Name,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="Number of partitions.", show_default="num.partitions of the node")
+    ] = NODE_DEFAULT,
     replicas: Annotated[
-        int, typer.Option("--replicas", "--replication-factor", "-r", help="Number of replicas of each partition.")
-    ] = 1,
+        int,
+        typer.Option(
+            "--replicas",
+            "--replication-factor",
+            "-r",
+            help="Number of replicas of each partition.",
+            show_default="default.replication.factor of the node",
+        ),
+    ] = NODE_DEFAULT,
     config: Config = None,
     validate_only: ValidateOnly = False,
 ) -> None:

@@ -70,6 +70,8 @@ from tidelog.types import (
 VISIBLE_MS: Final = 5_000
 """How long `create_topic` waits until every partition has a leader; the topic exists in any case."""
 
+NODE_DEFAULT: Final = -1
+"""Partitions or replicas of a new topic: as many as the node's configuration says."""
 
 Known = TypeVar("Known", AclBinding, AclDecision)
 
@@ -138,14 +140,15 @@ class Admin(GroupAdmin, TransactionAdmin):
         self,
         name: str,
         *,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int = NODE_DEFAULT,
+        replication_factor: int = NODE_DEFAULT,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> TopicId:
         """Create a topic. Returns its id once its partitions have leaders, or after 5 s; the topic exists in both
         cases.
 
+        partitions, replication_factor: by default those of the node (`num.partitions`, `default.replication.factor`).
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
         change nothing. Warns (TopicSettingWarning) about a setting without effect.
 
