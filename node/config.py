@@ -610,10 +610,15 @@ def _refuse_kafka_between_nodes(
     for name, protocol in of_nodes.items():
         if protocol.is_kafka:
             key = PROTOCOLS.name if name in values.get(PROTOCOLS.name, ()) else LISTENERS.name
+            twin = protocol.with_grpc.value
+            chosen_by = _BETWEEN if name == values.get(_BETWEEN, GRPC_LISTENER) else _CONTROLLERS
+            remedy = f"write {name}:{twin} in {PROTOCOLS.name}, or name another listener in {chosen_by}"
+            if name in OF_NAMES and OF_NAMES[name].is_kafka:  # the name would say something else than its protocol
+                remedy = f"add {twin}://HOST:PORT to {LISTENERS.name}, and name {twin} in {chosen_by}"
             file.refuse(
                 key,
                 f"listener {name!r} speaks Kafka's protocol ({protocol.value}), and nodes reach each other by gRPC: "
-                f"write {name}:{protocol.with_grpc.value} in {PROTOCOLS.name}, or name another listener in {_BETWEEN}",
+                f"{remedy}",
             )
 
 

@@ -231,6 +231,16 @@ OUTSIDE = '"OUTSIDE://10.0.0.1:9093"'
         ),
         (
             "allow",
+            'inter.broker.listener.name = "KAFKA"\nallow',
+            "by gRPC: add GRPC://HOST:PORT to listeners, and name GRPC in inter.broker.listener.name",
+        ),
+        (
+            "allow",
+            'controller.listener.names = ["OUTSIDE"]\nallow',
+            "write OUTSIDE:GRPC in listener.security.protocol.map, or name another listener in controller.listener.na",
+        ),
+        (
+            "allow",
             'controller.listener.names = ["OUTSIDE"]\nallow',
             "listener 'OUTSIDE' speaks Kafka's protocol (PLAINT",
         ),
