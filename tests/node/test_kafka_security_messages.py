@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import pytest
@@ -272,21 +273,21 @@ def test_quotas_are_described_by_kafkas_filters(
 
 
 @pytest.mark.parametrize(
-    ("components", "error"),
+    ("components", "error", "next_step"),
     [
-        ([("user", EXACT, None)], InvalidRequest),
-        ([("user", DEFAULT, "alice")], InvalidRequest),
-        ([("user", 3, None)], InvalidRequest),
-        ([("user", EXACT, "a"), ("user", SPECIFIED, None)], InvalidRequest),
-        ([("ip", EXACT, "::1"), ("user", EXACT, "a")], InvalidRequest),
-        ([("group", EXACT, "a")], UnsupportedVersion),
-        ([("", EXACT, "a")], UnsupportedVersion),
+        ([("user", EXACT, None)], InvalidRequest, "give a name"),
+        ([("user", DEFAULT, "alice")], InvalidRequest, "give a name with an exact match"),
+        ([("user", 3, None)], InvalidRequest, "use 0"),
+        ([("user", EXACT, "a"), ("user", SPECIFIED, None)], InvalidRequest, "name it once"),
+        ([("ip", EXACT, "::1"), ("user", EXACT, "a")], InvalidRequest, "ask for each by itself"),
+        ([("group", EXACT, "a")], UnsupportedVersion, "name the type user or client-id"),
+        ([("", EXACT, "a")], UnsupportedVersion, "name the type"),
     ],
 )
 def test_a_filter_of_quotas_that_kafka_refuses_is_refused(
-    components: list[tuple[str, int, str | None]], error: type[TidelogError]
+    components: list[tuple[str, int, str | None]], error: type[TidelogError], next_step: str
 ) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error, match=next_step):
         begun(DESCRIBE_CLIENT_QUOTAS, 1, of_quotas(*components))
     answer = refused(DESCRIBE_CLIENT_QUOTAS, 1, of_quotas(), error("why"))
     assert (answer.error_message, answer.entries) == ("why", None)
@@ -322,6 +323,9 @@ def test_each_entity_is_changed_by_itself(version: int) -> None:
     results = answered(ALTER_CLIENT_QUOTAS, version, exchange.encode(outcome, 0)).entries
     assert [each.error_code for each in results] == [NONE, *[INVALID_REQUEST] * 5]
     assert results[2].error_message == "too much"
+    next_steps = ("set those of user or client-id", "name each type once", "or no name .null. for the default")
+    for result, next_step in zip((results[1], results[3], results[4]), next_steps, strict=True):
+        assert re.search(next_step, result.error_message)
     assert [[(part.entity_type, part.entity_name) for part in each.entity] for each in results] == [
         [(part.entity_type, part.entity_name) for part in each.entity] for each in entries
     ]

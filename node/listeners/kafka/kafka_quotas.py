@@ -74,17 +74,28 @@ def _filter(message: asked.DescribeClientQuotasRequest) -> _Filter:
         if kind in names or kind in specified:
             raise InvalidRequest(f"the filter names the type {kind!r} twice: name it once")
         if kind not in (_USER, _CLIENT_ID, _IP):
-            raise UnsupportedVersion(f"{kind[:80]!r} is no type of entity; use {_USER}, {_CLIENT_ID} or {_IP}")
+            raise UnsupportedVersion(
+                f"quotas belong to no entity of type {kind[:80]!r}: name the type {_USER} or {_CLIENT_ID}"
+            )
         if (match is None) is (component.match_type == _EXACT):
-            raise InvalidRequest(f"the filter of {kind}: an exact match needs a name, and other matches have none")
+            raise InvalidRequest(
+                f"the filter of {kind} has match type {component.match_type} and {'no' if match is None else 'a'} "
+                f"name: give a name with an exact match ({_EXACT}), and none with {_DEFAULT} or {_SPECIFIED}"
+            )
         if component.match_type == _SPECIFIED:
             specified.add(kind)
         elif component.match_type in (_EXACT, _DEFAULT):
             names[kind] = match
         else:
-            raise InvalidRequest(f"the filter of {kind}: there is no kind of match {component.match_type}")
+            raise InvalidRequest(
+                f"the filter of {kind} has the unknown match type {component.match_type}: use {_EXACT} (exact), "
+                f"{_DEFAULT} (default) or {_SPECIFIED} (any)"
+            )
     if _IP in (kinds := names.keys() | specified) and len(kinds) > 1:
-        raise InvalidRequest(f"{_IP} cannot be in a filter together with {_USER} or {_CLIENT_ID}")
+        raise InvalidRequest(
+            f"a filter names {_IP} together with {_USER} or {_CLIENT_ID}, and no entity has both: ask for each by "
+            "itself"
+        )
     return _Filter(names, frozenset(specified), message.strict)
 
 
@@ -133,12 +144,15 @@ def _entity(entry: to_alter.EntryData) -> QuotaEntity | InvalidRequest:
     names = {each.entity_type: each.entity_name for each in entry.entity}
     other = next((kind for kind in names if kind not in (_USER, _CLIENT_ID)), None)
     if other is not None:
-        return InvalidRequest(f"quotas of {other[:80]!r} are not possible; use {_USER} or {_CLIENT_ID}")
+        what = "addresses (ip)" if other == _IP else f"the type {other[:80]!r}"
+        return InvalidRequest(f"{what} cannot have quotas: set those of {_USER} or {_CLIENT_ID}; nothing was changed")
     if len(names) < len(entry.entity):
-        return InvalidRequest("an entity names a type twice: name it once")
+        return InvalidRequest("an entity names one type twice: name each type once; nothing was changed")
     empty = next((kind for kind, name in names.items() if name == ""), None)
     if empty is not None:
-        return InvalidRequest(f"the name of the {empty} is empty; the default has none")
+        return InvalidRequest(
+            f"the name of the {empty} is empty: give its name, or no name (null) for the default; nothing was changed"
+        )
     user, client_id = ((names[kind] or "") if kind in names else None for kind in (_USER, _CLIENT_ID))
     return QuotaEntity(user, client_id)
 
