@@ -88,6 +88,10 @@ class AnswerMemory(Protocol):
     """The memory that an answer occupies."""
 
     @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
     def delays_others(self) -> bool:
         """True if other requests wait for memory, some of which this answer occupies."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from node.api.fetch import FetchRequest
 from node.api.marker_requests import AbortTransactionAnswer, AbortTransactionRequest
-from node.api.metadata import GetMetadataAnswer, GetMetadataRequest
+from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, TopicMetadata
 from node.api.produce import ProduceAnswer, ProducedBatch
 from node.api.producers import InitProducerIdAnswer
 from node.boundary.boundary import Boundary, EncodedAnswer
@@ -99,6 +99,8 @@ class Service:
     """Raised by each request."""
     records: bytes = b"records"
     """The answer of a fetch."""
+    topics: tuple[TopicMetadata, ...] = ()
+    """The answer to a request for metadata."""
     contexts: list[RequestContext] = field(default_factory=list)
     address: Endpoint = LOOPBACK
     """Of the listener, for clients that follow the metadata."""
@@ -120,7 +122,7 @@ class Service:
     async def get_metadata(self, request: GetMetadataRequest, context: RequestContext) -> GetMetadataAnswer:
         await self._begin(request, next(iter(request.topics), None), context)
         node = NodeAddress(NodeId(0), self.address)
-        return GetMetadataAnswer("cluster", NodeId(0), (node,), (), Offset(0))
+        return GetMetadataAnswer("cluster", NodeId(0), (node,), self.topics, Offset(0))
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
         assert context.appends is not None
@@ -190,6 +192,14 @@ class Connection:
             return await self.reader.read(1) == b""
         except ConnectionError:
             return True
+
+    async def ends_early(self) -> bool:
+        """Read to the end of the connection. Returns whether it came before the end of an answer."""
+        try:
+            await self.receive()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return True
+        return False
 
 
 @dataclass

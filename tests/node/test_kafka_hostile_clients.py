@@ -12,13 +12,16 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from node.api.metadata import TopicMetadata
 from node.listeners.kafka import kafka_connection, kafka_tls
 from node.listeners.kafka.frame_budget import SMALL_BYTES
+from node.listeners.kafka.unread_answers import UnreadAnswers
 from tests.certificates import Authority
 from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, fetch, framed, kafka_listener, metadata
 from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
@@ -177,6 +180,74 @@ async def test_an_answer_that_is_not_read_is_not_taken_for_sent_with_tls(
         assert len(listener.service.begun) == 1
         connection.check()
         await listener.until(lambda: not listener.state.connections)
+
+
+# --- answers that nobody reads ---------------------------------------------------------------------------------------
+
+LONG = tuple(TopicMetadata("x" * 30_000) for _ in range(400))
+"""12 MB: more than the system takes for a client that does not read."""
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+async def test_answers_that_nobody_reads_are_bounded_together(tmp_path: Path, *, has_tls: bool) -> None:
+    """Each connection may have one, of any size, for a minute: with thousands of connections, the memory of the node
+    was full. The first client keeps its answer, which it may be reading."""
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node()) if has_tls else None) as listener, without_defects():
+        listener.service.topics = LONG
+        context = client_of(authority.client()) if has_tls else None
+        first, *others = [await listener.connect(context) for _ in range(4)]
+        first.send(metadata("first"))
+        await listener.until(lambda: listener.state.unread.used > 0)
+        for client in others:
+            client.send(metadata("more"))
+        await listener.until(lambda: len(listener.state.connections) == 1)
+        assert listener.state.unread.used <= 12_100_000
+        assert all([await each.ends_early() for each in others])
+        assert len(await first.receive()) > 12_000_000
+        await listener.until(lambda: listener.state.unread.used == 0)
+        listener.service.topics = ()
+        first.send(metadata("again", correlation_id=5))
+        assert await first.correlation_id() == 5
+
+
+async def test_a_client_that_asks_again_and_again_has_one_answer_in_memory() -> None:
+    """Nor does the node keep the value of an answer beside its bytes."""
+    async with kafka_listener() as listener:
+        listener.service.topics = LONG
+        client = await listener.connect()
+        client.send(*[metadata("again")] * 20)
+        await listener.until(lambda: listener.state.unread.used > 0)
+        assert len(listener.service.begun) == 1
+        (connection,) = listener.state.connections
+        assert [each.value for each in connection._unsent] == [None]
+        assert await client.correlation_id() == 1
+
+
+def test_clients_at_other_addresses_keep_their_answers() -> None:
+    """Of the address that has the most bytes, the newest connection ends."""
+
+    @dataclass(eq=False)
+    class Client:
+        host: str
+        has_ended: bool = False
+
+        def end_unread(self) -> None:
+            self.has_ended = True
+
+    answers = UnreadAnswers(100)
+    few, *many = [Client("few"), *(Client("many") for _ in range(3))]
+    for client in many:
+        answers.add(client, 25)
+    answers.add(few, 20)
+    assert answers.used == 95
+    late = Client("few")
+    answers.add(late, 20)
+    assert [each.has_ended for each in (*many, few, late)] == [False, False, True, False, False]
+    assert (answers.used, answers.is_short) == (90, True)
+    for client in many[:2]:
+        answers.remove(client)
+    assert (answers.used, answers.is_short) == (40, False)
 
 
 # --- frames that never come ------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ Invariants:
   3. Nothing is read and no request is begun while the client is throttled (KIP-219).
   4. Nothing is allocated for a frame that is too large, or for which the listener has no memory.
   5. Bytes that are not a request, and requests that are not offered, close the connection: they have no answer.
-  6. Where the listener has SASL, nothing but ApiVersions and what logs the client in is served before it has logged in.
+  6. A client that does not read has one answer in memory. All answers that clients do not read are bounded together.
+  7. Where the listener has SASL, nothing but ApiVersions and what logs the client in is served before it has logged in.
      The connection ends with the session of its client, once the requests that are handled are answered.
 
 Not here: the requests (exchange.py), what they do (node/boundary/boundary.py), the socket (kafka_server.py), the login
@@ -52,6 +53,7 @@ from node.listeners.kafka.kafka_sasl import (
     BareToken,
     SaslLogin,
 )
+from node.listeners.kafka.unread_answers import UnreadAnswers
 from node.runtime.limits import SLOW_READER_MS, UNREAD_ANSWER_MS
 from node.runtime.request_meter import RequestMeter
 from node.security.sasl_authenticator import SaslAuthenticator
@@ -94,6 +96,7 @@ class ListenerState:
     boundary: Boundary
     frame_bytes_max: int
     budget: FrameBudget
+    unread: UnreadAnswers
     connections_max: int
     client_of: Callable[[asyncio.Transport], tuple[Caller, int | None]]
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
@@ -219,6 +222,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.accepted.pop(self, None)
         self._shared.connections.discard(self)
         self._shared.budget.forget(self._room_given)
+        self._shared.unread.remove(self)
         if self._buffer is not self._size_bytes:
             self._frames.append(self._buffer)
         while self._frames:
@@ -254,6 +258,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """All that was written has left."""
         self._blocked_s = None
+        self._shared.unread.remove(self)
         self._all_sent()
         self._loop.call_soon(self._send_answers)  # a transport that is closed in here tells its end twice (asyncio)
 
@@ -426,8 +431,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if answer is not NO_ANSWER:
                 self._unsent.append(opened)
                 self._transport.writelines(answer.pieces)
-                if self._blocked_s is None:
-                    self._all_sent()
+                self._written(opened)
             if opened.is_last:
                 self._close()
                 return
@@ -438,6 +442,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._active_s = self._loop.time()
         self._begin_frames()
+
+    def _written(self, opened: _Opened) -> None:
+        """The transport has an answer, or what the system did not take of it."""
+        if self._blocked_s is None:
+            self._all_sent()
+            return
+        charged = _charged(opened.value)
+        if not charged:  # the value of an answer about many topics is as large as its bytes
+            opened.value, opened.answer = None, NO_ANSWER
+        self._shared.unread.add(self, max(0, self._transport.get_write_buffer_size() - charged))
 
     def _all_sent(self) -> None:
         for opened in self._unsent:
@@ -494,6 +508,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close()
 
     @property
+    def host(self) -> str:
+        """The address of the client, without the port."""
+        return self._caller.host
+
+    def end_unread(self) -> None:
+        """End the connection: there is no memory for its answers."""
+        _log.info("closing the connection of %s: it does not read its answers, nor do others", self._caller.connection)
+        self._abort()
+
+    @property
     def is_busy(self) -> bool:
         """True if an answer has not left."""
         return bool(self._opened or self._unsent)
@@ -502,7 +526,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """End the connection if its client is idle, too old, or holds memory that others wait for."""
         now, why = self._loop.time(), ""
         if self._blocked_s is not None and (silent_ms := (now - self._blocked_s) * 1_000) >= SLOW_READER_MS:
-            if any(_delays_others(opened.value) for opened in self._unsent):
+            if self._shared.unread.is_short or any(_delays_others(opened.value) for opened in self._unsent):
                 why = "it has not read an answer, and other requests wait for memory"
             elif silent_ms >= UNREAD_ANSWER_MS:
                 why = "it has not read an answer"
@@ -518,6 +542,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if why:
             _log.info("closing the connection of %s: %s", self._caller.connection, why)
             self._abort()
+
+
+def _charged(value: object) -> int:
+    """The bytes of an answer that are in the memory budget of the node: records."""
+    return value.charge.size if isinstance(value, FetchAnswer) and value.charge is not None else 0
 
 
 def _delays_others(value: object) -> bool:

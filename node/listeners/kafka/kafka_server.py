@@ -20,6 +20,7 @@ from node.listeners.kafka.kafka_acls import without_authorizer
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.kafka.kafka_tls import KafkaTls, TlsConnection
+from node.listeners.kafka.unread_answers import UnreadAnswers
 from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
 from tidelog.errors import InvalidConfig, TidelogError
@@ -31,6 +32,9 @@ BACKLOG: Final = 1_024
 ANSWER_COPIES: Final = 2
 """How often the records of an answer are in memory until its client has read it: once as they were read from the log,
 and once in the buffer of the transport."""
+
+_UNREAD_SHARE: Final = 4
+"""Answers that clients do not read have one part in so many of the memory for requests, and have it in addition."""
 
 CHECK_MS: Final = 500
 """Interval of looking for idle and slow clients."""
@@ -60,6 +64,7 @@ class KafkaServer:
             boundary,
             frame_bytes_max,
             FrameBudget(memory_bytes_max, frame_bytes_max),
+            UnreadAnswers(memory_bytes_max // _UNREAD_SHARE),
             connections_max,
             self._client_of,
         )
