@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from node.boundary.boundary import Boundary
-from node.listeners.kafka import kafka_connection
+from node.listeners.kafka import connection_log, kafka_connection
 from node.listeners.kafka.exchange import ELEMENTS_MAX, ERROR_TEXT_MAX, HEADER_BYTES_MIN
 from node.listeners.kafka.frame_budget import SMALL_BYTES
 from node.listeners.kafka.kafka_connection import PIPELINED_MAX
@@ -415,13 +415,50 @@ async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> N
         assert await busy.correlation_id() == 1
 
 
-async def test_further_connections_than_allowed_are_closed() -> None:
+async def test_further_connections_than_allowed_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     async with kafka_listener(connections_max=2) as listener:
         clients = [await listener.connect() for _ in range(2)]
         await listener.until(lambda: len(listener.state.connections) == 2)
-        assert await (await listener.connect()).is_closed()
+        for _ in range(3):
+            assert await (await listener.connect()).is_closed()
         clients[0].send(metadata("topic"))
         assert await clients[0].correlation_id() == 1
+    (said,) = caplog.messages
+    assert "2 are open, as many as max.connections" in said
+
+
+async def test_a_port_scan_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Each cause has one line for an address in a minute. The others are counted."""
+    caplog.set_level("INFO", "node.requests")
+    async with kafka_listener() as listener:
+
+        async def must_be_refused(*frames: bytes) -> None:
+            client = await listener.connect()
+            client.send(*frames)
+            while not await client.is_closed():
+                pass
+
+        for _ in range(30):
+            await must_be_refused(b"GET / HTTP/1.1\r\n\r\n")
+        listener.service.error = NodeNotAvailable("starting")
+        await must_be_refused(metadata("topic"))
+        scan, other = caplog.messages
+        assert scan.startswith("listener 'kafka': closing the connection of 127.0.0.1:")
+        assert "(User:ANONYMOUS, client id '', no request): it sent a request of 1195725856 bytes" in scan
+        assert "(User:ANONYMOUS, client id 'c', last request Admin.GetMetadata): starting" in other
+        listener.state.log._window_ends = 0.0
+        listener.state.log.turn()
+        assert caplog.messages[2:] == [
+            "listener 'kafka': 29 more connections were closed (29: it sent no request that is offered)"
+        ]
+
+
+async def test_lines_about_many_addresses_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "node.requests")
+    log = connection_log.ConnectionLog("kafka")
+    for number in range(1_000):
+        log.closed("it is idle", f"10.0.0.{number}", "closing")
+    assert len(caplog.messages) == connection_log.LINES_MAX
 
 
 @pytest.mark.parametrize(

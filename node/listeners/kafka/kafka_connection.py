@@ -35,6 +35,7 @@ from node.api.sasl_requests import AuthenticateAnswer
 from node.boundary.boundary import Boundary, Request
 from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
 from node.listeners.kafka.api_versions import ApiVersions
+from node.listeners.kafka.connection_log import ConnectionLog
 from node.listeners.kafka.exchange import (
     HEADER_BYTES_MIN,
     NO_ANSWER,
@@ -97,6 +98,7 @@ class ListenerState:
     frame_bytes_max: int
     budget: FrameBudget
     unread: UnreadAnswers
+    log: ConnectionLog
     connections_max: int
     client_of: Callable[[asyncio.Transport], tuple[Caller, int | None]]
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
@@ -109,10 +111,17 @@ class ListenerState:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Those that handle requests. A listener that stops waits for them before it ends the connections."""
 
-    def accept(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
-        """Count a new connection, once. Returns False if there are too many."""
+    def accept(self, connection: KafkaConnection, transport: asyncio.BaseTransport, address: str) -> bool:
+        """Count a new connection, once. Returns False if there are too many. address: of the client."""
         if connection not in self.accepted:
             if len(self.accepted) >= self.connections_max:
+                self.log.closed(
+                    "too many connections",
+                    "",
+                    f"closing the connection of {address} and all further ones: {self.connections_max} are open, as "
+                    "many as max.connections and half of the files of the process allow. `ss -tn` names the addresses",
+                    level=logging.WARNING,
+                )
                 return False
             self.accepted[connection] = transport
         return True
@@ -195,7 +204,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._needs_room = 0
         """The size of a frame that waits for memory."""
         self._reads = True
+        self._last_request = ""
+        """The kind of the request that was begun last."""
         self._is_closing = self._is_lost = self._is_over = False
+
+    def __str__(self) -> str:
+        caller = self._caller
+        last = f"last request {self._last_request}" if self._last_request else "no request"
+        return f"{caller.connection} ({caller.principal}, client id {caller.client_id!r}, {last})"
 
     # --- the transport ------------------------------------------------------------------------------------------------
 
@@ -209,7 +225,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._login_until_s = self._loop.time() + LOGIN_MS / 1_000
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1_000
-        if not self._shared.accept(self, transport):
+        if not self._shared.accept(self, transport, self._caller.connection):
             self._abort()
             return
         # `pause_writing` means: the system did not take all at once. With TLS and high=0, nothing would resume.
@@ -352,6 +368,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin_task(
         self, kafka: KafkaApi, api: Api[Any, Any], frame: memoryview, exchange: Exchange | BareToken
     ) -> bool:
+        self._last_request = api.name
         opened = _Opened(self._shared.boundary.meters.of(api.name), is_pipelined=kafka.is_pipelined)
         opened.ends_if_refused = kafka.ends_if_refused
         opened.task = self._loop.create_task(self._serve(opened, api, exchange, Request(frame, exchange)))
@@ -383,7 +400,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             refusal = exchange.refuse(error)
             opened.is_last = opened.ends_if_refused
             if refusal is None:
-                _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
+                self._log_end(type(error).__name__, error.message)
             opened.answer_with(_CLOSES if refusal is None else refusal)
             opened.throttle_time_ms = getattr(error, "throttle_time_ms", 0)
         self._send_answers()
@@ -395,7 +412,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.tasks.discard(task)
         defect = None if task.cancelled() else task.exception()
         if defect is not None:
-            _log.error("a defect: a request of %s failed", self._caller.connection, exc_info=defect)
+            _log.error("a defect: a request of %s failed", self, exc_info=defect)
             self._abort()
 
     def _login_answered(self, answer: AuthenticateAnswer) -> None:
@@ -410,7 +427,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """The session of the client has ended: so does the connection, when what is handled is answered."""
         if self._is_lost:
             return
-        _log.info("closing the connection of %s: %s", self._caller.connection, error.message)
+        self._log_end(type(error).__name__, error.message)
         self._is_over = True
         self.stop()
         self._send_answers()
@@ -483,7 +500,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _refuse(self, what: str) -> None:
-        _log.info("closing the connection of %s: it sent %s", self._caller.connection, what)
+        self._log_end("it sent no request that is offered", f"it sent {what}")
         self._close()
 
     def _close(self) -> None:
@@ -514,7 +531,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def end_unread(self) -> None:
         """End the connection: there is no memory for its answers."""
-        _log.info("closing the connection of %s: it does not read its answers, nor do others", self._caller.connection)
+        self._log_end("answers that nobody reads have no more memory")
         self._abort()
 
     @property
@@ -540,8 +557,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:
             why = "it is idle"
         if why:
-            _log.info("closing the connection of %s: %s", self._caller.connection, why)
+            self._log_end(why)
             self._abort()
+
+    def _log_end(self, cause: str, text: str = "") -> None:
+        self._shared.log.closed(cause, self.host, f"closing the connection of {self}: {text or cause}")
 
 
 def _charged(value: object) -> int:

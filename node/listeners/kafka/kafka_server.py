@@ -15,6 +15,7 @@ from typing import Final
 from node.api.caller import ANONYMOUS, Caller
 from node.boundary.boundary import Boundary
 from node.listeners.kafka.api_versions import ApiVersions
+from node.listeners.kafka.connection_log import ConnectionLog
 from node.listeners.kafka.frame_budget import FrameBudget
 from node.listeners.kafka.kafka_acls import without_authorizer
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
@@ -65,6 +66,7 @@ class KafkaServer:
             frame_bytes_max,
             FrameBudget(memory_bytes_max, frame_bytes_max),
             UnreadAnswers(memory_bytes_max // _UNREAD_SHARE),
+            ConnectionLog(listener),
             connections_max,
             self._client_of,
         )
@@ -131,6 +133,7 @@ class KafkaServer:
         self._checking = loop.call_later(CHECK_MS / 1_000, self._check)  # first: a failed check must not be the last
         for connection in list(self._state.connections):
             connection.check()
+        self._state.log.turn()
 
     def _accepted(self) -> asyncio.BaseProtocol:
         """The protocol of a new socket."""

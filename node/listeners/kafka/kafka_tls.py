@@ -46,10 +46,6 @@ class KafkaTls(ListenerCertificates):
         pem = ssl.DER_cert_to_PEM_cert(certificate).encode()
         return min(age_ms, self._principals.of(pem).expires_ms - self._clock.wall_ms())
 
-    def failed(self, address: str, error: ssl.SSLError) -> None:
-        """Log why TLS with a caller has ended: nothing else tells the operator which client has the wrong files."""
-        _log.info("listener %r: TLS with %s failed: %s", self._listener, address, error)
-
     def _made(self) -> ssl.SSLContext:
         """A context with the present files. Raises ssl.SSLError, OSError if they are being replaced."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,14 +85,14 @@ class TlsConnection(SSLProtocol):
             ssl_handshake_timeout=timeout_s,
             ssl_shutdown_timeout=timeout_s,
         )
-        self._connection, self._shared, self._tls = connection, shared, tls
-        self._address = ""
+        self._connection, self._shared = connection, shared
+        self._host = self._address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected. The handshake begins, unless there are too many connections."""
-        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._address = f"{host}:{port}"
-        if self._shared.accept(self._connection, transport):
+        self._host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._address = f"{self._host}:{port}"
+        if self._shared.accept(self._connection, transport, self._address):
             # It tells of each byte that the system does not take, and again when the last one has left.
             cast("asyncio.WriteTransport", transport).set_write_buffer_limits(high=0)
             super().connection_made(transport)
@@ -113,7 +109,8 @@ class TlsConnection(SSLProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is closed, after the handshake or instead of it."""
-        if isinstance(exc, ssl.SSLError):
-            self._tls.failed(self._address, exc)
+        if isinstance(exc, ssl.SSLError):  # nothing else tells the operator which client has the wrong files
+            text = f"TLS with {self._address} failed: {exc}"
+            self._shared.log.closed(f"TLS failed, {exc.reason}", self._host, text, logger=_log)
         super().connection_lost(exc)
         self._shared.accepted.pop(self._connection, None)
