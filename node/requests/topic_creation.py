@@ -1,22 +1,28 @@
-"""Topics that a client asks for and nobody has created (`auto.create.topics.enable`), and defaults of new topics."""
+"""Topics that a client asks for and nobody has created (`auto.create.topics.enable`), and defaults of new topics.
+
+The client waits for them only shortly: other requests of its connection wait behind this one. If the controller takes
+longer, the client is told that there is no such topic, and asks again, as in Kafka, where it always does.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from node.api.admin_requests import ChangedTopics, CreateTopicsRequest
 from node.api.metadata import GetMetadataRequest
-from node.api.table import ADMIN_GET_METADATA
+from node.api.table import ADMIN_CREATE_TOPICS, ADMIN_GET_METADATA
 from node.requests.context import RequestContext
 from node.requests.one_by_one import PARTS_MAX
 from node.topic_defaults import TopicDefaults
-from replication.controller.events import CreateTopic
+from replication.controller.events import ChangedTopic, CreateTopic
 from replication.controller.image import ClusterImage
 from tidelog.errors import (
     InvalidTopic,
+    RequestTimedOut,
     TidelogError,
     TopicAuthorizationFailed,
     TopicExists,
@@ -28,6 +34,12 @@ _log = logging.getLogger("node.requests")
 
 DEFAULT: Final = -1
 """In place of a number: the node's default."""
+
+WAIT_MS: Final = 1_000
+"""How long a request waits for the topics that it creates."""
+
+FAILURES_MAX: Final = 100
+"""Failures that are remembered, so that the next one of the same kind has no line."""
 
 
 def unknown_topic(name: str) -> UnknownTopicOrPartition:
@@ -43,6 +55,8 @@ class TopicCreation:
 
     def __init__(self, defaults: TopicDefaults) -> None:
         self._defaults = defaults
+        self._failed: dict[tuple[str, str], type[TidelogError]] = {}
+        """The last failures, by principal and topic."""
 
     def with_defaults(self, topic: CreateTopic) -> CreateTopic:
         """The topic with a number wherever its creator names none."""
@@ -79,16 +93,47 @@ class TopicCreation:
         if not names:
             return {}
         asked = CreateTopicsRequest(tuple(CreateTopic(name, DEFAULT, DEFAULT, {}) for name in names))
-        created = (await create(asked, context)).topics
-        for each in created:
-            if each.error is None:
-                _log.info("topic %s is created: a client at listener %s asked for it", each.name, context.listener)
+        try:
+            async with asyncio.timeout(WAIT_MS / 1_000):
+                created = (await create(asked, context)).topics
+        except TimeoutError:
+            late = RequestTimedOut(f"the controller has not answered within {WAIT_MS} ms, and may still create it")
+            created = tuple(ChangedTopic(name, late) for name in names)
+        self._record(asked, created, context)
         # Another client may have been quicker; the topic is in the image then, or soon.
         return {
             each.name: _for_client(each.name, each.error)
             for each in created
             if each.error and not isinstance(each.error, TopicExists)
         }
+
+    def _record(self, asked: CreateTopicsRequest, outcomes: Iterable[ChangedTopic], context: RequestContext) -> None:
+        """Record each topic that was created, or may be, in the audit log, and write what became of it to the log of
+        the node. What has failed is said once: its client asks several times in a second."""
+        topics = {each.name: each for each in asked.topics}
+        for outcome in outcomes:
+            key, error = (context.principal, outcome.name), outcome.error
+            if error is None:
+                self._failed.pop(key, None)
+                _log.info("topic %s is created: %s at listener %s asked for it", outcome.name, *_who(context))
+            elif isinstance(error, TopicExists | TopicAuthorizationFailed) or self._failed.get(key) is type(error):
+                continue  # the authorizer has recorded a denial
+            else:
+                if len(self._failed) >= FAILURES_MAX:
+                    self._failed.clear()
+                self._failed[key] = type(error)
+                _log.info(
+                    "topic %s, for which %s at listener %s asked, was not created: %s",
+                    outcome.name,
+                    *_who(context),
+                    error.message,
+                )
+            one = CreateTopicsRequest((topics[outcome.name],))
+            context.audit.changed(context, ADMIN_CREATE_TOPICS, one, ChangedTopics((outcome,)))
+
+
+def _who(context: RequestContext) -> tuple[str, str]:
+    return context.principal, context.listener
 
 
 def _for_client(name: str, error: TidelogError) -> TidelogError:
@@ -97,5 +142,4 @@ def _for_client(name: str, error: TidelogError) -> TidelogError:
     """
     if isinstance(error, InvalidTopic | TopicAuthorizationFailed):
         return error
-    _log.info("topic %s, which a client asked for, was not created: %s", name, error.message)
     return UnknownTopicOrPartition(f"topic {name!r} does not exist, and could not be created now: {error.message}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from node.api.admin_requests import ChangedTopics, CreateTopicsRequest
@@ -9,12 +12,14 @@ from node.api.metadata import GetMetadataRequest
 from node.api.table import ADMIN_GET_METADATA
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
+from node.requests import topic_creation
 from node.requests.context import RequestContext
 from node.requests.one_by_one import PARTS_MAX
 from node.requests.topic_creation import TopicCreation
 from node.topic_defaults import TopicDefaults
 from replication.controller.events import ChangedTopic
 from replication.controller.image import EMPTY
+from tests.node.audit_world import ALICE, World
 from tidelog.errors import (
     InvalidTopic,
     NotController,
@@ -28,8 +33,11 @@ from tidelog.errors import (
 )
 from tidelog.types import QuotaEntity, QuotaType
 
-CREATION = TopicCreation(TopicDefaults(creates_missing=True))
 MUTATION = QuotaType.CONTROLLER_MUTATION_RATE
+
+
+def creation() -> TopicCreation:
+    return TopicCreation(TopicDefaults(creates_missing=True))
 
 
 class Controller:
@@ -50,7 +58,7 @@ async def refusals(
 ) -> dict[str, type[TidelogError]]:
     request = GetMetadataRequest(topics, creates_missing=True)
     context = context or RequestContext("kafka", "client")
-    found = await CREATION.create(request, EMPTY, controller.create, context)
+    found = await creation().create(request, EMPTY, controller.create, context)
     return {name: type(error) for name, error in found.items()}
 
 
@@ -68,6 +76,42 @@ async def test_a_client_learns_what_will_not_change(error: type[TidelogError]) -
 @pytest.mark.parametrize("error", [None, TopicExists("another client was quicker")])
 async def test_a_topic_that_was_made_is_no_error(error: TidelogError | None) -> None:
     assert await refusals(Controller(error), "orders") == {}
+
+
+async def test_a_client_does_not_wait_for_a_controller_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do the other requests of its connection, which wait behind this one: it was 15 s."""
+    monkeypatch.setattr(topic_creation, "WAIT_MS", 10)
+    answers = asyncio.Event()
+
+    async def late(_request: CreateTopicsRequest, _context: RequestContext) -> ChangedTopics:
+        await answers.wait()
+        raise AssertionError("nobody waits for the answer")
+
+    request, context = GetMetadataRequest(("orders",), creates_missing=True), ALICE
+    (error,) = (await creation().create(request, EMPTY, late, context)).values()
+    assert isinstance(error, UnknownTopicOrPartition)
+    assert "may still create it" in error.message
+
+
+async def test_each_topic_that_was_made_or_has_failed_is_recorded_with_who_asked_for_it() -> None:
+    """A client asks again and again: its failures are recorded once. Denials are recorded by the authorizer."""
+    world, topics = World(), creation()
+    context = replace(ALICE, audit=world.log)
+    request = GetMetadataRequest(("orders",), creates_missing=True)
+    for error in (
+        None,
+        TopicExists("made by another"),
+        TopicAuthorizationFailed("no"),
+        NotController("none"),
+        NotController("none"),
+        TooFewNodes("one"),
+    ):
+        await topics.create(request, EMPTY, Controller(error).create, context)
+    assert [(each["principal"], each["client_id"], each["request"], each["outcome"]) for each in world.events] == [
+        ("User:alice", "loader", "Admin.CreateTopics", {outcome: 1})
+        for outcome in ("ok", "NOT_CONTROLLER", "TooFewNodes")
+    ]
+    assert [each["asked"]["topics"][0]["name"] for each in world.events] == ["orders"] * 3
 
 
 async def test_a_request_for_very_many_topics_makes_some_of_them() -> None:
