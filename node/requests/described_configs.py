@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from node.api.config_requests import ConfigInForce, ConfigResource, ConfigResourceType, ResourceConfigs
 from node.api.table import ADMIN_DESCRIBE_CONFIGS
 from node.metadata.metadata_log import MetadataLog
@@ -11,6 +13,21 @@ from node.requests.topic_settings import TopicSettings
 from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.security.acls import AclOperation
 from tidelog.types import NodeId
+
+_HAVE: Final = "only topics (2) and nodes (4) have settings here"
+_OTHERS: Final = {
+    8: (
+        f"loggers of a node (8) have no settings of their own: {_HAVE}. Set logging.level in the configuration of the "
+        "node and restart it"
+    ),
+    16: f"nodes collect no metrics of clients (16): {_HAVE}. Read those of the clients where they run",
+    32: (
+        f"groups (32) have no settings of their own: {_HAVE}. group.consumer.session.timeout.ms and "
+        "group.consumer.heartbeat.interval.ms hold for all groups: set them in the configuration of every node. "
+        "Members of classic groups choose session.timeout.ms themselves"
+    ),
+}
+"""Kafka's further types of resources, by number: why they are refused, and what to do."""
 
 
 class DescribedConfigs:
@@ -53,6 +70,6 @@ class DescribedConfigs:
 
 
 def ensure_node(resource: ConfigResource) -> None:
-    """Raise InvalidRequest for anything but a node."""
+    """Raise InvalidRequest for anything but a node, with what to do instead."""
     if resource.type != ConfigResourceType.NODE:
-        raise InvalidRequest(f"resource type {resource.type} has no settings here: only topics (2) and nodes (4) have")
+        raise InvalidRequest(_OTHERS.get(resource.type) or f"resource type {resource.type} is unknown: {_HAVE}")

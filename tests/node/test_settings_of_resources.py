@@ -121,6 +121,26 @@ def test_a_node_describes_its_own_configuration() -> None:
             describe(world, *[node("0")] * 11)
 
 
+@pytest.mark.parametrize(
+    ("kind", "next_step"),
+    [
+        (8, "Set logging.level in the configuration of the node"),
+        (16, "Read those of the clients where they run"),
+        (32, "group.consumer.heartbeat.interval.ms hold for all groups: set them in the configuration of every node"),
+        (99, "resource type 99 is unknown: only topics (2) and nodes (4) have settings here"),
+    ],
+)
+def test_what_has_no_settings_of_its_own_is_refused_with_what_to_do(kind: int, next_step: str) -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        resource = ConfigResource(kind, "0")
+        (described,) = describe(world, resource)
+        (changed,) = alter(world, AlteredResource(resource, (SettingChange("level", "DEBUG"),)))
+        for error in (described.error, changed.error):
+            assert isinstance(error, InvalidRequest)
+            assert next_step in error.message
+
+
 def test_every_setting_of_a_node_is_described_as_it_would_be_written() -> None:
     """But those of TLS, which are of a listener."""
     text = """
