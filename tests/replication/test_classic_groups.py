@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from replication.coordination.classic_requests import DescribeClassicGroups, DescribedClassicGroup
+from replication.coordination.groups import classic_members
 from tests.replication import classic_append_stories, classic_stories
+from tests.replication.classic_clients import ClassicClient, said
 from tests.replication.classic_stories import pair, world
 from tests.replication.group_stories import Client, Coordinator
 
@@ -24,6 +26,22 @@ STORIES = [
 def test_a_story_ends_well(story: Callable[[], None]) -> None:
     """Traps 15 and 19, in the stories that name them."""
     story()
+
+
+def test_members_that_never_join_leave_no_more_groups_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in a group of its own: such groups were kept for half an hour, however many there were. Those that were
+    asked for last still join."""
+    monkeypatch.setattr(classic_members, "INVITED_MAX", 50)
+    coordinator = Coordinator({"t": 4})
+    clients = [ClassicClient(coordinator, "a", group_id=f"g{number}", session_ms=1_800_000) for number in range(200)]
+    for client in clients:
+        client.send_join()
+    assert len(coordinator.machine._state.classic) == 50
+    clients[-1].send_join()
+    assert said(clients[0].send_join) == "UnknownMemberId"
+    coordinator.pass_time(3_000)
+    clients[-1].look()
+    assert clients[-1].generation == 1
 
 
 def test_a_group_is_described_with_the_bytes_of_its_members() -> None:

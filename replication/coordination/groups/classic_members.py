@@ -10,6 +10,7 @@ has its first generation; a coordinator that takes over leaves out some numbers 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Any, Final
 
@@ -51,9 +52,9 @@ from tidelog.errors import (
 from tidelog.types import NO_TIMESTAMP, Millis
 
 INVITED_MAX: Final = 10_000
-"""Ids that a group has given to new members, which have not joined with them. A client that never does asks for one
-after the other, and each is kept for its session timeout."""
-
+"""Ids that were given to new members, which have not joined with them: of one group, where further ones are refused,
+and of all groups of the coordinator, where the oldest one ends. A client that never joins asks for one after the other,
+each in a group of its own, and each is kept for its session timeout of up to half an hour."""
 
 LOST_GENERATIONS: Final = 100
 """Generations that a coordinator may begin before one is assigned, and so recorded: each takes as long as its members
@@ -66,6 +67,8 @@ class ClassicMembers:
     def __init__(self, state: GroupsState, config: GroupConfig, timers: MemberTimers) -> None:
         self._state, self._config, self._timers = state, config, timers
         self._rebalances = ClassicRebalances(config, timers)
+        self._invitations: deque[tuple[str, str]] = deque()
+        """Groups and ids of the last `INVITED_MAX` invitations, the oldest first; some have joined since."""
 
     def decide(self, request: ClassicHeartbeat | MemberJoin | MemberSync | LeaveGroup, now: Instant) -> Decision[Any]:
         """Decide on a request of a member. Raises a TidelogError that refuses it."""
@@ -160,10 +163,20 @@ class ClassicMembers:
             self._timers.schedule(
                 TimerKind.CLASSIC_SESSION, group.group_id, request.session_timeout_ms, member_id=member_id
             )
+            self._invitations.append((group.group_id, member_id))
+            if len(self._invitations) > INVITED_MAX:
+                self._end_oldest_invitation()
             error = MemberIdRequired(f"join group {group.group_id!r} again as member {member_id!r}")
             step.answer(asked.ticket, JoinGroupAnswer(member_id, error=error))
         else:
             self._add(group, asked, member_id, step)
+
+    def _end_oldest_invitation(self) -> None:
+        """Let its time end with the next tick. If its client joins later, it gets another id."""
+        group_id, member_id = self._invitations.popleft()
+        group = self._state.classic.get(group_id)
+        if group is not None and member_id in group.invited:
+            self._timers.schedule(TimerKind.CLASSIC_SESSION, group_id, 0, member_id=member_id)
 
     def _add(self, group: ClassicGroup, asked: MemberJoin, member_id: str, step: ClassicStep) -> None:
         member = _member(asked, member_id)
