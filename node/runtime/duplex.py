@@ -11,7 +11,10 @@ from tidelog.errors import TidelogError
 
 async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[Any, Any, None]) -> None:
     """Run both until `receiving` returns; then `sending` is cancelled. An error of either ends both and is raised
-    directly, not in a group. Of several errors a defect is raised first."""
+    directly, not in a group. Of several errors a defect is raised first, and then the cancellation of this task."""
+    task = asyncio.current_task()
+    assert task is not None, "a stream is served by a task"
+    cancelled_before = task.cancelling()
     try:
         async with asyncio.TaskGroup() as tasks:
             # A task of its own: awaited here, each message would resume all frames from the listener down to it.
@@ -24,7 +27,11 @@ async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[An
         if receiver.cancelled():
             raise asyncio.CancelledError
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        error = _first(group)
+        # The group forgets that this task was cancelled, too: it would serve the next stream, and never end.
+        if isinstance(error, TidelogError) and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError from None
+        raise error from None
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -56,3 +56,22 @@ async def test_a_cancelled_stream_cancels_both_sides() -> None:
     stream.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stream
+
+
+@pytest.mark.parametrize("receiver_fails", [True, False])
+async def test_a_task_that_is_cancelled_when_its_stream_breaks_ends(receiver_fails: bool) -> None:
+    """The fetcher of a node that was stopped so opened the next stream, and the node waited for it for ever."""
+    breaks = asyncio.Event()
+
+    async def breaking() -> None:
+        await breaks.wait()
+        raise ConnectionLost("the node was killed")
+
+    sides = (breaking(), waiting()) if receiver_fails else (waiting(), breaking())
+    stream = asyncio.get_running_loop().create_task(run_duplex(*sides))
+    for _ in range(3):
+        await MachineClock().sleep_ms(0)
+    breaks.set()
+    stream.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stream
