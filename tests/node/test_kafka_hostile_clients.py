@@ -166,8 +166,6 @@ async def test_an_answer_that_is_not_read_is_not_taken_for_sent_with_tls(
 ) -> None:
     """asyncio says so while all of it waits for the socket: its memory was free, the next request was begun, and nobody
     ended the connection."""
-    monkeypatch.setattr(kafka_connection, "UNREAD_ANSWER_MS", 0)
-    monkeypatch.setattr(kafka_connection, "SLOW_READER_MS", 0)
     authority = Authority(tmp_path)
     async with kafka_listener(tls=tls_of(authority.node())) as listener, without_defects():
         listener.service.records = bytes(16 << 20)
@@ -178,6 +176,8 @@ async def test_an_answer_that_is_not_read_is_not_taken_for_sent_with_tls(
         await listener.until(lambda: connection.is_busy and not listener.state.tasks)
         assert connection._transport.get_write_buffer_size() > 8 << 20
         assert len(listener.service.begun) == 1
+        monkeypatch.setattr(kafka_connection, "UNREAD_ANSWER_MS", 0)
+        monkeypatch.setattr(kafka_connection, "SLOW_READER_MS", 0)
         connection.check()
         await listener.until(lambda: not listener.state.connections)
 
