@@ -15,6 +15,7 @@ from tidelog.errors import (
     CoordinatorNotAvailable,
     CorruptLog,
     DiskFull,
+    InconsistentTopicId,
     KafkaStorageError,
     NodeNotAvailable,
     NodeShuttingDown,
@@ -23,6 +24,7 @@ from tidelog.errors import (
     Retry,
     TidelogError,
     UnknownServerError,
+    UnknownTopicId,
     all_errors,
 )
 
@@ -33,7 +35,12 @@ _BY_RETRY: Final = {
     Retry.LATER: RequestTimedOut.code,
     Retry.ELSEWHERE: NotLeaderOrFollower.code,
 }
-_LIKE: Final[Mapping[type[TidelogError], int]] = dict.fromkeys((DiskFull, CorruptLog), KafkaStorageError.code)
+_LIKE: Final[Mapping[type[TidelogError], int]] = {
+    DiskFull: KafkaStorageError.code,
+    CorruptLog: KafkaStorageError.code,
+    # Brokers of Kafka forget the ids of deleted topics. By the other number franz-go would retry without an end.
+    InconsistentTopicId: UnknownTopicId.code,
+}
 _BY_NAME: Final = {each.kafka_name: each.code for each in all_errors() if each.code <= KAFKA_CODE_MAX}
 
 

@@ -110,7 +110,7 @@ def _refuse_metadata(_message: object, error: TidelogError, version: int) -> Met
 
 
 METADATA: Final = KafkaApi(
-    range(13),
+    range(14),
     asked_metadata.METADATA_REQUEST,
     METADATA_RESPONSE,
     ADMIN_GET_METADATA,

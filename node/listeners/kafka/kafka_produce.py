@@ -38,14 +38,19 @@ _LEADERS_FROM: Final = 10
 _ABORTABLE_FROM: Final = 11
 """Version from which clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
+_IDS_FROM: Final = 13
+"""Version from which topics are named by their ids (KIP-516)."""
+
 _NOT_VERIFIED: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
 """The transaction of a batch could not be verified yet. As in Kafka, the number is one on which all clients send the
 batch again: producers know errors of coordinators as those of their own requests only."""
 
 
-def _read_produce(message: sent.ProduceRequest, _version: int) -> ProduceRequest:
+def _read_produce(message: sent.ProduceRequest, version: int) -> ProduceRequest:
     batches = [
-        ProduceBatch(topic.name, partition.index, partition.records or b"")
+        ProduceBatch(
+            topic.topic_id.bytes if version >= _IDS_FROM else topic.name, partition.index, partition.records or b""
+        )
         for topic in message.topic_data
         for partition in topic.partition_data
     ]
@@ -71,6 +76,7 @@ def _produced(message: sent.ProduceRequest, batches: Iterator[ProducedBatch], ve
     topics = tuple(
         TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=tuple(
                 _partition(partition.index, next(batches), leaders, version) for partition in topic.partition_data
             ),
@@ -118,7 +124,7 @@ def _code(error: TidelogError, version: int) -> int:
 
 
 PRODUCE: Final = KafkaApi(
-    range(3, 12),
+    range(3, 14),
     sent.PRODUCE_REQUEST,
     PRODUCE_RESPONSE,
     DATA_PRODUCE,
