@@ -196,6 +196,9 @@ class NodeConfig:
     connections_max: int = setting("max.connections", 10_000, number(1, INT32_MAX))
     """connections of each listener; further ones are closed when they are made. At most half of the files that the
     process may open are connections: logs need the others"""
+    fetch_sessions_max: int = setting("max.incremental.fetch.session.cache.slots", 1_000, number(0, 10_000))
+    """incremental fetch sessions of clients of Kafka (KIP-227): with one, a consumer of many partitions names only
+    those that change. They have at most 100,000 partitions together. 0: none"""
     partitions_max: int = setting("max.partitions", CLUSTER_DEFAULT, number(1, INT32_MAX))
     """partitions of all topics of the cluster, internal ones not counted. The active controller refuses more with
     PolicyViolation, so the setting must be the same on every node; so must the next one"""

@@ -225,6 +225,14 @@ class FetchSessionIdNotFound(TidelogError, code=70, status="NOT_FOUND", retry=Re
     """A Kafka client continues a session of fetches that the node does not keep (KIP-227)."""
 
 
+class InvalidFetchSessionEpoch(TidelogError, code=71, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """A Kafka client continues a session of fetches with another request than the next one (KIP-227)."""
+
+
+class FetchSessionTopicIdError(TidelogError, code=106, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """A Kafka client names topics by id in a session of fetches that has names, or the reverse (KIP-516)."""
+
+
 class FencedLeaderEpoch(TidelogError, code=74, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """The request's leader epoch is older than the node's: a newer leader has been elected (KIP-320)."""
 

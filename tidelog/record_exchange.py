@@ -105,3 +105,5 @@ class FetchAnswer(NamedTuple):
     answer or its charge until the answer is sent."""
     throttle_time_ms: int = 0
     """A quota is exceeded: how long the node reads no further request of the caller."""
+    session_id: int = 0
+    """The incremental fetch session that the next request may continue; 0 if there is none."""

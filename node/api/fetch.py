@@ -51,6 +51,29 @@ class DurablePosition(NamedTuple):
     """0 from a node of a version that does not report it."""
 
 
+NEW_SESSION: Final = 0
+NO_SESSION: Final = -1
+"""Epochs of requests that name all of their partitions. Both end the session that they name, if there is one."""
+
+
+class SessionFetch(NamedTuple):
+    """The incremental fetch session of a request (KIP-227): `partitions` has only those that are new, or whose fetch
+    has changed. The answer has only those of which the caller does not know everything."""
+
+    session_id: int
+    epoch: int
+    """NEW_SESSION, NO_SESSION, or the number of the request in its session, from 1 on."""
+    by_id: bool
+    """The protocol names topics by id, in this version of the request."""
+    forgotten: Sequence[tuple[TopicReference, int]] = ()
+    """Partitions that are fetched no longer."""
+
+    @property
+    def continues(self) -> bool:
+        """True for a request within a session."""
+        return self.epoch not in (NEW_SESSION, NO_SESSION)
+
+
 class FetchRequest(NamedTuple):
     """Fetches to open; a later one replaces an earlier one of the same partition.
 
@@ -72,6 +95,8 @@ class FetchRequest(NamedTuple):
     max_bytes: int = 0
     """Limit of the records in the answer to a call, except for the first batch, which is returned whole (KIP-74); 0 for
     the default."""
+    session: SessionFetch | None = None
+    """None if the caller has none, and wants none."""
 
 
 _ISOLATION_LEVELS: Final = {int(level): level for level in Isolation}

@@ -18,6 +18,7 @@ from node.observability.metric_text import Distribution, Metric, MetricTable
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
 from node.replicas.replica import Replica
+from node.requests.incremental_sessions import SessionCache
 from node.runtime.memory_budget import MemoryFigures
 from node.runtime.request_meter import BOUNDS_MS, RequestMeter
 from node.runtime.topic_meter import TopicMeter
@@ -106,6 +107,7 @@ class MetricSources:
     topics: Iterable[tuple[str, TopicMeter]] = ()
     coordinators: Sequence[CoordinatorFigures] = ()
     member_streams: int | None = None
+    fetch_sessions: SessionCache | None = None
     transactions: TransactionFigures | None = None
     groups: GroupsCollected = NO_GROUPS
     work: Iterable[WorkTimes] = ()
@@ -176,6 +178,21 @@ NODE: Final = MetricTable[MetricSources](
         lambda n: n.producers_forgotten,
     ),
     Metric("tidelog_group_member_streams", "Open heartbeat streams of group members", lambda n: n.member_streams),
+    Metric(
+        "tidelog_fetch_sessions",
+        "Incremental fetch sessions of clients of Kafka",
+        lambda n: None if n.fetch_sessions is None else len(n.fetch_sessions),
+    ),
+    Metric(
+        "tidelog_fetch_session_partitions",
+        "Partitions of these sessions",
+        lambda n: None if n.fetch_sessions is None else n.fetch_sessions.partitions,
+    ),
+    Metric(
+        "tidelog_fetch_session_evictions_total",
+        "Fetch sessions that were ended to make place for others",
+        lambda n: None if n.fetch_sessions is None else n.fetch_sessions.evictions,
+    ),
     Metric(
         "tidelog_group_lag_unknown",
         "Groups and offsets that are left out of these metrics, and all partitions whose lag is not known",

@@ -34,6 +34,7 @@ from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
+from node.requests.incremental_sessions import SessionCache
 from node.requests.producer_ids import ProducerIds
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
@@ -134,6 +135,7 @@ class Node:
         self.replicas: ReplicaManager | None = None
         """The replicas of partitions; None while their logs are recovered."""
         self._coordinators: NodeCoordinators | None = None
+        self._fetch_sessions = SessionCache(config.fetch_sessions_max, rng)
         self._stop = asyncio.Event()
         self._is_ready = False
 
@@ -176,6 +178,7 @@ class Node:
             topics=() if self.replicas is None else self.replicas.topics,
             coordinators=() if coordinators is None else coordinators.figures(),
             member_streams=None if coordinators is None else len(coordinators.streams),
+            fetch_sessions=self._fetch_sessions,
             transactions=None if coordinators is None else coordinators.transactions.figures(),
             groups=groups,
             quotas=self._quotas,
@@ -352,6 +355,7 @@ class Node:
             clock=self._clock,
             config=config,
             inspectors=self._executors("records"),
+            fetch_sessions=self._fetch_sessions,
             verifier=coordinators.verifier,
         )
         context = RequestContext("local", f"node {self._config.node_id}")

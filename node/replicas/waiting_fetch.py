@@ -176,6 +176,11 @@ class FetchOutbox:
         return self.reads + self._called >= AT_ONCE
 
     @property
+    def uses_disk(self) -> bool:
+        """True if a fetch waits for a disk, has a place, or has records that were read from it."""
+        return bool(self._queue or self._called or self.reads)
+
+    @property
     def short_bytes(self) -> int:
         """The bytes that could be read by all fetches for which they are too few."""
         return sum(fetch.available for fetch in self.short)

@@ -41,7 +41,10 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
 from node.requests.deletion_handlers import DeletionHandlers
+from node.requests.fetch_answers import add_next, limited
 from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
+from node.requests.incremental_fetches import IncrementalFetches
+from node.requests.incremental_sessions import SessionCache
 from node.requests.marker_handlers import MarkerHandlers
 from node.requests.permitted import locate_permitted
 from node.requests.produce_session import ProduceSession
@@ -75,10 +78,11 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
         clock: Clock,
         config: ReplicaConfig,
         inspectors: Executor,
+        fetch_sessions: SessionCache,
         verifier: TransactionVerifier | None = None,
     ) -> None:
-        """inspectors: checks records that take time. verifier: of transactions, before their first batch in a
-        partition; None: they are not verified."""
+        """inspectors: checks records that take time. fetch_sessions: the incremental ones. verifier: of transactions,
+        before their first batch in a partition; None: they are not verified."""
         MarkerHandlers.__init__(self, manager, clock)
         DeletionHandlers.__init__(self, manager, clock, config.max_wait_ms)
         self._sessions = sessions
@@ -86,6 +90,9 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
         self._config = config
         self._inspectors = inspectors
         self._verifier = verifier
+        self._incremental = IncrementalFetches(
+            manager, sessions, fetch_sessions, clock=clock, config=config, fetch_all=self._fetch_all
+        )
         self._searching = asyncio.Lock()
         """Locked for each search by timestamp, which reads a batch: one in a turn of the loop for all callers."""
 
@@ -178,7 +185,7 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
         charge = AnswerCharge(self._manager.memory, session.kind, session.copies)
         answer = FetchAnswer([], charge)
         try:
-            await self._add_next(answer, charge, session, wanted, enough, least)
+            await add_next(answer, charge, session, self._manager.memory, wanted, enough, least)
             if not (answer.partitions or overdue):
                 return False
             session.sending(stream.close)
@@ -193,41 +200,16 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
         session.sent()
         return True
 
-    async def _add_next(
-        self,
-        answer: FetchAnswer,
-        charge: AnswerCharge,
-        session: FetchSession,
-        wanted: int,
-        enough: int,
-        least: int,
-        room: int | None = None,
-    ) -> None:
-        """Add answers that are due: with `wanted` bytes of records if the memory budget allows, but at least `least`;
-        stop at `enough` bytes. room: as for `FetchSession.collect`. While this answer or a disk read of the session
-        occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
-        memory, kind, copies = self._manager.memory, session.kind, session.copies
-        if session.outbox.read or not least:
-            charge.add(session.collect_read(answer.partitions, enough, room), memory.charge(kind, 0))
-            return
-        if room is not None and room <= 0:
-            share = memory.charge(kind, 0)
-        elif charge.size or session.outbox.reads:
-            share = memory.take_now(kind, copies * wanted, copies * least)
-            if not share.size and session.outbox.reads:
-                await session.wait_cold()
-                return
-        else:
-            share = await memory.take(kind, copies * wanted, copies * least)
-        granted = share.size // copies
-        enough = min(enough, granted - least) if granted else enough
-        room = granted if room is None else min(granted, room)
-        charge.add(session.collect(answer.partitions, enough, room), share)
-
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
         """Read from the partitions; answer when one can be answered, when all together have enough, or at the deadline,
         as Kafka's DelayedFetch. For consumers only: a follower's fetches are ordered by its stream. Raises
         InvalidRequest."""
+        if request.session is not None:
+            return await self._incremental.fetch(request, request.session, context)
+        return await self._fetch_all(request, context)
+
+    async def _fetch_all(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
+        """As `fetch`: every partition of the request, in its order."""
         if request.replica is not None:
             raise InvalidRequest("a follower fetches on a stream, not with unary calls")
         limit = min(request.max_bytes or UNARY_FETCH_BYTES_MAX, UNARY_FETCH_BYTES_MAX)
@@ -246,7 +228,7 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
                 await session.wait_ready()
                 _, least = session.next_bytes(0)
                 rest = wanted - charge.size // session.copies
-                await self._add_next(answer, charge, session, rest, wanted, least, room=rest)
+                await add_next(answer, charge, session, self._manager.memory, rest, wanted, least, room=rest)
                 if waits and (answer.partitions or session.outbox.short_bytes >= min(request.min_bytes, limit)):
                     waits = False
                     session.answer_anyway()
@@ -255,7 +237,7 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
             raise
         finally:
             self._sessions.close(session)
-        answer.partitions[:] = _limited(_in_order(answer.partitions, request.partitions), limit)
+        answer.partitions[:] = limited(_in_order(answer.partitions, request.partitions), limit)
         return answer
 
     # --- offsets ---
@@ -332,17 +314,6 @@ def _in_order(answers: Sequence[Outcome], items: Sequence[Item]) -> list[Outcome
     """The answers to numbered items in the order of the call, with the correlation ids of the caller."""
     found = sorted(answers, key=attrgetter("correlation_id"))
     return [answer._replace(correlation_id=items[answer.correlation_id].correlation_id) for answer in found]
-
-
-def _limited(answers: Sequence[FetchedPartition], limit: int) -> list[FetchedPartition]:
-    """The answers without the records that exceed the limit, but with those of the first that has any: a batch is
-    returned whole, and a reader of a large one would not advance otherwise (KIP-74)."""
-    limited, size = [], 0
-    for answer in answers:
-        fits = not size or size + len(answer.records) <= limit
-        limited.append(answer if fits else answer._replace(records=b"", aborted=()))
-        size += len(limited[-1].records)
-    return limited
 
 
 async def _send_produced(stream: ValueStream[ProduceAnswer, ProduceRequest], session: ProduceSession) -> None:

@@ -179,7 +179,7 @@ class FetchSession:
             item.fetch_offset,
             item.last_fetched_epoch,
             item.current_leader_epoch,
-            max(1, min(item.max_bytes or self._config.replication.fetch_bytes_max, BYTES_MAX)),
+            self._bytes_max(item),
             request.min_bytes,
             deadline,
             follower,
@@ -215,6 +215,9 @@ class FetchSession:
             self.outbox.add(answer)
         elif not partition.waits_at_end(fetch, now):
             fetch.wake()
+
+    def _bytes_max(self, item: PartitionFetch) -> int:
+        return max(1, min(item.max_bytes or self._config.replication.fetch_bytes_max, BYTES_MAX))
 
     # --- answers ---
 
@@ -458,15 +461,23 @@ class FetchSessions:
 
     def open(self, context: RequestContext) -> FetchSession:
         """A new session for the fetches of one stream or call. Raises NodeShuttingDown."""
+        session = FetchSession(self._manager, self.follower_streams, context, self._clock, self._config)
+        self.admit(session)
+        return session
+
+    def admit(self, session: FetchSession) -> None:
+        """A session has a request to answer: call its `tick`. Raises NodeShuttingDown."""
         if self._manager.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        session = FetchSession(self._manager, self.follower_streams, context, self._clock, self._config)
         self._sessions[session] = None
-        return session
+
+    def dismiss(self, session: FetchSession) -> None:
+        """A session has no request to answer at the moment."""
+        self._sessions.pop(session, None)
 
     def close(self, session: FetchSession) -> None:
         """Close the session of a closed stream."""
-        self._sessions.pop(session, None)
+        self.dismiss(session)
         session.close()
         if session.follower_id is not None:
             self._on_follower_lost(session.follower_id)

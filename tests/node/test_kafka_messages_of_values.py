@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from node.api.admin_requests import ChangedTopics
 from node.api.deletions import DeletedRecords, DeleteRecordsAnswer
+from node.api.fetch import SessionFetch
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.offsets import EpochAnswer, ListedOffset, ListOffsetsAnswer, OffsetForLeaderEpochAnswer
 from node.api.produce import ProduceAnswer, ProducedBatch
@@ -42,6 +43,10 @@ from tidelog.errors import (
     CoordinatorNotAvailable,
     CorruptRecord,
     DiskFull,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InconsistentTopicId,
+    InvalidFetchSessionEpoch,
     LeadershipLost,
     MemberIdRequired,
     NodeShuttingDown,
@@ -57,8 +62,9 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     all_errors,
 )
-from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition
+from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, TopicReference
 from tidelog.types import (
+    EARLIEST,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     DirectoryId,
@@ -106,20 +112,35 @@ def test_any_request_is_a_value_or_refused_and_every_refusal_has_bytes(
 # --- produce ------------------------------------------------------------------------------------------------------
 
 
+def id_of(name: str) -> UUID:
+    return UUID(int=int.from_bytes(name.encode(), "big"))
+
+
+def named(field: str, name: str, version: int) -> dict[str, Any]:
+    """How a produce or fetch request names a topic: by its name, or from version 13 on by its id."""
+    return {field: name} if version < 13 else {"topic_id": id_of(name)}
+
+
+def reference(name: str, version: int) -> TopicReference:
+    return name if version < 13 else id_of(name).bytes
+
+
 @pytest.mark.parametrize("version", PRODUCE.versions)
 def test_batches_are_answered_with_what_the_version_can_say(version: int) -> None:
-    """The records are a view of the frame, the answer names the next leader from version 10 on (KIP-951)."""
+    """The records are a view of the frame, the answer names the next leader from version 10 on (KIP-951). From version
+    13 on topics have ids (KIP-516)."""
     module = request("Produce")
     topics = tuple(
         module.TopicProduceData(
-            name=name, partition_data=tuple(module.PartitionProduceData(each, b"batch") for each in (0, 1))
+            **named("name", name, version),
+            partition_data=tuple(module.PartitionProduceData(each, b"batch") for each in (0, 1)),
         )
         for name in ("a", "b")
     )
     message = module.ProduceRequest(None, -1, 30_000, topics)
     _, value = begun(PRODUCE, version, message)
     assert [(each.topic_id, each.partition, bytes(each.records)) for each in value.partitions] == [
-        (name, index, b"batch") for name in ("a", "b") for index in (0, 1)
+        (reference(name, version), index, b"batch") for name in ("a", "b") for index in (0, 1)
     ]
     assert isinstance(value.partitions[0].records, memoryview)
     assert (value.acks, value.timeout_ms, value.transactional_id) == (-1, 30_000, "")
@@ -135,6 +156,7 @@ def test_batches_are_answered_with_what_the_version_can_say(version: int) -> Non
         ProducedBatch(UnknownTopicOrPartition("gone"), Offset(-1), NO_TIMESTAMP, Offset(-1), NO_LEADER_EPOCH),
     ]
     answer = exchanged(PRODUCE, version, message, ProduceAnswer(outcomes))
+    assert [(each.name, each.topic_id) for each in answer.responses] == [(each.name, each.topic_id) for each in topics]
     partitions = [each for topic in answer.responses for each in topic.partition_responses]
     assert [(each.error_code, each.base_offset, each.log_append_time_ms) for each in partitions] == [
         (0, 7, 8),
@@ -157,10 +179,11 @@ def test_batches_are_answered_with_what_the_version_can_say(version: int) -> Non
 # --- fetch --------------------------------------------------------------------------------------------------------
 
 
-def fetch_message(**fields: Any) -> Any:
+def fetch_message(version: int = 12, **fields: Any) -> Any:
     module = request("Fetch")
     topic = module.FetchTopic(
-        topic="orders", partitions=tuple(module.FetchPartition(each, 5, 1 << 20) for each in (3, 1))
+        **named("topic", "orders", version),
+        partitions=tuple(module.FetchPartition(each, 5, 1 << 20) for each in (3, 1)),
     )
     given = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "topics": (topic,)}
     return module.FetchRequest(**{**given, **fields})
@@ -170,24 +193,24 @@ def fetch_message(**fields: Any) -> Any:
 def test_every_asked_partition_is_answered_in_order(version: int) -> None:
     """A full answer without one of them is dropped by Java. Errors have the watermark where it is known."""
     records = memoryview(b"batches")
+    orders = reference("orders", version)
     fetched = [
         FetchedPartition(
-            "orders", 3, LeaderEpoch(2), Offset(9), Offset(8), Offset(4),
+            orders, 3, LeaderEpoch(2), Offset(9), Offset(8), Offset(4),
             aborted=(AbortedStart(ProducerId(1), Offset(6)),), records=records,
             diverging=EpochEnd(LeaderEpoch(1), Offset(3)), preferred_read_replica=2,
         ),
-        FetchedPartition(
-            "orders", 1, LeaderEpoch(2), Offset(9), Offset(8), Offset(7), OffsetOutOfRange("5 is below 7")
-        ),
+        FetchedPartition(orders, 1, LeaderEpoch(2), Offset(9), Offset(8), Offset(7), OffsetOutOfRange("5 is below 7")),
     ]  # fmt: skip
-    message = fetch_message(isolation_level=1)
+    message = fetch_message(version, isolation_level=1)
     exchange, _ = begun(FETCH, version, message)
     encoded = exchange.encode(FetchAnswer(fetched), 0)
     assert any(piece is records for piece in encoded.pieces), "records are not copied"
     answer = answered(FETCH, version, encoded)
     (topic,) = answer.responses
     first, second = topic.partitions
-    assert (topic.topic, first.partition_index, first.error_code, bytes(first.records)) == ("orders", 3, 0, b"batches")
+    assert (topic.topic, topic.topic_id) == (message.topics[0].topic, message.topics[0].topic_id)
+    assert (first.partition_index, first.error_code, bytes(first.records)) == (3, 0, b"batches")
     assert (first.high_watermark, first.last_stable_offset) == (9, 8)
     assert [(each.producer_id, each.first_offset) for each in first.aborted_transactions] == [(1, 6)]
     assert (second.partition_index, second.error_code, second.high_watermark, second.last_stable_offset) == (1, 1, 9, 8)
@@ -200,6 +223,28 @@ def test_every_asked_partition_is_answered_in_order(version: int) -> None:
         assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (1, 3)
 
 
+@pytest.mark.parametrize("version", FETCH.versions)
+def test_a_consumer_learns_from_a_former_leader_which_node_leads(version: int) -> None:
+    """Its address too, from version 16 on (KIP-951): the client needs no metadata before it continues there."""
+    leader = NodeAddress(NodeId(2), Endpoint("host", 9094), "rack", LeaderEpoch(5))
+    fetched = [
+        FetchedPartition(
+            reference("orders", version), index, LeaderEpoch(4), Offset(-1), Offset(-1), Offset(-1),
+            NotLeaderOrFollower("moved", leader=leader),
+        )
+        for index in (3, 1)
+    ]  # fmt: skip
+    answer = exchanged(FETCH, version, fetch_message(version), FetchAnswer(fetched))
+    hints = [
+        (each.current_leader.leader_id, each.current_leader.leader_epoch) for each in answer.responses[0].partitions
+    ]
+    endpoints = [(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints]
+    if version >= 16:
+        assert (hints, endpoints) == ([(2, 5)] * 2, [(2, "host", 9094, "rack")])
+    else:
+        assert (hints, endpoints) == ([(-1, -1)] * 2, [])
+
+
 def test_answers_are_limited_as_asked_and_by_at_least_a_byte() -> None:
     """0 stands for the limit of the node inside it."""
     module = request("Fetch")
@@ -209,18 +254,74 @@ def test_answers_are_limited_as_asked_and_by_at_least_a_byte() -> None:
         assert (value.max_bytes, value.partitions[0].max_bytes) == (asked, asked)
 
 
-def test_a_session_is_not_continued_and_a_broker_is_refused() -> None:
-    """Clients name all partitions in each request then (KIP-227)."""
-    for fields, code in (
-        ({"session_id": 4, "session_epoch": 1}, 70),
-        ({"replica_id": 1}, 31),
-        ({"isolation_level": 7}, 42),
+@pytest.mark.parametrize("version", FETCH.versions)
+def test_a_request_continues_a_session_and_names_what_it_forgets(version: int) -> None:
+    """The answer names what has changed: topics that the request does not name, too."""
+    module = request("Fetch")
+    session: dict[str, Any] = {}
+    if version >= 7:
+        gone = module.ForgottenTopic(partitions=(4, 2**31 - 1), **named("topic", "lines", version))
+        session = {"session_id": 17, "session_epoch": 2, "forgotten_topics_data": (gone,)}
+    message = fetch_message(version, topics=(), **session)
+    _, value = begun(FETCH, version, message)
+    if version < 7:
+        assert value.session is None
+        return
+    forgotten = [(reference("lines", version), each) for each in (4, 2**31 - 1)]
+    assert value.session == SessionFetch(17, 2, version >= 13, forgotten)
+    fetched = [
+        FetchedPartition(reference(name, version), each, LeaderEpoch(2), Offset(9), Offset(8), Offset(4))
+        for name, each in (("b", 1), ("a", 3), ("b", 2))
+    ]
+    answer = exchanged(FETCH, version, message, FetchAnswer(fetched, session_id=17))
+    names = {name: {"topic": "", "topic_id": UUID(int=0), **named("topic", name, version)} for name in ("a", "b")}
+    assert [
+        ({"topic": topic.topic, "topic_id": topic.topic_id}, [each.partition_index for each in topic.partitions])
+        for topic in answer.responses
+    ] == [(names["b"], [1, 2]), (names["a"], [3])]
+    assert answer.session_id == 17
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "expected"),
+    [
+        (0, -1, None),
+        (0, 0, SessionFetch(0, 0, by_id=False, forgotten=[])),
+        (5, -1, SessionFetch(5, -1, by_id=False, forgotten=[])),
+        (-(2**31), 2**31 - 1, SessionFetch(-(2**31), 2**31 - 1, by_id=False, forgotten=[])),
+    ],
+)
+def test_a_client_may_want_no_session(session_id: int, epoch: int, expected: SessionFetch | None) -> None:
+    value = begun(FETCH, 12, fetch_message(session_id=session_id, session_epoch=epoch))[1]
+    assert value.session == expected
+
+
+def test_a_session_that_cannot_continue_is_an_error_of_the_whole_answer() -> None:
+    exchange, _ = begun(FETCH, 12, fetch_message(session_id=4, session_epoch=1))
+    for error, code in (
+        (FetchSessionIdNotFound("why"), 70),
+        (InvalidFetchSessionEpoch("why"), 71),
+        (FetchSessionTopicIdError("why"), 106),
     ):
-        frame = memoryview(request_frame("Fetch", 12, fetch_message(**fields), 7))[4:]
-        exchange = Exchange(FETCH, head_of(frame), 12)
+        answer = answered(FETCH, 12, exchange.refuse(error))
+        assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, ())
+
+
+@pytest.mark.parametrize("version", FETCH.versions)
+def test_a_broker_is_refused(version: int) -> None:
+    """From version 15 on it says in another field that it is one."""
+    module = request("Fetch")
+    replica: dict[str, Any] = {"replica_id": 1}
+    if version >= 15:
+        replica = {"replica_state": module.ReplicaState(replica_id=1, replica_epoch=4)}
+    for fields, code in ((replica, 31), ({"isolation_level": 7}, 42)):
+        frame = memoryview(request_frame("Fetch", version, fetch_message(version, **fields), 7))[4:]
+        exchange = Exchange(FETCH, head_of(frame), 11 + (version >= 12))
         with pytest.raises(TidelogError) as refused:
             exchange.decode(frame)
-        assert answered(FETCH, 12, exchange.refuse(refused.value)).error_code == code
+        answer = answered(FETCH, version, exchange.refuse(refused.value))
+        codes = {each.error_code for topic in answer.responses for each in topic.partitions}
+        assert (answer.error_code if version >= 7 else codes) == (code if version >= 7 else {code})
 
 
 def test_a_partition_that_is_asked_twice_is_answered_twice() -> None:
@@ -236,18 +337,24 @@ def test_a_partition_that_is_asked_twice_is_answered_twice() -> None:
 
 @pytest.mark.parametrize("version", LIST_OFFSETS.versions)
 def test_timestamps_without_a_meaning_in_the_version_are_refused_one_by_one(version: int) -> None:
+    """Without storage elsewhere, the first record on local disks is the first (-4), and no record is elsewhere (-5)."""
     module = request("ListOffsets")
-    partitions = tuple(module.ListOffsetsPartition(number, Millis(at)) for number, at in enumerate((-1, -3, 1_000, -4)))
+    times = (-1, -3, 1_000, -4, -5, -6)
+    partitions = tuple(module.ListOffsetsPartition(number, Millis(at)) for number, at in enumerate(times))
     message = module.ListOffsetsRequest(-1, (module.ListOffsetsTopic("orders", partitions),))
     _, value = begun(LIST_OFFSETS, version, message)
-    known = [0, 1, 2] if version >= 7 else [0, 2]
+    first_version = (1, 7, 1, 8, 9, 99)
+    known = [each for each in range(6) if version >= first_version[each]]
     assert [each.partition for each in value.partitions] == known
+    assert [each.timestamp_ms for each in value.partitions if each.partition == 3] == [EARLIEST] * (version >= 8)
     listed = tuple(ListedOffset("orders", each, None, Offset(10 + each), Millis(5), LeaderEpoch(3)) for each in known)
     (topic,) = exchanged(LIST_OFFSETS, version, message, ListOffsetsAnswer(listed)).topics
     found = {each.partition_index: (each.error_code, each.offset, each.timestamp) for each in topic.partitions}
-    unknown = (35, -1, -1)
-    assert found == {0: (0, 10, 5), 1: (0, 11, 5) if version >= 7 else unknown, 2: (0, 12, 5), 3: unknown}
-    assert {each.leader_epoch for each in topic.partitions if not each.error_code} == {3 if version >= 4 else -1}
+    unknown, elsewhere = (35, -1, -1), (0, -1, -1)
+    expected = {each: (0, 10 + each, 5) if each in known else unknown for each in range(6)}
+    assert found == {**expected, 4: elsewhere if version >= 9 else unknown}
+    epochs = {each.leader_epoch for each in topic.partitions if not each.error_code and each.partition_index != 4}
+    assert epochs == {3 if version >= 4 else -1}
 
 
 @pytest.mark.parametrize("version", OFFSET_FOR_LEADER_EPOCH.versions)
@@ -550,6 +657,7 @@ def test_every_error_has_a_number_that_clients_of_kafka_know() -> None:
     assert {code_of(each("why")) for each in all_errors()} <= set(range(-1, KAFKA_CODE_MAX)) - {0}
     assert code_of(None) == 0
     likened = {TooFewNodes: 38, LeadershipLost: 6, NodeShuttingDown: 6, DiskFull: 56, CorruptRecord: 2}
+    likened |= {InconsistentTopicId: 100, UnknownTopicId: 100}
     assert {each: code_of(each("why")) for each in likened} == likened
 
 

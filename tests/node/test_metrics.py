@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,6 +34,7 @@ from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
 from node.replicas.replica import Replica
 from node.requests.context import RequestContext
+from node.requests.incremental_sessions import SessionCache
 from node.runtime.memory_budget import Kind, MemoryFigures
 from node.runtime.request_meter import RequestMeters
 from node.runtime.topic_meter import TopicMeters
@@ -119,6 +121,7 @@ SOURCES = MetricSources(
     memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
     coordinators=(CoordinatorFigures("group", {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1}, 3, METER),),
     member_streams=7,
+    fetch_sessions=SessionCache(1, random.Random(1)),
     transactions=TransactionFigures(5, 2, 4_500, 1),
     groups=GROUPS,
 )
@@ -186,6 +189,7 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.005"] == 0
     assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.01"] == 1
     assert samples[("tidelog_ready",)] == 1
+    assert samples[("tidelog_fetch_sessions",)] == 0
     assert samples["tidelog_directory_offline", "/a"] == 0
     assert samples["tidelog_directory_offline", "/b"] == 1
     assert samples["tidelog_directory_free_bytes", "/a"] == 90

@@ -129,6 +129,7 @@ class World:
             clock=clock,
             config=ReplicaConfig(),
             inspectors=cluster.machines[1].inspectors,
+            fetch_sessions=cluster.machines[1].fetch_sessions,
             verifier=self.verifier,
         )
         cluster.machines[1].service = MessageService(Gate("Data", handlers))

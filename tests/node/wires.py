@@ -26,6 +26,7 @@ from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
+from node.requests.incremental_sessions import SessionCache
 from node.requests.producer_ids import ProducerIds
 from replication.controller.events import AcceptedIsr, AlteredPartition, AlteredPartitions, AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
@@ -255,6 +256,9 @@ class Machine:
     sessions: FetchSessions | None = None
     service: Any = None
     """The Data service, as the listeners serve it: in messages."""
+    data: DataHandlers | None = None
+    """The same, in values."""
+    fetch_sessions: SessionCache = field(default_factory=lambda: SessionCache(10, random.Random(1)))
     directory: LogDirectory | None = None
     task: asyncio.Task[None] | None = None
 
@@ -324,6 +328,7 @@ class Cluster:
         """A new incarnation of a node: registered again, its logs recovered."""
         machine = self.machines[number]
         machine.node_runs += 1
+        machine.fetch_sessions = SessionCache(10, random.Random(number))
         clock = SimClock(self.loop)
         machine.directory = LogDirectory(
             "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
@@ -344,9 +349,15 @@ class Cluster:
         machine.manager = manager
         sessions = machine.sessions = FetchSessions(manager, clock=clock, config=self.config)
         handlers = DataHandlers(
-            manager, sessions, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
+            manager,
+            sessions,
+            ProducerIds(no_blocks),
+            clock=clock,
+            config=self.config,
+            inspectors=machine.inspectors,
+            fetch_sessions=machine.fetch_sessions,
         )
-        machine.service = MessageService(Gate("Data", handlers))
+        machine.data, machine.service = handlers, MessageService(Gate("Data", handlers))
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         maintenance = LogMaintenance(
             logs,
@@ -381,7 +392,7 @@ class Cluster:
         self.wires.break_streams()
         self.wires.calls[endpoint_of(number)].break_off()
         machine.executor, machine.inspectors = HeldExecutor(), HeldExecutor()
-        machine.manager = machine.sessions = machine.service = None
+        machine.manager = machine.sessions = machine.service = machine.data = None
         self.run(0.001)
         assert machine.task.done(), "a task of the node runs on"
         if power_fails:
@@ -399,7 +410,7 @@ class Cluster:
         self.wait(machine.task)
         machine.directory.close_clean()
         del self.wires.services[endpoint_of(number)]
-        machine.manager = machine.sessions = machine.service = None
+        machine.manager = machine.sessions = machine.service = machine.data = None
 
     def manager(self, number: int) -> ReplicaManager:
         manager = self.machines[number].manager
@@ -410,6 +421,11 @@ class Cluster:
         sessions = self.machines[number].sessions
         assert sessions is not None, f"node {number} is down"
         return sessions
+
+    def data(self, number: int) -> DataHandlers:
+        data = self.machines[number].data
+        assert data is not None, f"node {number} is down"
+        return data
 
     def service(self, number: int) -> Any:
         service = self.machines[number].service

@@ -1,18 +1,17 @@
-"""Fetch of Kafka's protocol: of consumers, in full.
-
-Sessions of fetches (KIP-227) are not kept: every answer has the session id 0, so that clients name all partitions in
-each request. Replication is not done by this protocol.
-"""
+"""Fetch of Kafka's protocol: of consumers, in full or in incremental fetch sessions (KIP-227). Replication is not done
+by this protocol."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from uuid import UUID
 
-from node.api.fetch import FetchRequest, PartitionFetch, isolation_of
+from node.api.fetch import NEW_SESSION, NO_SESSION, FetchRequest, PartitionFetch, SessionFetch, isolation_of
 from node.api.table import DATA_FETCH
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
-from tidelog.errors import ClusterAuthorizationFailed, FetchSessionIdNotFound, TidelogError
+from tidelog.errors import ClusterAuthorizationFailed, TidelogError
 from tidelog.protocol.kafka.messages import fetch_request as sent
 from tidelog.protocol.kafka.messages.fetch_response import (
     FETCH_RESPONSE,
@@ -20,25 +19,37 @@ from tidelog.protocol.kafka.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
-from tidelog.record_exchange import FetchAnswer, FetchedPartition
-from tidelog.types import Isolation, LeaderEpoch, Offset
+from tidelog.record_exchange import FetchAnswer, FetchedPartition, TopicReference
+from tidelog.types import Isolation, LeaderEpoch, NodeAddress, Offset
 
-_FULL: Final = (0, -1)
-"""Epochs of requests that continue no session."""
+_SESSIONS_FROM: Final = 7
+"""Version from which clients have sessions."""
 
 _ERROR_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
 _DIVERGING_FROM: Final = 12
+_LEADERS_FROM: Final = 16
 """Versions from which answers have these fields."""
 
+_IDS_FROM: Final = 13
+"""Version from which topics are named by their ids (KIP-516)."""
 
-def _read_fetch(message: sent.FetchRequest, _version: int) -> FetchRequest:
-    if message.replica_id >= 0:
+_REPLICA_STATE_FROM: Final = 15
+"""Version from which a request of a replica says so in another field (KIP-903)."""
+
+
+def _reference(topic: sent.FetchTopic | sent.ForgottenTopic, version: int) -> TopicReference:
+    return topic.topic_id.bytes if version >= _IDS_FROM else topic.topic
+
+
+def _read_fetch(message: sent.FetchRequest, version: int) -> FetchRequest:
+    replica_id = message.replica_state.replica_id if version >= _REPLICA_STATE_FROM else message.replica_id
+    if replica_id >= 0:
         raise ClusterAuthorizationFailed("nodes replicate by gRPC: a request with a replica id is for brokers of Kafka")
-    if message.session_epoch not in _FULL:
-        raise FetchSessionIdNotFound("this node keeps no sessions of fetches: name all partitions in each request")
     return FetchRequest(
         None,
         message.max_wait_ms,
@@ -46,7 +57,7 @@ def _read_fetch(message: sent.FetchRequest, _version: int) -> FetchRequest:
         isolation_of(message.isolation_level),
         [
             PartitionFetch(
-                topic.topic,
+                _reference(topic, version),
                 partition.partition,
                 Offset(partition.fetch_offset),
                 current_leader_epoch=LeaderEpoch(partition.current_leader_epoch),
@@ -58,29 +69,62 @@ def _read_fetch(message: sent.FetchRequest, _version: int) -> FetchRequest:
         ],
         rack=message.rack_id,
         max_bytes=max(1, message.max_bytes),
+        session=_session(message, version),
     )
+
+
+def _session(message: sent.FetchRequest, version: int) -> SessionFetch | None:
+    if version < _SESSIONS_FROM or (message.session_id == 0 and message.session_epoch == NO_SESSION):
+        return None
+    forgotten = [
+        (_reference(topic, version), partition)
+        for topic in message.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    return SessionFetch(message.session_id, message.session_epoch, version >= _IDS_FROM, forgotten)
 
 
 def _write_fetched(message: sent.FetchRequest, answer: FetchAnswer, version: int) -> FetchResponse:
-    found = {(each.topic_id, each.partition): each for each in answer.partitions}
     isolation = isolation_of(message.isolation_level)
-    return FetchResponse(
-        0,
-        tuple(
-            FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=tuple(
-                    _partition(found[topic.topic, each.partition], version, isolation) for each in topic.partitions
-                ),
-            )
-            for topic in message.topics
-        ),
+    leaders: dict[int, NodeAddress] | None = {} if version >= _LEADERS_FROM else None
+    topics = tuple(
+        FetchableTopicResponse(tuple(_partition(each, version, isolation, leaders) for each in partitions), **named)
+        for named, partitions in _by_topic(message, answer.partitions, version)
     )
+    endpoints = tuple(
+        NodeEndpoint(each.node_id, each.endpoint.host, each.endpoint.port, each.rack or None)
+        for each in (leaders or {}).values()
+    )
+    return FetchResponse(0, topics, session_id=answer.session_id, node_endpoints=endpoints)
 
 
-def _partition(fetched: FetchedPartition, version: int, isolation: Isolation) -> PartitionData:
+def _by_topic(
+    message: sent.FetchRequest, fetched: Sequence[FetchedPartition], version: int
+) -> Iterator[tuple[dict[str, Any], Sequence[FetchedPartition]]]:
+    """The fields that name each topic of the answer, and its partitions: those of the request, in its order. Within a
+    session, those of which there is something to tell."""
+    if version >= _SESSIONS_FROM and message.session_epoch not in (NEW_SESSION, NO_SESSION):
+        topics: dict[TopicReference, list[FetchedPartition]] = {}
+        for each in fetched:
+            topics.setdefault(each.topic_id, []).append(each)
+        for topic, partitions in topics.items():
+            yield {"topic": topic} if isinstance(topic, str) else {"topic_id": UUID(bytes=topic)}, partitions
+        return
+    found = {(each.topic_id, each.partition): each for each in fetched}
+    for asked in message.topics:
+        named = {"topic": asked.topic, "topic_id": asked.topic_id}
+        yield named, [found[_reference(asked, version), each.partition] for each in asked.partitions]
+
+
+def _partition(
+    fetched: FetchedPartition, version: int, isolation: Isolation, leaders: dict[int, NodeAddress] | None
+) -> PartitionData:
+    """leaders: gets the next leader if the answer names it (KIP-951); None: the version cannot."""
     diverging = fetched.diverging
     optional: dict[str, Any] = {}
+    if leaders is not None and fetched.error is not None and (leader := fetched.error.leader) is not None:
+        leaders[leader.node_id] = leader
+        optional["current_leader"] = LeaderIdAndEpoch(leader.node_id, leader.leader_epoch)
     if version >= _PREFERRED_REPLICA_FROM:
         optional["preferred_read_replica"] = fetched.preferred_read_replica
     if version >= _DIVERGING_FROM and diverging is not None:
@@ -112,10 +156,8 @@ def _refuse_fetch(message: sent.FetchRequest, error: TidelogError, version: int)
         0,
         tuple(
             FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=tuple(
-                    PartitionData(each.partition, code, unknown, unknown, None, b"") for each in topic.partitions
-                ),
+                tuple(PartitionData(each.partition, code, unknown, unknown, None, b"") for each in topic.partitions),
+                topic.topic,
             )
             for topic in message.topics
         ),
@@ -123,5 +165,5 @@ def _refuse_fetch(message: sent.FetchRequest, error: TidelogError, version: int)
 
 
 FETCH: Final = KafkaApi(
-    range(4, 13), sent.FETCH_REQUEST, FETCH_RESPONSE, DATA_FETCH, _read_fetch, _write_fetched, _refuse_fetch
+    range(4, 19), sent.FETCH_REQUEST, FETCH_RESPONSE, DATA_FETCH, _read_fetch, _write_fetched, _refuse_fetch
 )
