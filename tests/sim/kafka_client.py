@@ -12,8 +12,9 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from node.listeners.kafka.api_versions import VERSIONS as API_VERSIONS
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
@@ -53,8 +54,14 @@ AHEAD: Final = 5
 BATCH: Final = 3
 """Limit of records in a batch."""
 
+NEW_SESSION: Final = 0.05
+"""How often a reader ends its session, and begins another."""
+
 Place = tuple[str, int]
 """Topic name and partition index."""
+
+_ById = tuple[UUID, int]
+"""Topic id and partition index."""
 
 DUPLICATE_SEQUENCE_NUMBER: Final = 46
 
@@ -229,9 +236,12 @@ class KafkaClient:
         self._leaders.pop(place, None)
 
     @staticmethod
-    def only_partition(asked: Place, topics: Sequence[Any], partitions: str, index: str) -> Any:
+    def only_partition(asked: Place | _ById, topics: Sequence[Any], partitions: str, index: str) -> Any:
         """The answer for the one partition that was asked for."""
-        found = [(topic.name, each) for topic in topics for each in getattr(topic, partitions)]
+        by_id = isinstance(asked[0], UUID)
+        found = [
+            (topic.topic_id if by_id else topic.name, each) for topic in topics for each in getattr(topic, partitions)
+        ]
         names = [(name, getattr(each, index)) for name, each in found]
         if names != [asked]:
             raise Violation(f"a request for {asked} was answered for {names}")
@@ -315,20 +325,21 @@ class SimKafkaProducer:
         tried = list(batches)[:AHEAD]
         for each in (each for batch in tried for each in batch.records):
             each.topic_id, each.attempts = known.topic_id, each.attempts + 1
-        answers = [wire.begin("Produce", self._request(place, batch)) for batch in tried]
+        answers = [wire.begin("Produce", self._request(known, place[1], batch)) for batch in tried]
         failure: TidelogError | None = None
         for batch, answer in zip(tried, answers, strict=True):
             try:
-                self._learn(place, batch, await wire.end("Produce", answer))
+                self._learn(place, known, batch, await wire.end("Produce", answer))
                 batches.remove(batch)
             except TidelogError as error:
                 failure = failure or error
         if failure is not None:
             raise failure
 
-    def _learn(self, place: Place, batch: _Batch, answer: Any) -> None:
+    def _learn(self, place: Place, known: Leader, batch: _Batch, answer: Any) -> None:
         """What an answer says about a batch. Raises its error."""
-        found = self._kafka.only_partition(place, answer.responses, "partition_responses", "index")
+        asked = UUID(bytes=known.topic_id), place[1]
+        found = self._kafka.only_partition(asked, answer.responses, "partition_responses", "index")
         error = _ERRORS.get(found.error_code, UnknownServerError)
         is_known = found.error_code in (0, DUPLICATE_SEQUENCE_NUMBER) or error in LOST_SEQUENCES
         if not is_known and error.retry is Retry.NEVER:
@@ -346,7 +357,7 @@ class SimKafkaProducer:
         for tell in sent.on_done:
             self._client.loop.call_soon(tell, sent)
 
-    def _request(self, place: Place, batch: _Batch) -> Any:
+    def _request(self, known: Leader, partition: int, batch: _Batch) -> Any:
         now = self._now()
         producer_id, producer_epoch = self._producer
         data = build_batch(
@@ -355,7 +366,7 @@ class SimKafkaProducer:
             producer_epoch=producer_epoch,
             base_sequence=batch.sequence,
         )
-        return produce_request(place, data, acks=-1)
+        return produce_request(known, partition, data, acks=-1)
 
     def _now(self) -> Millis:
         return Millis(WORLD_BEGAN_MS + self._client.loop.now_us // 1_000)
@@ -368,29 +379,43 @@ class SimKafkaProducer:
             known = await self._kafka.place(place)
             sent.topic_id = known.topic_id
             wire = await self._kafka.wire(known.leader)
-            wire.tell("Produce", produce_request(place, build_batch([record_of(sent, self._now())]), acks=0))
+            data = build_batch([record_of(sent, self._now())])
+            wire.tell("Produce", produce_request(known, sent.partition, data, acks=0))
         except TidelogError:
             self._kafka.forget(place)
         self._done(sent, Fate.UNKNOWN)
 
 
-def produce_request(place: Place, data: bytes, acks: int) -> Any:
-    sent, (topic, partition) = message_of("Produce"), place
-    partitions = (sent.PartitionProduceData(partition, data),)
-    return sent.ProduceRequest(None, acks, PRODUCE_MS, (sent.TopicProduceData(name=topic, partition_data=partitions),))
+def produce_request(known: Leader, partition: int, data: bytes, acks: int) -> Any:
+    sent = message_of("Produce")
+    topic = sent.TopicProduceData(
+        topic_id=UUID(bytes=known.topic_id), partition_data=(sent.PartitionProduceData(partition, data),)
+    )
+    return sent.ProduceRequest(None, acks, PRODUCE_MS, (topic,))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Session:
+    """An incremental fetch session on one connection (KIP-227)."""
+
+    session_id: int = 0
+    epoch: int = 0
+    told: dict[_ById, tuple[int, int, int]] = field(default_factory=dict)
+    """What the node knows of each partition: the position, and the epochs of the last record and of the leader."""
+
+
 class SimKafkaReader:
-    """Reads partitions from their leaders, those of a leader in one request."""
+    """Reads partitions from their leaders, those of a leader in one session."""
 
     def __init__(self, kafka: KafkaClient, readings: Mapping[Place, Reading], *, decided: bool) -> None:
         self._kafka, self._client = kafka, kafka.client
         self._readings, self._decided = readings, decided
         self._epochs = dict.fromkeys(readings, -1)
         """The leader epoch of the last record that was read."""
+        self._sessions: dict[Wire, _Session] = {}
 
     async def run(self) -> None:
         """Read without end."""
@@ -410,22 +435,54 @@ class SimKafkaReader:
                     await self._client.pause()
 
     async def _fetch(self, wire: Wire, places: list[Place]) -> None:
+        leaders = {place: await self._kafka.place(place) for place in places}
+        names = {(UUID(bytes=known.topic_id), place[1]): place for place, known in leaders.items()}
+        wanted = {
+            key: (self._readings[place].position, self._epochs[place], leaders[place].epoch)
+            for key, place in names.items()
+        }
+        session = self._sessions.setdefault(wire, _Session())
+        if self._client.rng.random() < NEW_SESSION:
+            session.epoch = 0
+        told = session.told if session.epoch else {}
+        changed = {key: each for key, each in wanted.items() if told.get(key) != each}
+        request = self._request(session, changed, [key for key in told if key not in wanted])
+        session.told = wanted
+        try:
+            answer = await wire.ask("Fetch", request)
+            raise_for(answer.error_code, "Fetch")
+        except TidelogError:
+            del self._sessions[wire]
+            raise
+        found = {
+            (topic.topic_id, each.partition_index): each for topic in answer.responses for each in topic.partitions
+        }
+        if not found.keys() <= names.keys() or (session.epoch == 0 and len(found) < len(names)):
+            raise Violation(f"a fetch of {sorted(names)} in epoch {session.epoch} was answered for {sorted(found)}")
+        session.session_id, session.epoch = answer.session_id, session.epoch + 1
+        if not session.session_id:
+            session.epoch = 0
+        for key, each in found.items():
+            await self._take(names[key], each)
+
+    def _request(self, session: _Session, changed: Mapping[_ById, tuple[int, int, int]], gone: list[_ById]) -> Any:
         sent = message_of("Fetch")
-        asked: dict[str, list[Any]] = {}
-        for place in places:
-            epochs = {"last_fetched_epoch": self._epochs[place]}
-            epochs["current_leader_epoch"] = (await self._kafka.place(place)).epoch
-            partition = sent.FetchPartition(place[1], self._readings[place].position, 1 << 16, **epochs)
-            asked.setdefault(place[0], []).append(partition)
-        topics = tuple(sent.FetchTopic(topic=name, partitions=tuple(each)) for name, each in asked.items())
-        wait_ms = self._client.rng.choice((100, 500))
-        answer = await wire.ask("Fetch", sent.FetchRequest(wait_ms, 1, 1 << 20, int(self._decided), topics))
-        raise_for(answer.error_code, "Fetch")
-        found = {(topic.topic, each.partition_index): each for topic in answer.responses for each in topic.partitions}
-        if sorted(found) != sorted(places):
-            raise Violation(f"a fetch of {sorted(places)} was answered for {sorted(found)}")
-        for place, each in found.items():
-            await self._take(place, each)
+        topics: dict[UUID, list[Any]] = {}
+        for (topic_id, index), (position, last_epoch, leader_epoch) in changed.items():
+            epochs = {"last_fetched_epoch": last_epoch, "current_leader_epoch": leader_epoch}
+            topics.setdefault(topic_id, []).append(sent.FetchPartition(index, position, 1 << 16, **epochs))
+        return sent.FetchRequest(
+            self._client.rng.choice((100, 500)),
+            1,
+            1 << 20,
+            int(self._decided),
+            tuple(sent.FetchTopic(topic_id=each, partitions=tuple(partitions)) for each, partitions in topics.items()),
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            forgotten_topics_data=tuple(
+                sent.ForgottenTopic(topic_id=topic_id, partitions=(index,)) for topic_id, index in gone
+            ),
+        )
 
     async def _take(self, place: Place, found: Any) -> None:
         reading = self._readings[place]
