@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from node.boundary.boundary import Boundary
-from node.listeners.kafka import kafka_connection
+from node.listeners.kafka import kafka_connection, kafka_tls
 from node.listeners.kafka.kafka_tls import KafkaTls
 from node.security.principals import parse_rules
 from tests.certificates import Authority
-from tests.node.kafka_frames import Connection, fetch, kafka_listener, metadata
+from tests.node.kafka_frames import Connection, fetch, kafka_listener, metadata, produce
 from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
 from tidelog.clock import MachineClock
 from tidelog.types import Millis
@@ -146,3 +146,35 @@ def test_a_certificate_that_expires_before_the_age_ends_the_connection(tmp_path:
     assert authority.client().certificate is not None
     der = ssl.PEM_cert_to_DER_cert(Path(str(authority.client().certificate)).read_text(encoding="ascii"))
     assert 23 * 3_600_000 < tls.lifetime_ms(der) <= 24 * 3_600_000
+
+
+async def test_an_answer_that_nobody_reads_is_encrypted_only_as_far_as_the_socket_takes_it(tmp_path: Path) -> None:
+    """OpenSSL keeps as much memory for a connection as it has ever had to encrypt at once: a large answer cost more
+    than its size until the end of the connection."""
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node())) as listener:
+        records = listener.service.records = bytes(range(256)) * (16 << 12)
+        client = await listener.connect(client_of(authority.client()))
+        client.send(fetch(), metadata("topic", correlation_id=2))
+        await listener.until(lambda: any(each._blocked_s is not None for each in listener.state.connections))
+        (transport,) = listener.state.accepted.values()
+        assert transport.get_protocol()._outgoing.pending <= 2 * kafka_tls.PIECE_BYTES
+        assert records in await client.receive()
+        assert await client.correlation_id() == 2
+
+
+async def test_connections_read_into_one_buffer_and_get_their_own_bytes(tmp_path: Path) -> None:
+    """asyncio has a buffer of 256 KiB for each, most of which are idle."""
+    authority = Authority(tmp_path)
+    async with kafka_listener(tls=tls_of(authority.node())) as listener:
+        clients = [await listener.connect(client_of(authority.client(name))) for name in ("a", "b")]
+        sockets = [each.get_protocol() for each in listener.state.accepted.values()]
+        assert sockets[0]._ssl_buffer is sockets[1]._ssl_buffer
+        frames = [produce(letter * 500_000) for letter in (b"a", b"b")]
+        for begin in range(0, len(frames[0]), 50_000):
+            for client, frame in zip(clients, frames, strict=True):
+                client.send(frame[begin : begin + 50_000])
+                await client.writer.drain()
+        await listener.service.until_begun(2)
+        found = {bytes(each.partitions[0].records) for each in listener.service.begun}
+        assert found == {b"a" * 500_000, b"b" * 500_000}

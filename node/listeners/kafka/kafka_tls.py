@@ -22,6 +22,10 @@ _log = logging.getLogger("node.tls")
 HANDSHAKE_MS: Final = 10_000
 """Timeout of a handshake, and of the end of a connection."""
 
+PIECE_BYTES: Final = 64 << 10
+"""Bytes that are encrypted, or read to be decrypted, at once. OpenSSL keeps as much memory for a connection, in each
+direction, as its largest piece has needed."""
+
 
 class KafkaTls(ListenerCertificates):
     """TLS of one listener."""
@@ -32,6 +36,8 @@ class KafkaTls(ListenerCertificates):
         self._context = self._made()
         self.context: Final = self._context
         """Of the socket. A handshake continues with the present one."""
+        self.read_buffer: Final = bytearray(PIECE_BYTES)
+        """Where the sockets of all connections read: OpenSSL takes what has arrived before another one reads."""
 
     def identity(self, certificate: bytes | None, *, has_sasl: bool = False) -> CallerIdentity:
         """Who connects; as `identity_of`. certificate: as it was sent (DER); None: there is none."""
@@ -71,7 +77,10 @@ class KafkaTls(ListenerCertificates):
 
 
 class TlsConnection(SSLProtocol):
-    """The socket of a connection with TLS. What asyncio makes by itself tells nobody of a handshake before its end."""
+    """The socket of a connection with TLS. What asyncio makes by itself tells nobody of a handshake before its end, has
+    a buffer of 256 KiB for each connection, and encrypts an answer as a whole, although its client may not read it."""
+
+    max_size = PIECE_BYTES
 
     def __init__(self, connection: KafkaConnection, shared: ListenerState, tls: KafkaTls) -> None:
         waiter: Any = None  # nobody waits for the handshake
@@ -85,6 +94,7 @@ class TlsConnection(SSLProtocol):
             ssl_handshake_timeout=timeout_s,
             ssl_shutdown_timeout=timeout_s,
         )
+        self._ssl_buffer, self._ssl_buffer_view = tls.read_buffer, memoryview(tls.read_buffer)
         self._connection, self._shared = connection, shared
         self._host = self._address = ""
 
@@ -98,6 +108,37 @@ class TlsConnection(SSLProtocol):
             super().connection_made(transport)
         else:
             transport.close()
+
+    def _do_write(self) -> None:
+        """Encrypt piece by piece what the socket takes. asyncio calls it with all that is to be written, and when it
+        has read."""
+        own: Any = self  # typeshed knows the fields of an earlier Python
+        backlog = own._write_backlog
+        try:
+            while backlog and not own._ssl_writing_paused:
+                data = memoryview(backlog[0])
+                count = own._sslobj.write(data[:PIECE_BYTES])
+                own._write_buffer_size -= count
+                if count < len(data):
+                    backlog[0] = data[count:]
+                else:
+                    backlog.popleft()
+                if own._outgoing.pending >= PIECE_BYTES:
+                    own._transport.write(own._outgoing.read())
+        except ssl.SSLWantReadError:  # TLS needs a message of the client first
+            pass
+        own._process_outgoing()
+
+    def resume_writing(self) -> None:
+        """The socket has taken all that it was given."""
+        self._ssl_writing_paused = False
+        self._do_write()
+
+    def _do_flush(self) -> None:
+        """End TLS. What is still to be written is encrypted before, as a whole: it would be sent behind the end."""
+        if self._write_backlog:
+            super()._do_write()  # type: ignore[misc]
+        super()._do_flush()  # type: ignore[misc]
 
     def _get_write_buffer_size(self) -> int:
         """What has not left: by this asyncio tells the connection when to write. It counts only what waits above the
