@@ -215,9 +215,9 @@ $(KAFKA_SUITES)/librdkafka/tests/test-runner:
 		|| { tail -n 20 ../librdkafka.log >&2; exit 1; }
 
 .PHONY: kafka-suites
-kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test $(KAFKA_SUITES)/librdkafka/tests/test-runner  ## Suites of Kafka's clients, unmodified: SUITE=franz-go,... RECORDS=500000 KILL_EVERY=seconds
+kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test $(KAFKA_SUITES)/librdkafka/tests/test-runner $(if $(AT_KAFKA),$(PEERS)/.ready)  ## Suites of Kafka's clients, unmodified: SUITE=franz-go,... RECORDS=500000 KILL_EVERY=seconds AT_KAFKA=1 (at three brokers of Kafka)
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m tests.kafka_suites $(if $(filter-out all,$(SUITE)),$(SUITE)) \
-		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
+		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY)) $(if $(AT_KAFKA),--at-kafka)
 
 $(KAFKA_ECOSYSTEM)/jars/.fetched: tests/kafka_ecosystem/pom.xml
 	@command -v mvn >/dev/null || { echo "make: Kafka Streams and Connect are fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
