@@ -49,7 +49,8 @@ class TransactionSettings(TransactionConfig):
     segment_bytes: int = setting("transaction.state.log.segment.bytes", _SEGMENT_BYTES, size(16 << 20, INT32_MAX))
     """segment size of `__transaction_state` when it is created"""
     verification: bool = setting("transaction.partition.verification.enable", True, flag())
-    """the leader of a partition has the coordinator confirm a transaction before its first batch (KIP-890)"""
+    """the leader of a partition has the coordinator confirm a transaction of version 1 before its first batch
+    (KIP-890); with version 2 it always does"""
 
 
 @dataclass(frozen=True, slots=True)

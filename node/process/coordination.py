@@ -79,11 +79,10 @@ class NodeCoordinators:
             call_soon=call_soon,
             why_no_lease=metadata.registration.lease.why_ended,
             config=settings.transactions,
+            verifies_batches=settings.transactions.verification,
             take_producer_id=take_producer_id,
             write_markers=write_markers,
         )
-        self.verifier = self.transactions.verifier if settings.transactions.verification else None
-        """Verifies transactions before the first batch in a partition; None if that is switched off."""
         self.lag = GroupLag(
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
         )

@@ -356,7 +356,7 @@ class Node:
             config=config,
             inspectors=self._executors("records"),
             fetch_sessions=self._fetch_sessions,
-            verifier=coordinators.verifier,
+            verifier=coordinators.transactions.verifier,
         )
         context = RequestContext("local", f"node {self._config.node_id}")
         for name, handlers in {"Data": data, **coordinators.services}.items():

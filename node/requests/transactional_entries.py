@@ -52,7 +52,7 @@ class TransactionalEntries:
     """The batches of one request that wait to be verified."""
 
     def __init__(self, context: RequestContext, verifier: TransactionVerifier | None) -> None:
-        """verifier: None: transactions are not verified (`transaction.partition.verification.enable`)."""
+        """verifier: None: no transaction is verified."""
         self._context, self._verifier = context, verifier
         self._request: ProduceRequest | None = None
         self._refusal: TidelogError | None = None
@@ -65,7 +65,7 @@ class TransactionalEntries:
         transactional = is_transactional(records)
         if transactional:
             self._ensure_permitted(request)
-            if self._verifier is None:
+            if self._verifier is None or not self._verifier.asks_before(request.transaction_version):
                 return TransactionCheck(request.transaction_version)
         elif not self.waiting:
             return UNVERIFIED
@@ -118,7 +118,7 @@ class TransactionalEntries:
         refusal = self._context.authorizer.resource_refusal(
             self._context, DATA_PRODUCE, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
         )
-        if refusal is not None or self._verifier is None:
+        if refusal is not None or self._verifier is None or not self._verifier.asks_before(request.transaction_version):
             return refusal
         if not request.transactional_id:
             return InvalidRequest(

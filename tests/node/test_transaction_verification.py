@@ -108,7 +108,7 @@ class ScriptedCoordinator:
 class World:
     """Node 1 leads partitions 0 to 2 and verifies."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, verifies_batches: bool = True) -> None:
         self.cluster = Cluster(partitions=3)
         for index in range(3):
             self.cluster.set(index, leader=1)
@@ -119,7 +119,11 @@ class World:
         location = TransactionLocation(NodeId(1), self.image, GRPC_LISTENER)
         clock = SimClock(cluster.loop)
         self.verifier = TransactionVerifier(
-            location, clock=clock, peers=GrpcPeers(cluster.wires), local=self.coordinator.answer
+            location,
+            clock=clock,
+            peers=GrpcPeers(cluster.wires),
+            local=self.coordinator.answer,
+            verifies_batches=verifies_batches,
         )
         self.running = cluster.loop.create_task(self.verifier.run())
         handlers = DataHandlers(
@@ -179,7 +183,17 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World()
+    yield from _world()
+
+
+@pytest.fixture
+def unverified() -> Iterator[World]:
+    """With `transaction.partition.verification.enable=false`."""
+    yield from _world(verifies_batches=False)
+
+
+def _world(**options: bool) -> Iterator[World]:
+    world = World(**options)
     yield world
     world.cluster.loop.raise_defects()
     world.cluster.close()
@@ -197,6 +211,14 @@ def test_only_the_first_batch_of_a_transaction_asks(world: World) -> None:
 def test_with_version_1_the_coordinator_only_verifies(world: World) -> None:
     assert world.produce(batch(0), version=1) == [0]
     assert world.coordinator.asked == [[Asked(ID, 0, (0,), verify_only=True)]]
+
+
+def test_partitions_are_added_with_version_2_where_nothing_is_verified(unverified: World) -> None:
+    """Nobody else adds them: the transaction could not be ended, and would hang. As in Kafka."""
+    assert unverified.produce(batch(0), version=1) == [0]
+    assert unverified.coordinator.asked == []
+    assert unverified.produce(batch(0), index=1) == [0]
+    assert unverified.coordinator.asked == [[Asked(ID, 0, (1,))]]
 
 
 def test_batches_outside_of_transactions_ask_nobody_and_do_not_wait(world: World) -> None:

@@ -74,11 +74,13 @@ class TransactionCoordinators:
         call_soon: Callable[[Callable[[], None]], object],
         why_no_lease: Callable[[], str],
         config: TransactionConfig,
+        verifies_batches: bool = True,
         take_producer_id: Callable[[], Awaitable[ProducerId]],
         write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
     ) -> None:
-        """call_soon: that of the event loop. why_no_lease: see CoordinatorRuntime. take_producer_id: returns an unused
-        one; may raise a TidelogError. write_markers: appends markers to the partitions that this node leads."""
+        """call_soon: that of the event loop. why_no_lease: see CoordinatorRuntime. verifies_batches: see
+        TransactionVerifier. take_producer_id: returns an unused one; may raise a TidelogError. write_markers: appends
+        markers to the partitions that this node leads."""
         self.location = location
         self.max_timeout_ms = config.transaction_max_timeout_ms
         self._clock, self._config, self._take = clock, config, take_producer_id
@@ -94,7 +96,9 @@ class TransactionCoordinators:
             self._unloaded,
         )
         self.runtime = CoordinatorRuntime(kind, replicas, clock=clock, call_soon=call_soon, why_no_lease=why_no_lease)
-        self.verifier = TransactionVerifier(location, clock=clock, peers=peers, local=self.add_or_verify)
+        self.verifier = TransactionVerifier(
+            location, clock=clock, peers=peers, local=self.add_or_verify, verifies_batches=verifies_batches
+        )
         """Used by the leaders of partitions on this node."""
         self.markers = MarkerSender(
             location, clock=clock, peers=peers, local=write_markers, report=self._report_markers

@@ -31,7 +31,7 @@ from replication.coordination.transaction_requests import (
     AddOrVerifyPartitionsAnswer,
     TransactionToVerify,
 )
-from storage.producers.verification import NOTHING_VERIFIED, VerificationGuard
+from storage.producers.verification import NOTHING_VERIFIED, VERSION_2, VerificationGuard
 from tidelog.clock import Clock
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -92,8 +92,11 @@ class TransactionVerifier:
         clock: Clock,
         peers: Peers,
         local: Callable[[AddOrVerifyPartitions], Awaitable[AddOrVerifyPartitionsAnswer]],
+        verifies_batches: bool = True,
     ) -> None:
-        """location: which node coordinates a transactional id. local: the coordinators of this node."""
+        """location: which node coordinates a transactional id. local: the coordinators of this node. verifies_batches:
+        False: batches of version 1 are appended unasked (`transaction.partition.verification.enable`)."""
+        self._verifies_batches = verifies_batches
         self._location, self._clock, self._peers, self._local = location, clock, peers, local
         self._requests = NodeRequests(self._send)
 
@@ -103,6 +106,11 @@ class TransactionVerifier:
             await self._requests.run()
         finally:
             _settle(self._requests.unsent(), _stopping())
+
+    def asks_before(self, transaction_version: int) -> bool:
+        """Return True if the coordinator is asked before a transaction's first batch in a partition. With version 2 it
+        always is: nobody else adds the partition."""
+        return self._verifies_batches or transaction_version >= VERSION_2
 
     async def verify(
         self,
