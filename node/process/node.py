@@ -152,6 +152,10 @@ class Node:
         """The newest committed image known to this node; None while it starts."""
         return None if self._metadata is None else self._metadata.image
 
+    def feature_level(self) -> int:
+        """The feature level of the metadata; 0 until this node knows it."""
+        return 0 if self._metadata is None else self._metadata.image.feature_level
+
     def metric_sources(self, groups: GroupsCollected = NO_GROUPS) -> MetricSources:
         """What the metrics of this node are read from; before the logs are recovered, some of it does not exist."""
         metadata, maintenance, coordinators = self._metadata, self._maintenance, self._coordinators

@@ -259,8 +259,10 @@ class NodeProcess:
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
         self._health.alive()
         for server in self._servers:
-            server.serve(node.services, node.sasl)
-            if isinstance(server, GrpcServer):
+            if isinstance(server, KafkaServer):
+                server.serve(node.services, node.sasl, node.feature_level)
+            else:
+                server.serve(node.services, node.sasl)
                 server.serve_health(self._health.servicer)
             await server.start()
         if config.metrics_bind is not None:

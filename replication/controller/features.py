@@ -17,10 +17,12 @@ ACLS: Final = 4
 SCRAM_CREDENTIALS: Final = 4
 CLIENT_QUOTAS: Final = 4
 COORDINATORS: Final = 5
-LATEST: Final = 5
-"""5: every node can coordinate groups and transactions, and append the markers of transactions; no new records. 4:
-access control entries, SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2: changes
-of topic settings, reassignments. 1: all else."""
+TRANSACTIONS_2: Final = 6
+LATEST: Final = 6
+"""6: every node serves transactions of version 2 to clients of Kafka (KIP-890); no new records. 5: every node can
+coordinate groups and transactions, and append the markers of transactions; no new records. 4: access control entries,
+SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2: changes of topic settings,
+reassignments. 1: all else."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:

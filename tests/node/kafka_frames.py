@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +23,7 @@ from node.listeners.kafka.kafka_tls import KafkaTls
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
+from replication.controller import features
 from tests.protocol.kafka_messages import ROOT, Message, generated
 from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceRequest
 from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset, ProducerId
@@ -244,8 +245,9 @@ async def kafka_listener(
     connections_max: int = 100,
     tls: KafkaTls | None = None,
     sasl: SaslAuthenticator | None = None,
+    feature_level: Callable[[], int] = lambda: features.LATEST,
 ) -> AsyncIterator[Listener]:
-    """A listener that serves until the block ends."""
+    """A listener that serves until the block ends. feature_level: of the metadata of its node."""
     service = Service()
     server = KafkaServer(
         "kafka",
@@ -258,7 +260,7 @@ async def kafka_listener(
     service.address = server.bind(LOOPBACK)
     listener = Listener(server, service, service.address)
     gates = {name: Gate(name, service) for name in ("Data", "Admin", "Transactions")}
-    server.serve({**gates, "Sasl": Gate("Sasl", sasl)}, sasl)
+    server.serve({**gates, "Sasl": Gate("Sasl", sasl)}, sasl, feature_level)
     await server.start()
     try:
         yield listener

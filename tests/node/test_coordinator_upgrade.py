@@ -1,5 +1,6 @@
 """A cluster on the metadata of the version before, whose nodes may be restarted one after the other: a node that cannot
-be a coordinator must never lead a partition of an internal topic."""
+be a coordinator must never lead a partition of an internal topic, and no client of Kafka may use what not every node
+serves."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from node.quorum import driver
 from replication.controller import features
 from replication.controller.events import CreateTopic
 from replication.controller.image import EMPTY, ClusterImage
+from tests.node.kafka_frames import both_ways, decoded, kafka_listener, request_frame
 from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.replication import group_stories
@@ -72,6 +74,30 @@ async def test_no_coordinator_is_found_before_every_node_can_be_one(
             await producer.send("orders", b"b")
         async with Consumer(bootstrap, group="g", topics=["orders"]) as consumer:
             assert [record.value for record in await consumer.poll(timeout=20)][:1] == [b"a"]
+
+
+async def test_clients_of_kafka_use_transactions_of_version_2_when_every_node_serves_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the operator raises the feature level, they are told of version 1. A connection that exists learns of it
+    when it asks again."""
+    monkeypatch.setattr(driver, "FEATURE_LEVEL", features.TRANSACTIONS_2 - 1)
+    versions = both_ways("ApiVersionsRequest").module.ApiVersionsRequest("test", "1")
+    async with (
+        real_nodes(tmp_path) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+        kafka_listener(feature_level=nodes.nodes[0].node.feature_level) as listener,
+    ):
+        client = await listener.connect()
+
+        async def announced() -> list[tuple[str, int]]:
+            client.send(request_frame("ApiVersions", 4, versions))
+            _, answer = decoded("ApiVersions", 4, await client.receive(), plain=True)
+            return [(each.name, each.max_version_level) for each in answer.finalized_features]
+
+        assert await announced() == [("transaction.version", 1)]
+        await admin.update_features()
+        assert await announced() == [("transaction.version", 2)]
 
 
 async def test_a_node_that_has_not_read_the_metadata_does_not_take_them_for_old_ones() -> None:

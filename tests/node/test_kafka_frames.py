@@ -15,6 +15,7 @@ from node.listeners.kafka.exchange import ELEMENTS_MAX, ERROR_TEXT_MAX, HEADER_B
 from node.listeners.kafka.frame_budget import SMALL_BYTES
 from node.listeners.kafka.kafka_connection import PIPELINED_MAX
 from node.runtime.request_meter import RequestMeters
+from replication.controller import features
 from tests.node.kafka_frames import (
     API_VERSIONS,
     FETCH,
@@ -61,12 +62,35 @@ async def test_clients_learn_what_is_offered(version: int) -> None:
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         assert (correlation_id, answer.error_code) == (7, 0)
         assert (offered[PRODUCE], offered[FETCH], offered[METADATA], offered[API_VERSIONS]) == (
-            (0, 11),
+            (0, 12),
             (4, 12),
             (0, 12),
             (0, 4),
         )
         assert list(offered) == sorted(offered)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_transactions_of_version_2_are_announced_when_every_node_serves_them(version: int) -> None:
+    """Whatever a node serves itself: a client that used them at a node of an earlier version would lose records."""
+    level = 0
+    async with kafka_listener(feature_level=lambda: level) as listener:
+        client = await listener.connect()
+        finalized: dict[int, tuple[int, list[tuple[str, int, int]]]] = {}
+        for level in (0, features.TRANSACTIONS_2 - 1, features.TRANSACTIONS_2):
+            client.send(api_versions(version))
+            _, answer = decoded("ApiVersions", version, await client.receive(), plain=True)
+            named = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
+            finalized[level] = (answer.finalized_features_epoch, named)
+            # Clients of version 3 cannot read a lowest level of 0 (KAFKA-17011).
+            supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
+            assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    known = version >= 3
+    assert finalized == {
+        0: (-1, []),
+        5: (5, [("transaction.version", 1, 1)]) if known else (-1, []),
+        6: (6, [("transaction.version", 2, 2)]) if known else (-1, []),
+    }
 
 
 async def test_a_version_that_is_too_new_is_answered_in_version_0() -> None:

@@ -106,6 +106,8 @@ class ListenerState:
     """All connections, with TLS from before the handshake on, with their sockets."""
     sasl: SaslAuthenticator | None = None
     """Who the clients are; None if they need not log in."""
+    feature_level: Callable[[], int] = lambda: 0
+    """That of the metadata; 0 while it is unknown."""
     connections: set[KafkaConnection] = field(default_factory=set)
     """Those that may send requests."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -346,7 +348,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview, head: Head, kafka: KafkaApi | None) -> bool:
         """Returns True if the frame is needed until the request is answered. Raises MalformedMessage."""
         if head.key == API_VERSIONS_KEY:
-            self._answer(self._shared.api_versions.answer(frame, head))
+            self._answer(self._shared.api_versions.answer(frame, head, self._shared.feature_level()))
             return False
         if head.key == HANDSHAKE_KEY and head.version in HANDSHAKE_VERSIONS:
             answer, goes_on = self._login.handshake(frame, head)

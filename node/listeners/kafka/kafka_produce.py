@@ -9,7 +9,7 @@ from node.api.produce import ProduceAnswer, ProducedBatch
 from node.api.table import DATA_PRODUCE
 from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import KafkaApi
-from node.listeners.kafka.kafka_transactions import TRANSACTION_VERSION
+from node.listeners.kafka.kafka_transactions import transaction_version
 from tidelog.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -38,6 +38,10 @@ _LEADERS_FROM: Final = 10
 _ABORTABLE_FROM: Final = 11
 """Version from which clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
+_ADDS_FROM: Final = 12
+"""Version from which the partition of a batch becomes part of its transaction, and from which clients know
+CONCURRENT_TRANSACTIONS (KIP-890)."""
+
 _IDS_FROM: Final = 13
 """Version from which topics are named by their ids (KIP-516)."""
 
@@ -55,7 +59,11 @@ def _read_produce(message: sent.ProduceRequest, version: int) -> ProduceRequest:
         for partition in topic.partition_data
     ]
     return ProduceRequest(
-        message.acks, message.timeout_ms, batches, message.transactional_id or "", TRANSACTION_VERSION
+        message.acks,
+        message.timeout_ms,
+        batches,
+        message.transactional_id or "",
+        transaction_version(version, _ADDS_FROM),
     )
 
 
@@ -116,6 +124,8 @@ def _partition(
 
 
 def _code(error: TidelogError, version: int) -> int:
+    if isinstance(error, ConcurrentTransactions) and version >= _ADDS_FROM:
+        return code_of(error)
     if isinstance(error, _NOT_VERIFIED):
         return NotEnoughReplicas.code
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -92,8 +92,15 @@ class KafkaServer:
             ) from None
         return Endpoint(address.host, bound.getsockname()[1])
 
-    def serve(self, gates: Mapping[str, Gate], sasl: SaslAuthenticator | None = None) -> None:
-        """Pass requests to these services. sasl: who the clients are, if it requires SASL for this listener."""
+    def serve(
+        self,
+        gates: Mapping[str, Gate],
+        sasl: SaslAuthenticator | None = None,
+        feature_level: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Pass requests to these services. sasl: who the clients are, if it requires SASL for this listener.
+        feature_level: of the metadata; 0 while it is unknown."""
+        self._state.feature_level = feature_level
         self._state.sasl = sasl if sasl is not None and sasl.requires(self.listener) else None
         self._state.boundary = replace(self._state.boundary, gates=gates)
 

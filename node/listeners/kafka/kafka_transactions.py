@@ -1,8 +1,10 @@
 """What producers ask: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
 
-Clients use transaction version 1 (KIP-98): they add partitions and groups to their transactions by requests of their
-own, and leaders verify that (KIP-890). Errors that came with later versions of a request have the code that clients of
-the earlier ones know.
+The version of a request says which protocol of transactions its client uses. In the first one (KIP-98) clients add
+partitions and groups to their transactions by requests of their own, and leaders verify that. In the second one
+(KIP-890) leaders add them, and the answer to EndTxn names the epoch of the next transaction. A client may change from
+one to the other between two transactions. Errors that came with later versions of a request have the code that clients
+of the earlier ones know.
 Not here: their batches (kafka_produce.py), what operators ask (kafka_transaction_tools.py).
 """
 
@@ -73,11 +75,14 @@ from tidelog.protocol.kafka.messages.txn_offset_commit_response import (
 )
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, ProducerId
 
-TRANSACTION_VERSION: Final = 1
-"""The protocol of transactions that clients use in the offered versions."""
-
 _FENCED_FROM: Final = 2
 """Version from which clients know PRODUCER_FENCED (KIP-588)."""
+
+
+def transaction_version(version: int, second_from: int) -> int:
+    """The protocol of transactions that a client uses who sends this version of a request. second_from: the first
+    version of the request that belongs to the second protocol."""
+    return 2 if version >= second_from else 1
 
 
 def _code(error: TidelogError | None, version: int, fenced_from: int = _FENCED_FROM) -> int:
@@ -90,6 +95,8 @@ def _code(error: TidelogError | None, version: int, fenced_from: int = _FENCED_F
 # --- InitProducerId ---
 
 _INIT_FENCED_FROM: Final = 4
+_EITHER_VERSION: Final = 1
+"""Clients of both protocols of transactions send the same request."""
 
 
 def _api_of_init(frame: Data, version: int, body_at: int) -> Api[Any, Any]:
@@ -108,7 +115,7 @@ def _read_init(
         message.transaction_timeout_ms,
         message.producer_id,
         message.producer_epoch,
-        TRANSACTION_VERSION,
+        _EITHER_VERSION,
     )
 
 
@@ -128,7 +135,7 @@ def _refuse_init(message: asked_id.InitProducerIdRequest, error: TidelogError, v
 
 
 INIT_PRODUCER_ID: Final = KafkaApi(
-    range(5),
+    range(6),
     asked_id.INIT_PRODUCER_ID_REQUEST,
     INIT_PRODUCER_ID_RESPONSE,
     DATA_INIT_PRODUCER_ID,
@@ -205,7 +212,7 @@ def _refuse_offsets(_message: object, error: TidelogError, version: int) -> AddO
 
 
 ADD_OFFSETS_TO_TXN: Final = KafkaApi(
-    range(4),
+    range(5),
     asked_offsets.ADD_OFFSETS_TO_TXN_REQUEST,
     ADD_OFFSETS_TO_TXN_RESPONSE,
     TRANSACTIONS_ADD_OFFSETS_TO_TXN,
@@ -220,13 +227,19 @@ ADD_OFFSETS_TO_TXN: Final = KafkaApi(
 _LOADING_FROM: Final = 2
 """Version from which clients know COORDINATOR_LOAD_IN_PROGRESS here (KAFKA-7296)."""
 
+_ABORTABLE_FROM: Final = 4
+"""Version from which clients know TRANSACTION_ABORTABLE here (KIP-890)."""
 
-def _read_commit(message: asked_commit.TxnOffsetCommitRequest, _version: int) -> TxnOffsetCommit:
+_COMMIT_ADDS_FROM: Final = 5
+"""Version from which the request makes the partition of the group a part of the transaction."""
+
+
+def _read_commit(message: asked_commit.TxnOffsetCommitRequest, version: int) -> TxnOffsetCommit:
     return TxnOffsetCommit(
         message.transactional_id,
         message.producer_id,
         message.producer_epoch,
-        TRANSACTION_VERSION,
+        transaction_version(version, _COMMIT_ADDS_FROM),
         message.group_id,
         message.member_id,
         message.generation_id,
@@ -246,7 +259,7 @@ def _read_commit(message: asked_commit.TxnOffsetCommitRequest, _version: int) ->
 
 
 def _commit_code(error: TidelogError | None, version: int) -> int:
-    if isinstance(error, TransactionAbortable):  # known from version 4 on
+    if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:
         return InvalidTxnState.code
     if isinstance(error, CoordinatorLoadInProgress) and version < _LOADING_FROM:
         return CoordinatorNotAvailable.code
@@ -282,7 +295,7 @@ def _committed(message: asked_commit.TxnOffsetCommitRequest, codes: Iterable[int
 
 
 TXN_OFFSET_COMMIT: Final = KafkaApi(
-    range(4),
+    range(6),
     asked_commit.TXN_OFFSET_COMMIT_REQUEST,
     TXN_OFFSET_COMMIT_RESPONSE,
     GROUPS_TXN_OFFSET_COMMIT,
@@ -294,15 +307,22 @@ TXN_OFFSET_COMMIT: Final = KafkaApi(
 
 # --- EndTxn ---
 
+_RAISES_EPOCH_FROM: Final = 5
+"""Version from which each end of a transaction raises the epoch."""
 
-def _read_end(message: asked_end.EndTxnRequest, _version: int) -> EndTxn:
+
+def _read_end(message: asked_end.EndTxnRequest, version: int) -> EndTxn:
     return EndTxn(
-        message.transactional_id, message.producer_id, message.producer_epoch, message.committed, TRANSACTION_VERSION
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        message.committed,
+        transaction_version(version, _RAISES_EPOCH_FROM),
     )
 
 
-def _write_end(_message: object, _answer: object, _version: int) -> EndTxnResponse:
-    return EndTxnResponse(0, NONE)
+def _write_end(_message: object, answer: TransactionalProducer, _version: int) -> EndTxnResponse:
+    return EndTxnResponse(0, NONE, answer.producer_id, answer.producer_epoch)
 
 
 def _refuse_end(_message: object, error: TidelogError, version: int) -> EndTxnResponse:
@@ -310,7 +330,7 @@ def _refuse_end(_message: object, error: TidelogError, version: int) -> EndTxnRe
 
 
 END_TXN: Final = KafkaApi(
-    range(4),
+    range(6),
     asked_end.END_TXN_REQUEST,
     END_TXN_RESPONSE,
     TRANSACTIONS_END_TXN,
