@@ -93,6 +93,19 @@ def test_partitions_and_settings_are_changed(cluster: LocalCluster) -> None:
     assert "auto.create.topics.enable=false" in shown
 
 
+def test_features_are_described(cluster: LocalCluster) -> None:
+    """Clients look at this one before they use version 2 of transactions."""
+    shown = tool(cluster, "FeatureCommand", "describe").split()
+    names = shown[::2]
+    assert dict(zip(names, shown[1::2], strict=True)) == {
+        "Feature:": "transaction.version",
+        "SupportedMinVersion:": "0",
+        "SupportedMaxVersion:": "2",
+        "FinalizedVersionLevel:": "2",
+        "Epoch:": "6",
+    }
+
+
 def test_log_directories_are_described(cluster: LocalCluster) -> None:
     topic = made(cluster, "sized")
     printed = tool(cluster, "LogDirsCommand", "--describe", "--topic-list", topic)

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.interop
 
 TOOLS = "org.apache.kafka.tools"
 RECORDS = 2_000
+TRANSACTION = 50
+"""Records of a transaction."""
+
 OLD_MS = 3_600_000
 
 
@@ -66,7 +69,7 @@ def copier(cluster: LocalCluster, topic: str) -> list[str]:
         f"{TOOLS}.TransactionalMessageCopier",
         *("--broker-list", cluster.kafka_bootstrap, "--input-topic", topic, "--output-topic", f"{topic}-copy"),
         *("--input-partition", "0", "--consumer-group", topic, "--transactional-id", topic),
-        *("--transaction-size", "50", "--group-mode", "--use-group-metadata", "--enable-random-aborts"),
+        *("--transaction-size", str(TRANSACTION), "--group-mode", "--use-group-metadata", "--enable-random-aborts"),
     )
 
 
@@ -82,6 +85,13 @@ def test_kafkas_copier_is_exactly_once_although_it_aborts_at_random(cluster: Loc
     done = subprocess.run(copier(cluster, "copied"), capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
     assert copied(cluster, "copied") == sent
+    has_own_epochs(cluster, "copied")
+
+
+def has_own_epochs(cluster: LocalCluster, transactional_id: str) -> None:
+    """Each transaction of the copier had an epoch of its own (KIP-890)."""
+    (described,) = transactions(cluster, "describe", "--transactional-id", transactional_id)
+    assert int(described["ProducerEpoch"]) >= RECORDS // TRANSACTION
 
 
 def test_kafkas_copier_is_exactly_once_while_its_coordinators_are_killed(cluster: LocalCluster) -> None:
@@ -103,6 +113,7 @@ def test_kafkas_copier_is_exactly_once_while_its_coordinators_are_killed(cluster
     assert running.returncode == 0, errors[-3_000:]
     assert victims == []
     assert copied(cluster, "faulty") == sent
+    has_own_epochs(cluster, "faulty")
 
 
 def test_an_open_transaction_is_listed_and_described(cluster: LocalCluster) -> None:
