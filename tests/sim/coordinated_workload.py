@@ -20,6 +20,7 @@ from tests.sim import client_faults
 from tests.sim.classic_members import SimClassicGroup, SimClassicMember
 from tests.sim.commit_attempts import Place
 from tests.sim.coordinator_answers import ask
+from tests.sim.kafka_transactor import OpenKafkaTransaction, SimKafkaTransactor
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.pipelines import Pipeline, SimWorker
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Fault, Kind, Plan
@@ -221,10 +222,13 @@ class WorkerSlot(Slot):
 class TransactorSlot(Slot):
     """A transactional id whose instances write to some partitions."""
 
-    def __init__(self, sim: Simulation, number: int, places: list[tuple[Place, bool]], pace: float) -> None:
-        """places: the partitions, and whether their records have keys. pace: as of Plan."""
+    def __init__(
+        self, sim: Simulation, number: int, places: list[tuple[Place, bool]], pace: float, kafka: float
+    ) -> None:
+        """places: the partitions, and whether their records have keys. pace: as of Plan. kafka: the share of instances
+        that speak Kafka's protocol."""
         super().__init__(sim)
-        self._name, self._places, self._pace = f"transactor-{number}", places, pace
+        self._name, self._places, self._pace, self._kafka = f"transactor-{number}", places, pace, kafka
         self._is_stopping, self._count = False, 0
         self.start()
 
@@ -257,7 +261,26 @@ class TransactorSlot(Slot):
 
     async def _run_instance(self, client: Client) -> None:
         rng = client.rng
-        transactor = SimTransactor(
+        transactor = self._new_of_kafka(client) if self._kafka and rng.random() < self._kafka else self._new(client)
+        await transactor.start()
+        while transactor.over is None and client is self._client and not self._is_stopping:
+            await transactor.transact(self._fill)
+            await client.sleep(rng.uniform(0, 4 * self._pace))
+        await transactor.stop()
+
+    def _new_of_kafka(self, client: Client) -> SimKafkaTransactor:
+        rng = client.rng
+        return SimKafkaTransactor(
+            self._sim,
+            self._name,
+            client=client,
+            delivery_s=rng.choice((3.0, 10.0)),
+            transaction_timeout_ms=rng.choice((1_500, 4_000, 10_000)),
+        )
+
+    def _new(self, client: Client) -> SimTransactor:
+        rng = client.rng
+        return SimTransactor(
             self._sim,
             self._name,
             client=client,
@@ -268,13 +291,8 @@ class TransactorSlot(Slot):
             max_block_ms=5_000,
             transaction_timeout_ms=rng.choice((1_500, 4_000, 10_000)),
         )
-        await transactor.start()
-        while transactor.over is None and client is self._client and not self._is_stopping:
-            await transactor.transact(self._fill)
-            await client.sleep(rng.uniform(0, 4 * self._pace))
-        await transactor.stop()
 
-    async def _fill(self, opened: OpenTransaction) -> None:
+    async def _fill(self, opened: OpenTransaction | OpenKafkaTransaction) -> None:
         client = opened.client
         rng = client.rng
         for _ in range(rng.randint(1, 6)):
@@ -326,7 +344,10 @@ class CoordinatedWorkload:
             for partition in range(topic.partitions)
         ]
         count = coordinators.transactors if places else 0
-        self._transactors: list[Slot] = [TransactorSlot(sim, number, places, plan.pace) for number in range(count)]
+        kafka = coordinators.kafka_transactors
+        self._transactors: list[Slot] = [
+            TransactorSlot(sim, number, places, plan.pace, kafka) for number in range(count)
+        ]
 
     @property
     def _slots(self) -> list[Slot]:

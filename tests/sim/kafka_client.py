@@ -92,6 +92,8 @@ class Wire:
         self._numbers = itertools.count(1)
         self._waiting: deque[tuple[int, str, asyncio.Future[Any]]] = deque()
         self._is_closed = False
+        self.transaction_version = 0
+        """The level of that feature that the cluster has raised, by this node."""
         client.start(self._read(), "reads answers")
 
     @property
@@ -124,12 +126,16 @@ class Wire:
             async with asyncio.timeout(ANSWER_S):
                 return await answer
         except TimeoutError:
-            self._is_closed = True
-            self._socket.close()
+            self.close()
             what = f"{self._client.process.name} has no answer to its {api} request within {ANSWER_S:g} s"
             if self._is_calm():
                 raise Violation(f"{what}, and nothing disturbs the node") from None
             raise RequestTimedOut(what) from None
+
+    def close(self) -> None:
+        """End the connection."""
+        self._is_closed = True
+        self._socket.close()
 
     async def ask(self, api: str, message: Any) -> Any:
         """The answer to one request. Raises as `end` does."""
@@ -200,7 +206,14 @@ class KafkaClient:
         software = {"client_software_name": "sim", "client_software_version": "1"}
         answer = await wire.ask("ApiVersions", message_of("ApiVersions").ApiVersionsRequest(**software))
         raise_for(answer.error_code, "ApiVersions")
+        for feature in answer.finalized_features:
+            wire.transaction_version = feature.max_version_level
         return wire
+
+    def close(self) -> None:
+        """End all connections."""
+        for wire in self._wires.values():
+            wire.close()
 
     async def any_wire(self) -> Wire:
         """A connection to any node. Raises as `wire` does."""
@@ -386,12 +399,12 @@ class SimKafkaProducer:
         self._done(sent, Fate.UNKNOWN)
 
 
-def produce_request(known: Leader, partition: int, data: bytes, acks: int) -> Any:
+def produce_request(known: Leader, partition: int, data: bytes, acks: int, transactional_id: str | None = None) -> Any:
     sent = message_of("Produce")
     topic = sent.TopicProduceData(
         topic_id=UUID(bytes=known.topic_id), partition_data=(sent.PartitionProduceData(partition, data),)
     )
-    return sent.ProduceRequest(None, acks, PRODUCE_MS, (topic,))
+    return sent.ProduceRequest(transactional_id, acks, PRODUCE_MS, (topic,))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

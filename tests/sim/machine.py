@@ -227,11 +227,12 @@ class Machine:
         if len(self._config.listeners) > 1:
             kafka = KafkaServer(
                 KAFKA_LISTENER,
-                boundary=Boundary(gates=self.node.services),
+                boundary=Boundary(),
                 frame_bytes_max=1 << 20,
                 memory_bytes_max=KAFKA_MEMORY_BYTES,
                 connections_max=KAFKA_CONNECTIONS,
             )
+            kafka.serve(self.node.services, feature_level=self.node.feature_level)
             self._network.listen_for_bytes(kafka_endpoint_of(self.node_id), process, self.name, kafka._accepted)
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 

@@ -186,13 +186,15 @@ class CoordinatorPlan:
     classic_static: int = 0  # how many of them have an instance id
     movers: int = 0  # members of a group that change their protocol
     cooperative: bool = False  # whether they read on while they join again by the classic protocol
+    kafka_transactors: float = 0  # the share of producers with transactional ids that speak Kafka's protocol
 
     def __str__(self) -> str:
         return (
             f"coordinators ({self.partitions} partitions, {self.members} members, {self.static} of them static, "
             f"{self.workers} workers, {self.transactors} transactional ids, {self.classic} members of a classic group, "
             f"{self.classic_static} of them static, {self.movers} members that change their protocol"
-            f"{', cooperative' if self.cooperative else ''})"
+            f"{', cooperative' if self.cooperative else ''}"
+            f"{', transactions by both protocols' if self.kafka_transactors else ''})"
         )
 
 
@@ -278,6 +280,8 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
     coordinators = replace(coordinators, classic=classic.randint(0, 3), classic_static=classic.choice((0, 0, 1, 2)))
     moving = random.Random(f"moving {plan.seed}")  # as above
     coordinators = replace(coordinators, movers=moving.choice((0, 2, 3)), cooperative=moving.random() < 0.5)
+    if plan.kafka_producers:
+        coordinators = replace(coordinators, kafka_transactors=0.5)
     return replace(
         plan,
         coordinators=coordinators,

@@ -40,6 +40,7 @@ from tests.sim.mutants import (
     groups,
     hostile,
     kafka,
+    kafka_transactions,
     leaders,
     migrations,
     producers,
@@ -672,6 +673,7 @@ MUTANTS: Final = (
     *classic.MUTANTS,
     *migrations.MUTANTS,
     *kafka.MUTANTS,
+    *kafka_transactions.MUTANTS,
     *coordinators.MUTANTS,
 )
 
