@@ -15,7 +15,6 @@ from node.listeners.kafka.exchange import ELEMENTS_MAX, ERROR_TEXT_MAX, HEADER_B
 from node.listeners.kafka.frame_budget import SMALL_BYTES
 from node.listeners.kafka.kafka_connection import PIPELINED_MAX
 from node.runtime.request_meter import RequestMeters
-from replication.controller import features
 from tests.node.kafka_frames import (
     API_VERSIONS,
     FETCH,
@@ -54,7 +53,7 @@ def api_versions(version: int, name: str = "librdkafka", correlation_id: int = 1
 @pytest.mark.parametrize("version", range(5))
 async def test_clients_learn_what_is_offered(version: int) -> None:
     """librdkafka before 2.11.1 compresses nothing unless Produce 0 is announced (KAFKA-18659), and its 2.6.0 sends
-    Fetch 12 whatever is announced. Topic ids would begin with Fetch 13 and Produce 13."""
+    Fetch 12 whatever is announced. The rest is as in Kafka 4.1."""
     async with kafka_listener() as listener:
         client = await listener.connect()
         client.send(api_versions(version, correlation_id=7))
@@ -62,9 +61,9 @@ async def test_clients_learn_what_is_offered(version: int) -> None:
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         assert (correlation_id, answer.error_code) == (7, 0)
         assert (offered[PRODUCE], offered[FETCH], offered[METADATA], offered[API_VERSIONS]) == (
-            (0, 12),
-            (4, 12),
-            (0, 12),
+            (0, 13),
+            (4, 18),
+            (0, 13),
             (0, 4),
         )
         assert list(offered) == sorted(offered)
@@ -77,7 +76,7 @@ async def test_transactions_of_version_2_are_announced_when_every_node_serves_th
     async with kafka_listener(feature_level=lambda: level) as listener:
         client = await listener.connect()
         finalized: dict[int, tuple[int, list[tuple[str, int, int]]]] = {}
-        for level in (0, features.TRANSACTIONS_2 - 1, features.TRANSACTIONS_2):
+        for level in (0, 5, 6):
             client.send(api_versions(version))
             _, answer = decoded("ApiVersions", version, await client.receive(), plain=True)
             named = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
@@ -295,10 +294,10 @@ async def test_a_size_that_no_request_has_closes_the_connection(size: int) -> No
         (4, 0),
         (32_767, 0),
         (PRODUCE, 2),
-        (PRODUCE, 12),
+        (PRODUCE, 14),
         (FETCH, 3),
-        (FETCH, 13),
-        (METADATA, 13),
+        (FETCH, 19),
+        (METADATA, 14),
         (METADATA, -1),
     ],
 )
