@@ -1,6 +1,6 @@
-"""kafka-console of npm, a tool of the command line, looks at nodes, topics and settings, and writes records.
+"""kafka-console of npm, a tool of the command line, looks at nodes, topics and settings, writes records and reads them.
 
-It does not read here: its client takes the id of a topic for the name in versions of Fetch before 13.
+Its client, @platformatic/kafka, needs the topic ids of Fetch 13 to read: before it, it takes the id for the name.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     records = min(effort.records, _RECORDS_MAX)
     yield outcome("nodes, topics and settings", lambda: _look(cluster, console))
     yield outcome("records are written once", lambda: _write(cluster, console, records))
+    yield outcome("records are read once", lambda: _read(console, records))
 
 
 def _look(cluster: Nodes, console: _Console) -> None:
@@ -72,6 +73,14 @@ def _write(cluster: Nodes, console: _Console, records: int) -> None:
     found = sorted(json.loads(row.value)["number"] for row in committed(cluster, "records"))
     if found != list(range(records)):
         raise Failed(f"{records} records were given to it, {len(found)} are there, {len(set(found))} distinct")
+
+
+def _read(console: _Console, records: int) -> None:
+    """By a member of a group, from the beginning to what was the end."""
+    read = console.lines("consume", "records", "--from", "0", "--snapshot")
+    found = sorted(each["value"]["number"] for each in read)
+    if found != list(range(records)):
+        raise Failed(f"{records} records are there, it has read {len(found)}, {len(set(found))} distinct")
 
 
 CONSOLE: Final = Suite("console", _missing, _run, ("records",))
