@@ -159,6 +159,22 @@ async def test_a_stream_closed_on_this_side_wakes_its_waiters() -> None:
         stream.close()
 
 
+async def test_a_stream_that_ends_while_a_message_is_written_is_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC's own error hides that of the node, and was taken for a defect of the node. Who opens a stream again learns
+    why it ended."""
+    async with serving() as at:
+        stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+
+        async def fails(_message: object) -> None:
+            stream._call._cython_call.set_internal_error('Failed "execute_batch"')
+            await stream._call._raise_for_status()
+
+        monkeypatch.setattr(stream._call, "write", fails)
+        with pytest.raises(ConnectionLost, match="the node ended the stream while a message was sent"):
+            await stream.send(produce(b"a"))
+        stream.close()
+
+
 async def test_a_cancelled_task_stays_cancelled() -> None:
     async with serving() as at:
         stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)

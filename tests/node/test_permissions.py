@@ -33,6 +33,7 @@ from tests.topic_requests import altering, creating, deleting, growing
 from tidelog.client.admin import Admin
 from tidelog.errors import (
     ClusterAuthorizationFailed,
+    ConnectionLost,
     GroupAuthorizationFailed,
     IllegalSaslState,
     SaslAuthenticationFailed,
@@ -345,6 +346,8 @@ async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request:
             try:
                 await stream.send(request)
                 answer = await stream.receive()
+            except ConnectionLost:  # it was refused while the request was sent, so that gRPC does not tell why
+                return await let_in(transport, address, row, request)
             finally:
                 stream.close()
     except REFUSALS:

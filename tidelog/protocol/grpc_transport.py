@@ -70,6 +70,10 @@ WARN_AGAIN_S: Final = 60.0
 _ENDED_BY_NODE: Final = ("socket closed", "reset", "closed by peer", "broken pipe", "eof")
 """What gRPC reports when a connection was made and the node ended it at once, as a TLS port does with plain text."""
 
+_WRITE_FAILED: Final = "Internal error from Core"
+"""What gRPC for Python reports, with INTERNAL, if the node ends a stream while a message is written to it. The error of
+the node is lost then."""
+
 
 def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[str, int | str]]:
     """Return the options of every channel to a node.
@@ -379,6 +383,10 @@ class GrpcStream(Generic[Request, Answer]):
             async with self._lock:  # gRPC allows one write at a time
                 await self._call.write(message)
         except grpc.aio.AioRpcError as error:
+            if error.details() == _WRITE_FAILED:
+                raise ConnectionLost(
+                    f"{self._method} at {self._to}: the node ended the stream while a message was sent; open a new one"
+                ) from None
             raise self._error_of(error) from None
         except asyncio.InvalidStateError:  # the call has already ended
             raise await self._ending() from None
