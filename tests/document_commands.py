@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 
 from tidelog.cli.app import app
 
@@ -72,8 +72,7 @@ def commands_of(line: str) -> Iterator[list[str]]:
 
 
 def commands_of_group(name: str) -> dict[str, Any]:
-    tree: Any = typer.main.get_command(app)
-    return getattr(tree.commands.get(name), "commands", {})
+    return getattr(app.loaded(name), "commands", {})
 
 
 def arguments_of(command: str) -> list[str]:
@@ -89,7 +88,7 @@ def arguments_of(command: str) -> list[str]:
 
 def refusal(arguments: list[str]) -> str | None:
     """What the command tree says against the arguments; None if it takes them."""
-    command: Any = typer.main.get_command(app)
+    command: Any = app
     context: Any = None
     rest = list(arguments)
     try:
@@ -98,7 +97,7 @@ def refusal(arguments: list[str]) -> str | None:
             if not hasattr(command, "commands"):
                 return None
             _name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-    except typer.Exit:  # --help, --version
+    except click.exceptions.Exit:  # --help, --version
         return None
     except Exception as error:  # noqa: BLE001 - whatever it refuses with
         return f"tidelog {shlex.join(arguments)}: {getattr(error, 'message', '') or type(error).__name__}"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from tests.document_commands import IN_SENTENCE, PAGES, python_blocks, refusal, tidelog_commands
 from tidelog.cli.app import app
@@ -41,14 +40,14 @@ def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
     """A sentence may leave out arguments: only the words up to the first argument are looked up."""
     unknown = []
     for text in IN_SENTENCE.findall(page.read_text(encoding="utf-8")):
-        command: Any = typer.main.get_command(app)
+        command: Any = app
         for word in text.split()[1:]:
             if not hasattr(command, "commands") or not re.fullmatch("[a-z][a-z-]*", word):
                 break
             if word not in command.commands:
                 unknown.append(text)
                 break
-            command = command.commands[word]
+            command = command.loaded(word)
     assert unknown == []
 
 

@@ -23,8 +23,8 @@ HEAVY = (
     "prometheus_client",
     "pyarrow",
     "pyspark",
+    "click",
     "rich",
-    "typer",
     "uvloop",
 )
 SERVER = ("storage", "replication", "node")

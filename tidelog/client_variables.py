@@ -12,6 +12,7 @@ class ClientVariable(StrEnum):
     """Each has the meaning of the option of that name."""
 
     BOOTSTRAP = "TIDELOG_BOOTSTRAP"
+    PROFILE = "TIDELOG_PROFILE"
     TLS_CA = "TIDELOG_TLS_CA"
     TLS_CERT = "TIDELOG_TLS_CERT"
     TLS_KEY = "TIDELOG_TLS_KEY"

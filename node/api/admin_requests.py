@@ -15,7 +15,7 @@ from replication.controller.events import (
     ElectionType,
     QuotaAlteration,
 )
-from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription
+from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult, ReassignmentDescription, ReplicaLogDir
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclBinding, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
@@ -91,31 +91,6 @@ class DescribeReplicaLogsRequest:
 
     partitions: frozenset[TopicPartition] | None
     """Those to describe; None: all."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLog:
-    """The log of a replica."""
-
-    partition: TopicPartition
-    size: int
-    """Bytes of its segments."""
-    offset_lag: int
-    """Records of it that are not known to be committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLogDir:
-    """A log directory with logs in it."""
-
-    path: str
-    error: TidelogError | None
-    """KafkaStorageError if it is offline; its logs and the bytes are then unknown."""
-    logs: tuple[ReplicaLog, ...] = ()
-    """By partition, without the metadata log."""
-    total_bytes: int = -1
-    """Of its file system; -1: unknown."""
-    usable_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,7 +317,6 @@ ADMIN_DESCRIBE_CONFIGS: Final = Api(
     configs.DescribeConfigsRequest,
     configs.DescribeConfigsAnswer,
     _of_topics_and_nodes(AclOperation.DESCRIBE_CONFIGS),
-    has_rpc=False,
 )
 ADMIN_ALTER_CONFIGS: Final = Api(
     "Admin.AlterConfigs",
@@ -355,7 +354,6 @@ ADMIN_DESCRIBE_REPLICA_LOGS: Final = Api(
     admin.DescribeReplicaLogsRequest,
     admin.DescribeReplicaLogsAnswer,
     _DESCRIBE,
-    has_rpc=False,
 )
 ADMIN_DESCRIBE_QUORUM: Final = Api(
     "Admin.DescribeQuorum",

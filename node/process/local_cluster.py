@@ -42,6 +42,8 @@ HOST: Final = "127.0.0.1"
 
 GRPC_ABOVE: Final = 100
 """How much higher the port of a listener GRPC is than that of the listener KAFKA, if ports are chosen."""
+METRICS_ABOVE: Final = 200
+"""The same for the port of the metrics."""
 
 _KAFKA: Final = "KAFKA"
 _INNER: Final = "INNER"
@@ -131,7 +133,8 @@ class LocalCluster:
     ) -> None:
         """directory: created if missing; an existing cluster in it is continued, with at least its nodes. settings:
         further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of the listener KAFKA of node 0,
-        the other nodes follow, and their listeners GRPC are 100 higher; 0: any. inner: nodes reach each other at a
+        the other nodes follow, their listeners GRPC are 100 and their metrics 200 higher; 0: any. Addresses of an
+        existing cluster are kept. inner: nodes reach each other at a
         listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. Raises
         ClusterFailed if the directory has more nodes."""
         self.directory = Path(directory).resolve()
@@ -422,9 +425,10 @@ class LocalCluster:
             directory = self.directory / f"node-{node_id}"
             known = _known_addresses(directory / "tidelog.toml")
             port = first_port + node_id
-            grpc_port, kafka_port = (port + GRPC_ABOVE, port) if first_port else (next(ports), next(ports))
+            chosen = (port + GRPC_ABOVE, port, port + METRICS_ABOVE) if first_port else [next(ports) for _ in range(3)]
+            grpc_port, kafka_port, metrics_port = chosen
             address = known.get(GRPC_LISTENER) or Endpoint(HOST, grpc_port)
-            node = LocalNode(node_id, directory, address, known.get(_METRICS) or Endpoint(HOST, next(ports)))
+            node = LocalNode(node_id, directory, address, known.get(_METRICS) or Endpoint(HOST, metrics_port))
             if inner:
                 node.inner = known.get(_INNER) or Endpoint(HOST, next(ports))
             if kafka:
@@ -434,6 +438,13 @@ class LocalCluster:
             node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
         return nodes
+
+
+def first_kafka_port(directory: Path) -> int | None:
+    """The port of the listener KAFKA of node 0 of the cluster in a directory; None if there is none. Raises
+    ClusterFailed."""
+    known = _known_addresses(directory / "node-0" / "tidelog.toml").get(_KAFKA)
+    return None if known is None else known.port
 
 
 def node_count(directory: Path) -> int:

@@ -17,7 +17,6 @@ from uuid import UUID
 from node.api import admin_requests as admin
 from node.api import config_requests, table
 from node.api.api import Answered, Api, Asked
-from node.api.config_requests import ConfigResourceType
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
@@ -41,6 +40,8 @@ from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from tidelog.cluster_descriptions import (
     ClusterDescription,
+    ConfigInForce,
+    ConfigResourceType,
     NodeDescription,
     PartitionExplanation,
     PartitionResult,
@@ -96,7 +97,7 @@ class AdminHandlers:
         settings: TopicSettings,
         log_dirs: LogDirs,
         authorizer: AuthorizerConfig,
-        node_settings: tuple[config_requests.ConfigInForce, ...],
+        node_settings: tuple[ConfigInForce, ...],
         creation: TopicCreation,
         quorum: DescribedQuorum,
     ) -> None:

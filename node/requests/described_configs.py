@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.api.config_requests import ConfigInForce, ConfigResource, ConfigResourceType, ResourceConfigs
 from node.api.table import ADMIN_DESCRIBE_CONFIGS
 from node.metadata.metadata_log import MetadataLog
 from node.requests.context import RequestContext
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
+from tidelog.cluster_descriptions import ConfigInForce, ConfigResource, ConfigResourceType, ResourceConfigs
 from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.security.acls import AclOperation
 from tidelog.types import NodeId

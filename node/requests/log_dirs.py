@@ -14,12 +14,13 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState, ReplicaLog, ReplicaLogDir
+from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
 from node.api.peers import Peers
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
+from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
 from tidelog.errors import KafkaStorageError, TidelogError
 from tidelog.types import METADATA_TOPIC, DirectoryId, NodeId, PartitionKey, TopicPartition
 
@@ -53,6 +54,8 @@ class LogDirs:
 
     def with_logs(self, wanted: Collection[TopicPartition] | None) -> tuple[ReplicaLogDir, ...]:
         """The directories of this node with the logs of these partitions; None: of all."""
+        if wanted is not None:  # one that came with the id of its topic is not equal to one without
+            wanted = {TopicPartition(each.topic, each.partition) for each in wanted}
         return tuple(_with_logs(directory, wanted) for directory in self._directories)
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import MISSING
 from typing import Any, Final
 
-from node.api.config_requests import ConfigInForce, ConfigSource, ConfigValue
 from node.config import BOOTSTRAP, NODE_ID, NodeConfig
 from node.listener_addresses import ADVERTISED_LISTENERS, LISTENERS
 from node.listener_settings import PROTOCOLS
 from storage.log_config import CLEANUP_POLICY
+from tidelog.cluster_descriptions import ConfigInForce, ConfigSource, ConfigValue
 from tidelog.settings import Setting, SettingType, settings_of
 
 _CONSTANT: Final = (

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from node.api.config_requests import ConfigInForce, ConfigSource, ConfigValue
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from storage.log_config import TOPIC_SETTINGS, LogConfig
+from tidelog.cluster_descriptions import ConfigInForce, ConfigSource, ConfigValue
 
 _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These are stored in the metadata only, so that they are the same on nodes with different defaults."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import re
 import sys
@@ -14,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.client.terminal import Terminal
 from tidelog import __version__
-from tidelog.cli import main
-from tidelog.cli import record_commands as records
+from tidelog.cli import main, produce_command, record_input
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.produce_stream import ProduceStream
 from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
@@ -29,25 +28,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
     with cluster_in_a_thread() as made:
         monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
         yield made
-
-
-class Terminal:
-    """Runs commands and keeps their output."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[bytes]) -> None:
-        self._monkeypatch, self._captured = monkeypatch, captured
-        self.out, self.err = b"", ""
-
-    def __call__(self, *arguments: str, typed: bytes = b"") -> int:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
-        code = main(list(arguments))
-        said = self._captured.readouterr()
-        self.out, self.err = said.out, said.err.decode()
-        return code
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -218,7 +198,7 @@ def test_a_command_says_that_a_quota_slows_it_down(
 def test_a_script_gets_json_lines(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "--json", typed=b"text\n\xff\xfe\n") == 0
-    assert tidelog.json == {"topic": "orders", "sent": 2, "acknowledged": 2, "unknown": 0, "failed": 0}
+    assert tidelog.json == {"topic": "orders", "sent": 2, "acknowledged": 2, "unknown": 0, "failed": 0, "failures": []}
     assert tidelog("consume", "orders", "--json") == 0
     first, second = (json.loads(line) for line in tidelog.out.splitlines())
     assert (first["offset"], first["value"], first["key"]) == (0, "text", None)
@@ -250,7 +230,11 @@ def test_produce_fails_if_a_record_was_not_written(cluster: MemoryCluster, tidel
     cluster.create("orders")
     cluster.nodes[0].on_produce = lambda entry: InvalidRecord("no key")
     assert tidelog("produce", "orders", typed=b"1\n2\n") == 1
-    assert tidelog.err == "0 records acknowledged, 2 not written\ntidelog: no key\n"
+    assert tidelog.err.splitlines() == [
+        "tidelog: line 1: no key",
+        "tidelog: line 2: no key",
+        "0 records acknowledged, 2 not written",
+    ]
     cluster.nodes[0].on_produce = lambda entry: LeadershipLost("node 0 stopped leading")
     assert tidelog("produce", "orders", "--timeout", "1", typed=b"1\n") == 1
     assert "1 of unknown outcome" in tidelog.err
@@ -443,7 +427,7 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
         (("produce", "orders", "--on-unknown", "2"), 1, "raise or resend"),
         (("produce", "orders", "--input", "/nowhere/at/all"), 1, "No such file"),
         (("produce", "orders", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
-        (("up", "--port", "70000"), 2, "65426"),
+        (("up", "--port", "70000"), 2, "65326"),
         (("topic", "create"), 2, "Missing argument"),
         (("conjure",), 2, "No such command"),
         (("consume", "orders", "-b", "nonsense"), 1, "host:port"),
@@ -468,12 +452,12 @@ def test_a_lost_voter_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> N
     assert "node 7 does not vote" in tidelog.err
 
 
-def test_lines_sent_before_an_invalid_line_are_reported(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_lines_around_an_invalid_one_are_sent(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nno separator\nb:2\n") == 1
     assert tidelog.err.splitlines() == [
-        "1 record acknowledged",
-        "tidelog: a line has no key separator ':': 'no separator'",
+        "tidelog: line 2: there is no key separator ':': 'no separator'",
+        "2 records acknowledged, 1 not written",
     ]
 
 
@@ -505,10 +489,11 @@ def test_a_line_without_an_end_takes_bounded_memory_and_time(
     cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create("orders")
-    monkeypatch.setattr(records, "LINE_BYTES_MAX", 1000)
+    for module in (record_input, produce_command):
+        monkeypatch.setattr(module, "LINE_BYTES_MAX", 1000)
     assert tidelog("produce", "orders", typed=b"short\n" + b"x" * 1001) == 1
-    assert tidelog.err.splitlines()[0] == "1 record acknowledged"
-    assert "line 2 is longer than 1000 bytes" in tidelog.err
+    assert tidelog.err.splitlines()[1] == "1 record acknowledged, 1 not written"
+    assert "line 2: it is longer than 1000 bytes" in tidelog.err
 
 
 def test_closed_standard_streams_do_not_fail_a_command(

@@ -80,7 +80,7 @@ async def collect(consumer: Consumer, into: list[ConsumerRecord]) -> None:
 def worker(cluster: LocalCluster, group: str, topic: str) -> subprocess.Popen[bytes]:
     """A member in a process of its own that prints the records that it reads."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tidelog.cli", "consume", topic, "--group", group, "-f", "-b", cluster.bootstrap],
+        [sys.executable, "-m", "tidelog.cli", "consume", topic, "--group", group, "--follow", "-b", cluster.bootstrap],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

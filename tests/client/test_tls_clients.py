@@ -129,7 +129,7 @@ def test_a_command_without_tls_says_what_to_configure(
     assert main(["topic", "list"]) == 1, "the options of one command are not those of the next"
     assert re.fullmatch(
         r"tidelog: Admin\.\w+ at 127\.0\.0\.1:\d+, 127\.0\.0\.1:\d+: the node speaks TLS at this port, .*"
-        r"plain text listener\. Options before the subcommand: --tls-ca FILE \(TIDELOG_TLS_CA\)\.",
+        r"plain text listener\. The option for it is --tls-ca FILE \(TIDELOG_TLS_CA\)\.",
         tidelogs(capfd.readouterr().err),
     )
     assert main(["--tls-ca", str(certs / "ca.pem"), "topic", "list"]) == 1
@@ -141,7 +141,7 @@ def test_a_command_without_tls_says_what_to_configure(
     assert main(["--tls-ca", str(other / "ca.pem"), "topic", "list"]) == 1
     said = tidelogs(capfd.readouterr().err)
     assert said.count("is signed by no authority in") == 1
-    assert said.endswith("--tls-ca FILE, before the subcommand (TIDELOG_TLS_CA).")
+    assert said.endswith("The option for it is --tls-ca FILE (TIDELOG_TLS_CA).")
     assert main([*options(certs)[:4], "topic", "list"]) == 1
     assert tidelogs(capfd.readouterr().err) == "tidelog: tls: certificate is given without key; name both files"
 

@@ -62,6 +62,23 @@ def test_each_kind_of_client_has_a_port_that_can_be_foretold(
     assert main(["up", "--data", str(tmp_path / "old"), "--port", "20000", "--json"]) == 0
     addresses = json.loads(capsys.readouterr().out)
     assert (addresses["bootstrap"], addresses["kafka_bootstrap"]) == (str(before.address), "127.0.0.1:20000")
+    assert addresses["metrics"] == [f"http://{before.metrics}/metrics"]
+
+
+def test_ports_follow_from_the_first_one_and_stay(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nodes that are added continue them; another port on the command line is refused with the reason."""
+    assert main(["up", "--data", str(tmp_path), "--port", "21000", "-n", "2", "--json"]) == 0
+    addresses = json.loads(capsys.readouterr().out)
+    assert addresses["kafka_bootstrap"] == "127.0.0.1:21000,127.0.0.1:21001"
+    assert addresses["bootstrap"] == "127.0.0.1:21100,127.0.0.1:21101"
+    assert addresses["metrics"] == ["http://127.0.0.1:21200/metrics", "http://127.0.0.1:21201/metrics"]
+    assert main(["up", "--data", str(tmp_path), "-n", "3"]) == 0
+    said = capsys.readouterr().err
+    assert "127.0.0.1:21002" in said and "http://127.0.0.1:21202/metrics" in said
+    assert main(["up", "--data", str(tmp_path), "--port", "9092"]) == 0
+    assert "has a cluster at 127.0.0.1:21000, which keeps its addresses" in capsys.readouterr().err
 
 
 def assert_first_commands_reach(node: LocalNode, said: list[str]) -> None:

@@ -116,7 +116,7 @@ def test_a_password_is_asked_for_at_a_terminal_only(
     assert main(["user", "add", "alice"]) == 1
     assert "--password-file" in capsys.readouterr().err
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.prompt", lambda *_args, **_options: PASSWORD)
+    monkeypatch.setattr("click.prompt", lambda *_args, **_options: PASSWORD)
     assert main(["user", "add", "alice", "--mechanism", "SCRAM-SHA-256"]) == 0
     assert has_password(cluster, "alice", ScramMechanism.SCRAM_SHA_256)
 

@@ -7,14 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from node.api.admin_requests import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    ElectLeadersRequest,
-    TopicPartitionId,
-)
+from node.api.admin_requests import CreateTopicsRequest, DeleteTopicsRequest, ElectLeadersRequest, TopicPartitionId
 from node.api.caller import Caller
-from node.api.config_requests import ConfigResource, ConfigResourceType, DescribeConfigsRequest
+from node.api.config_requests import DescribeConfigsRequest
 from node.api.metadata import GetMetadataRequest
 from node.quorum.state import LOST_MS
 from node.requests.context import RequestContext
@@ -23,6 +18,7 @@ from replication.controller import features
 from replication.controller.events import CreateTopic, DeleteTopic, ElectionType
 from tests.node.metadata_world import MetadataWorld
 from tests.topic_requests import altering, changed, growing
+from tidelog.cluster_descriptions import ConfigResource, ConfigResourceType
 from tidelog.errors import (
     ElectionNotNeeded,
     FeatureUpdateFailed,

@@ -14,19 +14,9 @@ from node.api.admin_requests import (
     DescribeReplicaLogsAnswer,
     ListReassignmentsAnswer,
     QuorumReplica,
-    ReplicaLog,
-    ReplicaLogDir,
     TopicPartitionId,
 )
-from node.api.config_requests import (
-    ConfigInForce,
-    ConfigResource,
-    ConfigSource,
-    ConfigValue,
-    DescribeConfigsAnswer,
-    ResourceConfigs,
-    SettingChange,
-)
+from node.api.config_requests import DescribeConfigsAnswer, SettingChange
 from node.api.metadata import GetMetadataAnswer, TopicMetadata
 from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -41,7 +31,17 @@ from node.listeners.kafka.kafka_quorum import DESCRIBE_QUORUM
 from node.listeners.kafka.kafka_topics import CREATE_PARTITIONS
 from replication.controller.events import ChangedTopic, CreatePartitions, ElectionType, ReplicaAssignment
 from tests.node.kafka_exchanges import answered, begun, exchanged, request
-from tidelog.cluster_descriptions import PartitionResult, ReassignmentDescription
+from tidelog.cluster_descriptions import (
+    ConfigInForce,
+    ConfigResource,
+    ConfigSource,
+    ConfigValue,
+    PartitionResult,
+    ReassignmentDescription,
+    ReplicaLog,
+    ReplicaLogDir,
+    ResourceConfigs,
+)
 from tidelog.errors import (
     ElectionNotNeeded,
     InvalidPartitions,

@@ -8,7 +8,6 @@ import random
 
 import pytest
 
-from node.api.config_requests import ConfigSource
 from node.metadata.metadata_log import MetadataLog, open_log
 from node.quorum.state import QuorumView, read_state, write_state
 from node.requests.topic_settings import TopicSettings
@@ -23,6 +22,7 @@ from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tests.topic_requests import creating
+from tidelog.cluster_descriptions import ConfigSource
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.status import error_of

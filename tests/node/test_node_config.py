@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-import typer
 
 from node import config
 from node.config import SETTINGS, NodeConfig
@@ -14,6 +13,7 @@ from node.process.metadata_node import _controller_config
 from replication.controller.partition_limits import PartitionLimits
 from tests.node.configuration_document import DOCUMENT, document
 from tidelog.cli.app import app
+from tidelog.cli.declared import commands_below
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
 from tidelog.security.tls_files import Tls
@@ -580,13 +580,7 @@ def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, wo
 
 def test_the_variables_of_the_client_do_not_concern_a_node() -> None:
     """A shell that is set up for `tidelog` starts nodes too: `tidelog up`, for one."""
-    command = typer.main.get_command(app)
-    read: set[str] = set()
-    commands = [command]
-    while commands:
-        each = commands.pop()
-        read |= {option.envvar for option in each.params if isinstance(option.envvar, str)}
-        commands += getattr(each, "commands", {}).values()
+    read = {option.envvar for each in commands_below(app) for option in each.params if isinstance(option.envvar, str)}
     assert read == {*ClientVariable}
     assert parse(GOOD, **dict.fromkeys(read, "anything")) == parse(GOOD)
     assert read.isdisjoint(declared.variable for declared in SETTINGS.values())

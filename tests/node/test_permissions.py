@@ -255,6 +255,8 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "Admin.DeleteTopics": deleting(name=TOPIC, topic_id=bytes(16)),
         "Admin.CreatePartitions": growing(topic=TOPIC, count=1),
         "Admin.IncrementalAlterConfigs": altering(topic=TOPIC),
+        "Admin.DescribeConfigs of topics": describing(2, TOPIC),
+        "Admin.DescribeConfigs of nodes": describing(4, "0"),
         "Admin.ExplainAcl": admin_pb2.ExplainAclRequest(
             principal="User:a",
             host="::1",
@@ -265,6 +267,10 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
     }
     own |= group_requests(producer) | transaction_requests(topic_id)
     return own[row] if row in own else filled(method_of(row).request())
+
+
+def describing(kind: int, name: str) -> admin_pb2.DescribeConfigsRequest:
+    return admin_pb2.DescribeConfigsRequest(resources=[admin_pb2.ConfigResource(type=kind, name=name)])
 
 
 def group_requests(producer: transactions_pb2.InitTransactionalProducerResponse) -> dict[str, Message]:

@@ -12,11 +12,7 @@ from node.api.config_requests import (
     AlterConfigsOfResources,
     AlteredResource,
     ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     DescribeConfigsRequest,
-    ResourceConfigs,
     SettingChange,
 )
 from node.config import SETTINGS, parse
@@ -25,6 +21,7 @@ from node.requests.node_settings import node_settings
 from node.security.authorizer import Authorizer
 from replication.controller.events import ChangedTopic, CreateTopic
 from tests.node.metadata_world import MetadataWorld
+from tidelog.cluster_descriptions import ConfigResource, ConfigResourceType, ConfigSource, ResourceConfigs
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     InvalidConfig,

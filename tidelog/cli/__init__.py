@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
         with quiet_interrupts():
             from tidelog.cli.app import run
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich", "click"):
+        if missing.name not in ("rich", "click"):
             raise
         sys.stderr.write(f"tidelog: the command line needs {missing.name}: pip install 'tidelog[cli]'\n")
         return 1

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidRequest, TidelogError
@@ -25,25 +26,23 @@ from tidelog.security.acls import (
 )
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="Who may do what: add, list, remove and test ACLs.", no_args_is_help=True)
-Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix: all names that begin with it.")]
+app = CommandGroup()
+Prefixed = Annotated[bool, Option("--prefixed", help="The name is a prefix: all names that begin with it.")]
 Operations = Annotated[
-    list[str] | None, typer.Option("--operation", "-o", help="An operation, as read or alter-configs; may be repeated.")
+    list[str] | None, Option("--operation", "-o", help="An operation, as read or alter-configs; may be repeated.")
 ]
-Hosts = Annotated[list[str] | None, typer.Option("--host", help="IP address of the caller; may be repeated.")]
+Hosts = Annotated[list[str] | None, Option("--host", help="IP address of the caller; may be repeated.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceOptions:
     """The resource of a rule: at most one of these."""
 
-    topic: Annotated[str | None, typer.Option("--topic", help="A topic; * for all.")] = None
-    group: Annotated[str | None, typer.Option("--group", help="A consumer group; * for all.")] = None
-    transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", help="A transactional id; * for all.")
-    ] = None
-    user: Annotated[str | None, typer.Option("--user", help="A user; * for all.")] = None
-    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
+    topic: Annotated[str | None, Option("--topic", help="A topic; * for all.")] = None
+    group: Annotated[str | None, Option("--group", help="A consumer group; * for all.")] = None
+    transactional_id: Annotated[str | None, Option("--transactional-id", help="A transactional id; * for all.")] = None
+    user: Annotated[str | None, Option("--user", help="A user; * for all.")] = None
+    cluster: Annotated[bool, Option("--cluster", help="The cluster itself.")] = False
 
     def named(self) -> tuple[ResourceType, str] | None:
         """The resource; None if the options name none. Raises InvalidRequest for more than one."""
@@ -67,8 +66,8 @@ NO_AUTHORIZER: Final = "the node has no authorizer (authorizer.class.name): it r
 def add(
     call: CommandCall,
     on: ResourceOptions,
-    allow: Annotated[list[str] | None, typer.Option("--allow", help="Principal to allow: User:NAME.")] = None,
-    deny: Annotated[list[str] | None, typer.Option("--deny", help="Principal to deny: User:NAME.")] = None,
+    allow: Annotated[list[str] | None, Option("--allow", help="Principal to allow: User:NAME.")] = None,
+    deny: Annotated[list[str] | None, Option("--deny", help="Principal to deny: User:NAME.")] = None,
     operation: Operations = None,
     prefixed: Prefixed = False,
     host: Hosts = None,
@@ -112,7 +111,7 @@ def add(
 def list_(
     call: CommandCall,
     on: ResourceOptions,
-    principal: Annotated[str | None, typer.Option("--principal", help="Only of this principal.")] = None,
+    principal: Annotated[str | None, Option("--principal", help="Only of this principal.")] = None,
     prefixed: Prefixed = False,
 ) -> None:
     """List ACLs. With a resource: those that refer to it, by its name, a prefix of it, or *."""
@@ -137,7 +136,7 @@ def list_(
 def remove(
     call: CommandCall,
     on: ResourceOptions,
-    principal: Annotated[list[str] | None, typer.Option("--principal", help="Of this principal: User:NAME.")] = None,
+    principal: Annotated[list[str] | None, Option("--principal", help="Of this principal: User:NAME.")] = None,
     operation: Operations = None,
     prefixed: Prefixed = False,
     host: Hosts = None,
@@ -169,10 +168,10 @@ def remove(
 @cluster_command(app, "test")
 def explain(
     call: CommandCall,
-    principal: Annotated[str, typer.Argument(help="User:NAME.", show_default=False)],
-    operation: Annotated[str, typer.Argument(help="An operation, as read.", show_default=False)],
+    principal: Annotated[str, Argument(help="User:NAME.")],
+    operation: Annotated[str, Argument(help="An operation, as read.")],
     on: ResourceOptions,
-    host: Annotated[str, typer.Option("--host", help="IP address of the caller.")] = "127.0.0.1",
+    host: Annotated[str, Option("--host", help="IP address of the caller.")] = "127.0.0.1",
 ) -> None:
     """Show whether a principal may do something, and which rule decides. Exit code 1: it may not."""
     resource = on.named()
@@ -188,7 +187,7 @@ def explain(
             say(f"allowed now: {NO_AUTHORIZER}. With one:")
         say(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     if not decision.allowed:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 async def _has_effect(admin: Admin) -> bool:

@@ -1,87 +1,70 @@
-"""The root command with all subcommands, and its error handling."""
+"""The root command: a table of all commands, whose modules are imported when they are used."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Final
 
-import typer
+import click
 
 import tidelog
-from tidelog.cli import (
-    acl_commands,
-    certs_commands,
-    cluster_commands,
-    group_commands,
-    job_commands,
-    log_commands,
-    node_commands,
-    partition_commands,
-    quorum_commands,
-    quota_commands,
-    record_commands,
-    spark_commands,
-    topic_commands,
-    transaction_commands,
-    user_commands,
-)
-from tidelog.cli.cluster_command import cluster_command, options_of, parameter, with_options
-from tidelog.cli.cluster_options import BOOTSTRAP_HELP, CredentialOptions
-from tidelog.cli.command_line import HELP_OPTIONS, run_command
-from tidelog.cli.up import up
+from tidelog.cli.cluster_options import CONNECTION
+from tidelog.cli.command_line import run_command
+from tidelog.cli.declared import CommandGroup, parameter, parameter_of
+from tidelog.cli.output import Json
 
-app = typer.Typer(
-    name="tidelog",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=HELP_OPTIONS,
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        sys.stdout.write(f"tidelog {tidelog.__version__}\n")
-        raise typer.Exit
+COMMANDS: Final = {
+    "up": ("up:command", "Start nodes on this machine, until Ctrl-C."),
+    "topic": ("topic_commands:app", "Create, list, describe, alter and delete topics, and delete records."),
+    "config": ("config_commands:app", "Settings of topics and nodes: values, sources, changes."),
+    "partition": ("partition_commands:app", "Single partitions: problems, leaders, replicas."),
+    "node": ("node_commands:app", "Single nodes: run one, probe one, may one stop?"),
+    "log-dirs": ("log_dir_commands:command", "Log directories of nodes: disks and sizes of logs."),
+    "produce": ("produce_command:command", "Write records: lines, or JSON as `consume --json` prints it."),
+    "consume": ("consume_command:command", "Print records."),
+    "bench": ("bench_commands:app", "Measure this cluster: produce, consume, latency."),
+    "group": ("group_commands:app", "Consumer groups: members, committed offsets, lag."),
+    "acl": ("acl_commands:app", "Who may do what: add, list, remove and test ACLs."),
+    "cluster": ("cluster_commands:app", "The state of the cluster."),
+    "quorum": ("quorum_commands:app", "The metadata quorum, offline."),
+    "quota": ("quota_commands:app", "Quotas of users and client ids: byte rates, request time, changes of topics."),
+    "txn": ("transaction_commands:app", "Transactions: open, hanging, and how to end them."),
+    "log": ("log_commands:app", "Log files on this machine."),
+    "user": ("user_commands:app", "Users that authenticate by SCRAM."),
+    "certs": ("certs_commands:app", "Certificates for tests and small installations."),
+    "spark": ("spark_commands:app", "The Spark source and sink."),
+    "job": ("job_commands:app", "Jobs on whole topics, most of them on Spark."),
+}
+"""The commands: where each is, and what it does."""
 
 
-def _options(ctx: typer.Context, version: bool, bootstrap: str | None, **credentials: Any) -> None:
-    """Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP."""
-    del version, bootstrap  # handled by their callbacks
-    given = CredentialOptions(**credentials)
-    ctx.obj = given.tls(), given.sasl()
+def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        click.echo(f"tidelog {tidelog.__version__}")
+        ctx.exit()
 
 
-_VERSION: Final = typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-_BOOTSTRAP: Final = typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)
-app.callback()(
-    with_options(
-        _options,
-        [
-            parameter("ctx", typer.Context),
-            parameter("version", Annotated[bool, _VERSION], default=False),
-            parameter("bootstrap", Annotated[str | None, _BOOTSTRAP], None),
-            *options_of(CredentialOptions),
-        ],
+def _root() -> CommandGroup:
+    version = click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Print the version.",
     )
-)
-app.command("up")(up)
-app.add_typer(topic_commands.app, name="topic")
-app.add_typer(partition_commands.app, name="partition")
-app.add_typer(node_commands.app, name="node")
-cluster_command(app, "produce")(record_commands.produce)
-cluster_command(app, "consume")(record_commands.consume)
-app.add_typer(group_commands.app, name="group")
-app.add_typer(acl_commands.app, name="acl")
-app.add_typer(cluster_commands.app, name="cluster")
-app.add_typer(quorum_commands.app, name="quorum")
-app.add_typer(quota_commands.app, name="quota")
-app.add_typer(transaction_commands.app, name="txn")
-app.add_typer(log_commands.app, name="log")
-app.add_typer(user_commands.app, name="user")
-app.add_typer(certs_commands.app, name="certs")
-app.add_typer(spark_commands.app, name="spark")
-app.add_typer(job_commands.app, name="job")
+    shared = [parameter("as_json", Json, default=False), *CONNECTION]
+    root = CommandGroup(
+        "Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP. Global options may "
+        "stand before the command or after it.",
+        params=[version, *map(parameter_of, shared)],
+    )
+    for name, (place, what) in COMMANDS.items():
+        root.add_lazy(name, f"tidelog.cli.{place}", what)
+    return root
+
+
+app: Final = _root()
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

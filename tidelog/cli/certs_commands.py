@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import Json, print_json
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.standard_streams import say
@@ -19,20 +18,17 @@ if TYPE_CHECKING:
 AUTHORITY = "ca"
 AUTHORITY_DAYS = 3_650
 
-app = typer.Typer(help="Certificates for tests and small installations.", no_args_is_help=True)
+app = CommandGroup()
 
 
-@app.command()
 def create(
-    directory: Annotated[Path, typer.Argument(help="Where the files are written.", show_default=False)],
+    directory: Annotated[Path, Argument(help="Where the files are written.")],
     node: Annotated[
         list[str] | None,
-        typer.Option(
-            "--node", help="NAME=HOST,HOST: a node and the hosts and addresses at which others connect to it."
-        ),
+        Option("--node", help="NAME=HOST,HOST: a node and the hosts and addresses at which others connect to it."),
     ] = None,
-    client: Annotated[list[str] | None, typer.Option("--client", help="NAME: a client, User:CN=NAME.")] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=AUTHORITY_DAYS, help="Days that they are valid.")] = 365,
+    client: Annotated[list[str] | None, Option("--client", help="NAME: a client, User:CN=NAME.")] = None,
+    days: Annotated[int, Option("--days", min=1, max=AUTHORITY_DAYS, help="Days that they are valid.")] = 365,
     as_json: Json = False,
 ) -> None:
     """Create an authority (ca.pem, ca.key) and certificates that it signs (NAME.pem, NAME.key).
@@ -74,6 +70,9 @@ def create(
     for path in written:
         say(path)
     say(f"keep {directory / AUTHORITY}.key away from nodes and clients: who has it can become any of them")
+
+
+app.add("create", create)
 
 
 def _node(text: str) -> tuple[str, list[str]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup
 from tidelog.cli.output import counted, plain, print_json, print_table
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
+app = CommandGroup()
 
 
 @cluster_command(app)
@@ -27,7 +28,7 @@ def status(call: CommandCall) -> None:
         say("; ".join(problems) if problems else "healthy")
     stuck = found.leaderless_partitions or found.under_min_isr_partitions or found.full_partitions
     if stuck or found.damaged_partitions or found.unanswered_nodes or found.controller_id < 0:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app)
@@ -39,7 +40,7 @@ def upgrade(call: CommandCall, validate_only: ValidateOnly = False) -> None:
 
 
 @cluster_command(app, "remove-voter")
-def remove_voter(call: CommandCall, node: Annotated[int, typer.Argument(help="Number of the node.")]) -> None:
+def remove_voter(call: CommandCall, node: Annotated[int, Argument(help="Number of the node.")]) -> None:
     """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
     call.query(lambda admin: admin.remove_voter(node))
     call.report({"removed_voter": node}, f"node {node} is no longer a voter")

@@ -5,24 +5,18 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage
-from tidelog.cli.cluster_options import tls_option_for
-from tidelog.cli.interrupts import INTERRUPTED
+from tidelog.cli.cluster_options import option_for
+from tidelog.cli.interrupts import INTERRUPTED, TERMINATED, Terminated
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import ReaderGone, say
 
-HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
-
-# click's ClickException. It is not imported: depending on its version, Typer has a copy of click or uses the installed.
-_WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
-
 
 def run_command(
-    app: typer.Typer, arguments: Sequence[str] | None, name: str, *, parent: typer.Context | None = None
+    command: click.Command, arguments: Sequence[str] | None, name: str, *, parent: click.Context | None = None
 ) -> int:
     """Run one command; every error is one sentence on standard error. Returns the exit code.
 
@@ -30,7 +24,7 @@ def run_command(
     """
     path = name if parent is None else f"{parent.command_path} {name}"
     try:
-        code = _outcome(app, arguments, name, path, parent)
+        code = _outcome(command, arguments, name, path, parent)
         sys.stdout.flush()
     except ReaderGone:  # `tidelog ... | head` is no failure
         return 0
@@ -40,28 +34,29 @@ def run_command(
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Terminated:
+        return TERMINATED
     return code
 
 
 def _outcome(
-    app: typer.Typer, arguments: Sequence[str] | None, name: str, path: str, parent: typer.Context | None
+    command: click.Command, arguments: Sequence[str] | None, name: str, path: str, parent: click.Context | None
 ) -> int:
-    command = typer.main.get_command(app)
     args = None if arguments is None else list(arguments)
     try:  # not standalone: click would print errors in its own way and end the process
         code = command.main(args=args, prog_name=name, standalone_mode=False, parent=parent)
     except TidelogError as error:
-        say(f"{path}: {error.message}{tls_option_for(error)}")
+        say(f"{path}: {error.message}{option_for(error)}")
         return 1
     except WrongUsage as error:
         say(f"{path}: {error}")
         return 2
-    except _WrongCommandLine as error:
+    except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
         for line in shown.getvalue().splitlines():
             say(line)
         return int(error.exit_code)
-    except typer.Abort:
+    except click.Abort:
         return INTERRUPTED
     return code if isinstance(code, int) else 0

@@ -7,10 +7,11 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall, administrator, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.group_resets import reset_offsets
 from tidelog.cli.output import counted, ensure_complete, print_json, print_table
 from tidelog.client.admin import Admin
@@ -21,9 +22,9 @@ from tidelog.printable import shell_word
 from tidelog.standard_streams import end_without_reader, say
 from tidelog.types import TopicPartition
 
-app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_args_is_help=True)
+app = CommandGroup()
 cluster_command(app, "reset-offsets")(reset_offsets)
-Groups = Annotated[list[str], typer.Argument(help="Ids of groups.", show_default=False)]
+Groups = Annotated[list[str], Argument(help="Ids of groups.")]
 
 STATES = ("Empty", "Assigning", "Reconciling", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
@@ -35,7 +36,7 @@ CLEAR = "\x1b[2J\x1b[H"
 def list_(
     call: CommandCall,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only groups in this state: Empty, Stable, ...; repeatable.")
+        list[str] | None, Option("--state", help="Only groups in this state: Empty, Stable, ...; repeatable.")
     ] = None,
 ) -> None:
     """List all groups. Exit code 1: those of a coordinator are missing."""
@@ -61,7 +62,7 @@ def describe(call: CommandCall, groups: Groups) -> None:
         elif not call.as_json:
             _print(each)
     if any(isinstance(each, TidelogError) for each in found.values()):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app)
@@ -80,18 +81,18 @@ def delete(call: CommandCall, groups: Groups) -> None:
         )
         say(f"tidelog: group {group_id!r} was not deleted: {error.message}{hint}")
     if failed:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app, "delete-offsets")
 def delete_offsets(
     call: CommandCall,
-    group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
+    group: Annotated[str, Argument(help="Id of the group.")],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="All committed offsets of this topic; repeatable.")
+        list[str] | None, Option("--topic", "-t", help="All committed offsets of this topic; repeatable.")
     ] = None,
     partition: Annotated[
-        list[str] | None, typer.Option("--partition", "-p", help="That of this partition, TOPIC-N; repeatable.")
+        list[str] | None, Option("--partition", "-p", help="That of this partition, TOPIC-N; repeatable.")
     ] = None,
 ) -> None:
     """Delete committed offsets of topics to which no member of the group subscribes."""
@@ -120,16 +121,16 @@ def delete_offsets(
     for key, error in failed.items():
         say(f"tidelog: the offset of {key} was not deleted: {error.message}")
     if failed:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app)
 def lag(
     call: CommandCall,
     groups: Groups,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two repetitions.")] = 2.0,
-    times: Annotated[int | None, typer.Option("--times", min=1, help="Repeat this often, then end.")] = None,
+    watch: Annotated[bool, Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[float, Option(min=0.1, max=3600, help="Seconds between two repetitions.")] = 2.0,
+    times: Annotated[int | None, Option("--times", min=1, help="Repeat this often, then end.")] = None,
 ) -> None:
     """Show how many records a group has still to read: for each partition, with its member, client and host. Unknown
     (-) where nothing is committed. Records that were deleted before it read them are counted apart."""

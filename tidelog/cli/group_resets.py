@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-import typer
-
 from tidelog.cli.argument_values import WrongUsage, partition_of, time_of
 from tidelog.cli.cluster_command import CommandCall
+from tidelog.cli.declared import Argument, Option
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
@@ -53,28 +52,26 @@ class Change:
 
 def reset_offsets(
     call: CommandCall,
-    group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
+    group: Annotated[str, Argument(help="Id of the group.")],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="All partitions of this topic; repeatable.")
+        list[str] | None, Option("--topic", "-t", help="All partitions of this topic; repeatable.")
     ] = None,
     partition: Annotated[
-        list[str] | None, typer.Option("--partition", "-p", help="This partition, TOPIC-N; repeatable.")
+        list[str] | None, Option("--partition", "-p", help="This partition, TOPIC-N; repeatable.")
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with a committed offset.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    all_topics: Annotated[bool, Option("--all-topics", help="All partitions with a committed offset.")] = False,
+    to_earliest: Annotated[bool, Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, Option("--to-latest", help="Behind the last record.")] = False,
     to_time: Annotated[
-        str | None, typer.Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z.")
+        str | None, Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
+        str | None, Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
     ] = None,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="By this number of records; negative: back.")
-    ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Change the offsets.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (the default).")] = False,
+    to_offset: Annotated[int | None, Option("--to-offset", min=0, help="To this offset.")] = None,
+    shift_by: Annotated[int | None, Option("--shift-by", help="By this number of records; negative: back.")] = None,
+    execute: Annotated[bool, Option("--execute", help="Change the offsets.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change (the default).")] = False,
 ) -> None:
     """Set committed offsets of a group without members. Without --execute, only show what would change."""
     if execute and dry_run:

@@ -1,15 +1,24 @@
-"""Ctrl-C while a command starts."""
+"""Signals: Ctrl-C while a command starts, and the end of a command that Ctrl-C or SIGTERM ends."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted."""
+TERMINATED = 143
+"""Exit code of a command that SIGTERM ended."""
+
+
+class Terminated(BaseException):
+    """SIGTERM ended the command, after it cleaned up."""
 
 
 @contextmanager
@@ -24,6 +33,34 @@ def quiet_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def run_until_signal(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run the work of a command as `asyncio.run` does. Ctrl-C and SIGTERM cancel it, so that it can send what it has
+    and commit what it printed. Raises KeyboardInterrupt or Terminated then."""
+    import asyncio  # a command that asks no node needs none of it
+
+    is_terminated = False
+
+    async def watched() -> Result:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "the coroutine runs in a task"
+
+        def terminate() -> None:
+            nonlocal is_terminated
+            is_terminated = True
+            task.cancel()
+
+        if _is_main_thread():
+            loop.add_signal_handler(signal.SIGTERM, terminate)
+        return await work
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise Terminated from None
+        raise
 
 
 def _is_main_thread() -> bool:

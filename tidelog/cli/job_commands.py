@@ -6,7 +6,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-import typer
+import click
+
+from tidelog.cli.declared import CommandGroup
 
 JOBS: Final = {
     "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
@@ -16,27 +18,23 @@ JOBS: Final = {
 }
 """The modules of tidelog/jobs that are commands, with their descriptions."""
 
-app = typer.Typer(help="Jobs on whole topics, most of them on Spark.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Jobs on whole topics, most of them on Spark (docs/jobs.md)."""
+app = CommandGroup()
 
 
 def _add(name: str, what: str) -> None:
-    def run(ctx: typer.Context) -> None:
+    def run(ctx: click.Context) -> None:
         module: Any = import_module(f"tidelog.jobs.{name}")
         code = module.main(ctx.args, ctx.parent)
         if code:
-            raise typer.Exit(code)
+            raise click.exceptions.Exit(code)
 
-    app.command(
+    app.add(
         name,
-        help=what,
+        run,
+        what,
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    )(run)
+    )
 
 
 for _name, _what in JOBS.items():

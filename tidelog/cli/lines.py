@@ -13,10 +13,11 @@ import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidelog.errors import InvalidRequest, RecordTooLarge
+from tidelog.errors import InvalidRequest
 
 CHUNK_BYTES: Final = 256 * 1024
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -26,8 +27,12 @@ Read = Callable[[], bytes]
 
 
 @contextmanager
-def opened(path: Path | None) -> Iterator[Read]:
-    """Open standard input or a file. Raises InvalidRequest if standard input is closed, OSError."""
+def opened(path: Path | None, *, is_needed: bool = True) -> Iterator[Read]:
+    """Open standard input or a file. Raises InvalidRequest if standard input is closed, OSError. is_needed: False for
+    an empty input."""
+    if not is_needed:
+        yield lambda: b""
+        return
     if path is not None:
         with path.open("rb", buffering=0) as file:
             yield lambda: file.read(CHUNK_BYTES) or b""
@@ -42,29 +47,47 @@ def opened(path: Path | None) -> Iterator[Read]:
     yield lambda: os.read(number, CHUNK_BYTES)
 
 
-async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> AsyncIterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What stands between two delimiters, without them."""
+
+    number: int
+    """From 1 on."""
+    content: bytes
+    is_too_long: bool = False
+    """It is longer than a record may be; its content is left out."""
+
+
+async def lines(
+    read: Read, *, packed_name: str | None, line_bytes_max: int, delimiter: bytes = b"\n", strips_return: bool = True
+) -> AsyncIterator[Line]:
     """Yield lines without line ends.
 
     packed_name: name of the source in messages, if it may be gzip (detected by its first two bytes); None: never gzip.
-    Raises RecordTooLarge for a line longer than `line_bytes_max`, InvalidRequest for corrupt gzip.
+    strips_return: remove a carriage return before the delimiter too. Raises InvalidRequest for corrupt gzip.
     """
     chunks = _chunks(read)
     if packed_name is not None:
         chunks = _unpacked(chunks, packed_name)
-    number, parts, length = 1, list[bytes](), 0
+    number, rest, is_too_long = 1, bytearray(), False
     async for chunk in chunks:
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join((*parts, line)).removesuffix(b"\r")
-            number, parts, length = number + 1, [], 0
-        parts.append(rest)
-        length += len(rest)
-        if length > line_bytes_max:
-            raise RecordTooLarge(
-                f"line {number} is longer than {line_bytes_max} bytes: split it into lines that fit into a record"
-            )
-    if length:
-        yield b"".join(parts)
+        searched = max(0, len(rest) - len(delimiter) + 1)  # a long line is not searched again with each chunk
+        rest += chunk
+        if rest.find(delimiter, searched) >= 0:
+            *whole, last = bytes(rest).split(delimiter)
+            for content in whole:
+                if strips_return:
+                    content = content.removesuffix(b"\r")
+                is_too_long = is_too_long or len(content) > line_bytes_max
+                yield Line(number, b"" if is_too_long else content, is_too_long)
+                number, is_too_long = number + 1, False
+            rest = bytearray(last)
+        if len(rest) > line_bytes_max + len(delimiter):
+            # Only so much is kept as may be the beginning of the delimiter.
+            rest, is_too_long = rest[-len(delimiter) :], True
+    is_too_long = is_too_long or len(rest) > line_bytes_max
+    if is_too_long or rest:
+        yield Line(number, b"" if is_too_long else bytes(rest), is_too_long)
 
 
 async def _chunks(read: Read) -> AsyncIterator[bytes]:

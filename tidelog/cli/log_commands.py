@@ -6,22 +6,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import Json
 from tidelog.cli.server_packages import server_module
 
-app = typer.Typer(help="Log files on this machine.", no_args_is_help=True)
+app = CommandGroup()
 
 
-@app.command()
 def dump(
-    paths: Annotated[
-        list[Path], typer.Argument(help="A file, a partition directory or a log directory.", show_default=False)
-    ],
-    records: Annotated[bool, typer.Option("--records", help="Show every record too.")] = False,
-    findings: Annotated[bool, typer.Option("--findings", help="Show only findings and totals.")] = False,
+    paths: Annotated[list[Path], Argument(help="A file, a partition directory or a log directory.")],
+    records: Annotated[bool, Option("--records", help="Show every record too.")] = False,
+    findings: Annotated[bool, Option("--findings", help="Show only findings and totals.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show and verify log files of Tidelog and Apache Kafka, read-only.
@@ -36,4 +34,7 @@ def dump(
         damage = show.show(map(str, paths), sys.stdout.write, records=records, brief=findings, as_json=as_json)
     except walk.NotFound as error:
         raise WrongUsage(str(error)) from None
-    raise typer.Exit(1 if damage else 0)
+    raise click.exceptions.Exit(1 if damage else 0)
+
+
+app.add("dump", dump)

@@ -1,22 +1,61 @@
-"""`tidelog node safe-to-restart`."""
+"""`tidelog node run|probe|safe-to-restart`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import CommandCall, cluster_command
-from tidelog.cli.output import print_json
+from tidelog.cli.cluster_options import CONNECTION, connection_options, profile_defaults
+from tidelog.cli.declared import Argument, CommandGroup, Option
+from tidelog.cli.output import Json, print_json
+from tidelog.cli.server_packages import server_module
+from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="Single nodes.", no_args_is_help=True)
+app = CommandGroup()
+
+
+def run(
+    config: Annotated[Path, Option("--config", "-c", help="Configuration of the node (TOML).")],
+    until_stdin_ends: Annotated[bool, Option("--until-stdin-ends", help="Stop when standard input ends too.")] = False,
+) -> None:
+    """Run one node until SIGTERM or Ctrl-C: the same as `tidelog-node --config FILE`."""
+    process: Any = server_module("node.process.process")
+    code: int = process.main(["--config", str(config), *["--until-stdin-ends"] * until_stdin_ends])
+    raise click.exceptions.Exit(code)
+
+
+def probe(
+    ctx: click.Context,
+    address: Annotated[str, Argument(help="HOST:PORT of a listener of the node that speaks gRPC.")],
+    ready: Annotated[bool, Option("--ready", help="Whether the node is ready, not only alive.")] = False,
+    timeout_ms: Annotated[int, Option("--timeout-ms", min=1, help="Timeout of the check.")] = 2_000,
+    as_json: Json = False,
+) -> None:
+    """Check whether a node is alive or ready: the same as `tidelog-probe ADDRESS`. Exit code 1: it is not."""
+    module: Any = server_module("node.process.probe")
+    wanted, reason = "ready" if ready else "alive", ""
+    try:
+        is_healthy: bool = module.ask(address, module.READY if ready else "", timeout_ms, connection_options(ctx).tls())
+    except TidelogError as error:
+        is_healthy, reason = False, error.message
+    if as_json:
+        print_json({"address": address, wanted: is_healthy, "reason": reason})
+    else:
+        say(reason or f"the node at {address} {'is' if is_healthy else 'is not'} {wanted}")
+    if not is_healthy:
+        raise click.exceptions.Exit(1)
+
+
+app.add("run", run)
+app.add("probe", probe, more=CONNECTION, defaults=profile_defaults)
 
 
 @cluster_command(app, "safe-to-restart")
-def safe_to_restart(
-    call: CommandCall, node_id: Annotated[int, typer.Argument(help="The node's number.", show_default=False)]
-) -> None:
+def safe_to_restart(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
     """Report whether the cluster keeps working while a node is stopped. Exit code 1: it does not."""
     restart = call.query(lambda admin: admin.explain_restart(node_id))
     if call.as_json:
@@ -27,4 +66,4 @@ def safe_to_restart(
         for reason in restart.reasons:
             say(f"not now: {reason}")
     if not restart.safe:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

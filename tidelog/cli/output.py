@@ -6,18 +6,19 @@ import base64
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Annotated, Any
 
-import typer
+import click
 
+from tidelog.cli.declared import Option
 from tidelog.errors import TidelogError
 from tidelog.printable import printable
 from tidelog.standard_streams import ReaderGone, encodable, json_line, say
 
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
+Json = Annotated[bool, Option("--json", help="JSON on standard output, for scripts.", is_global=True)]
 WIDTH_OF_FILES = 1 << 20
 """Width of tables in files and pipes, in characters: rows are never broken there. Rich would take 80."""
 
@@ -82,7 +83,7 @@ def ensure_complete(missing: Sequence[TidelogError]) -> None:
     for error in missing:
         say(f"tidelog: {error.message}")
     if missing:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 class _Warnings(logging.Handler):
@@ -102,3 +103,22 @@ def printed_warnings() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that displays the number of records; shown if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}: {task.completed:,} records", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda count: progress.update(task, completed=count)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.transaction_commands import who_holds_lso
 from tidelog.client.admin import Admin
 from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
-Names = Annotated[
-    list[str] | None, typer.Argument(help="Partitions as TOPIC-N; none: all that need it.", show_default=False)
-]
+app = CommandGroup()
+Names = Annotated[list[str] | None, Argument(help="Partitions as TOPIC-N; none: all that need it.")]
 
 
 @cluster_command(app, "why-unavailable")
@@ -39,13 +38,11 @@ def why_unavailable(call: CommandCall, names: Names = None) -> None:
         if not trouble and not any(each.causes or each.error for each in explanations):
             say("no problems found")
     if trouble or any(each.error or not each.writable for each in explanations):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app, "who-holds-lso")
-def holders_of_lso(
-    call: CommandCall, name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)]
-) -> None:
+def holders_of_lso(call: CommandCall, name: Annotated[str, Argument(help="The partition as TOPIC-N.")]) -> None:
     """Show which open transaction read_committed consumers wait for, whose it is, and what to do."""
     who_holds_lso(call, name)
 
@@ -68,11 +65,11 @@ def elect(
     names: Names = None,
     unclean: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--unclean", help="If no replica is eligible, elect the most complete one: committed records may be LOST."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --unclean: do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="With --unclean: do not ask for confirmation.")] = False,
 ) -> None:
     """Elect preferred leaders, or with --unclean any available replica. Exit code 1: an election was rejected or not
     confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
@@ -84,9 +81,9 @@ def elect(
         expected = call.query(lambda admin: admin.elect_leaders(wanted, unclean=True, validate_only=True))
         if call.as_json:
             print_json([{**_plain(each), "elected": False} for each in expected])
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
         if not _is_confirmed(expected):
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
     _show(call, call.query(lambda admin: admin.elect_leaders(wanted, unclean=unclean)))
 
 
@@ -100,8 +97,8 @@ def _is_confirmed(expected: list[PartitionResult]) -> bool:
     if all(each.error is not None for each in expected):
         return False
     try:
-        is_confirmed = typer.confirm("Lose these records?", err=True)
-    except typer.Abort:
+        is_confirmed = click.confirm("Lose these records?", err=True)
+    except click.Abort:
         say("no answer: pass --yes")
         is_confirmed = False
     if not is_confirmed:
@@ -112,11 +109,9 @@ def _is_confirmed(expected: list[PartitionResult]) -> bool:
 @cluster_command(app)
 def reassign(
     call: CommandCall,
-    name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)],
-    replicas: Annotated[
-        str, typer.Option("--replicas", "-r", help="The new replicas, preferred leader first: 1,2,3.")
-    ] = "",
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the reassignment in progress.")] = False,
+    name: Annotated[str, Argument(help="The partition as TOPIC-N.")],
+    replicas: Annotated[str, Option("--replicas", "-r", help="The new replicas, preferred leader first: 1,2,3.")] = "",
+    cancel: Annotated[bool, Option("--cancel", help="Cancel the reassignment in progress.")] = False,
 ) -> None:
     """Move a partition's replicas; returns once the reassignment has started."""
     nodes = replicas.split(",") if replicas else []
@@ -151,7 +146,7 @@ def _show(call: CommandCall, outcomes: list[PartitionResult]) -> None:
         elif not refused:
             say("nothing to do")
     if refused:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _plain(result: PartitionExplanation | PartitionResult) -> dict[str, object]:

@@ -5,24 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import Json, print_json, print_table
 from tidelog.cli.server_packages import server_module
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="The metadata quorum, offline.", no_args_is_help=True)
+app = CommandGroup()
 
 
-@app.command("reset-epoch")
 def reset_epoch(
-    directories: Annotated[list[Path], typer.Argument(help="First log directory of each node.", show_default=False)],
+    directories: Annotated[list[Path], Argument(help="First log directory of each node.")],
     after: Annotated[
-        int | None, typer.Option("--after", min=0, help="Continue after this epoch; without it, only show the epochs.")
+        int | None, Option("--after", min=0, help="Continue after this epoch; without it, only show the epochs.")
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option("--first", min=1, help="Move the epochs from this one on; default: those in the reserve."),
+        Option("--first", min=1, help="Move the epochs from this one on; default: those in the reserve."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -51,3 +49,6 @@ def reset_epoch(
         say("nothing was changed: check all nodes, then run this with --after and the greatest usable epoch of any")
     for path in done:
         say(f"{path}: epochs from {first} on continue after {after}")
+
+
+app.add("reset-epoch", reset_epoch)

@@ -5,27 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig
 from tidelog.types import QuotaEntity, QuotaType
 
-app = typer.Typer(
-    help="Quotas of users and client ids: byte rates, request time, changes of topics.", no_args_is_help=True
-)
+app = CommandGroup()
 
 
 @dataclass(frozen=True, slots=True)
 class EntityOptions:
     """The entity that has the quotas: a user, a client id, or a client id of a user."""
 
-    user: Annotated[str | None, typer.Option("--user", "-u", help="Name of a user, without `User:`.")] = None
-    client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="A client id.")] = None
-    default_user: Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")] = False
+    user: Annotated[str | None, Option("--user", "-u", help="Name of a user, without `User:`.")] = None
+    client_id: Annotated[str | None, Option("--client-id", "-i", help="A client id.")] = None
+    default_user: Annotated[bool, Option("--default-user", help="Every user without a quota of its own.")] = False
     default_client_id: Annotated[
-        bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")
+        bool, Option("--default-client-id", help="Every client id without a quota of its own.")
     ] = False
 
     def entity(self) -> QuotaEntity:
@@ -52,7 +49,7 @@ _KEYS = ", ".join(quota.value for quota in QuotaType)
 def set_(
     call: CommandCall,
     of: EntityOptions,
-    quotas: Annotated[list[str], typer.Argument(help=f"KEY=LIMIT; keys: {_KEYS}.", show_default=False)],
+    quotas: Annotated[list[str], Argument(help=f"KEY=LIMIT; keys: {_KEYS}.")],
     validate_only: ValidateOnly = False,
 ) -> None:
     """Set quotas of a user, a client id, or a client id of a user. Each node applies them by itself, at once."""
@@ -68,7 +65,7 @@ def set_(
 def remove(
     call: CommandCall,
     of: EntityOptions,
-    quotas: Annotated[list[str] | None, typer.Argument(help="Keys; without any: all.", show_default=False)] = None,
+    quotas: Annotated[list[str] | None, Argument(help="Keys; without any: all.")] = None,
 ) -> None:
     """Remove quotas of a user, a client id, or a client id of a user."""
     entity = of.entity()

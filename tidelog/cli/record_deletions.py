@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage, time_of
 from tidelog.cli.cluster_command import CommandCall
+from tidelog.cli.declared import Argument, Option
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.standard_streams import say
@@ -29,22 +30,18 @@ class Deletion:
 
 def delete_records(
     call: CommandCall,
-    name: Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)],
+    name: Annotated[str, Argument(help="Name of the topic.")],
     offset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--offset", "-o", help="PARTITION=OFFSET: the records below it; repeatable. OFFSET may be latest."
-        ),
+        Option("--offset", "-o", help="PARTITION=OFFSET: the records below it; repeatable. OFFSET may be latest."),
     ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", help="The records before a time: 2026-01-31T12:00:00Z.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All records that are committed now.")] = False,
+    before: Annotated[str | None, Option("--before", help="The records before a time: 2026-01-31T12:00:00Z.")] = None,
+    everything: Annotated[bool, Option("--all", help="All records that are committed now.")] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="With --before or --all: only this partition; repeatable."),
+        Option("--partition", "-p", min=0, help="With --before or --all: only this partition; repeatable."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete the first records of a topic's partitions, on all replicas. They cannot be restored.
 
@@ -72,9 +69,9 @@ def delete_records(
     if not yes:
         if call.as_json:
             print_json({"deleted": False, "partitions": deletions})
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
         if not _is_confirmed(deletions):
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
     starts = call.query(lambda admin: admin.delete_records({each.partition: int(each.below) for each in deletions}))
     document = [{"partition": each.partition, "log_start": starts[each.partition]} for each in deletions]
     call.report(
@@ -88,8 +85,8 @@ def _is_confirmed(deletions: list[Deletion]) -> bool:
     rows = [(each.partition, each.start, each.below, max(0, each.below - each.start)) for each in deletions]
     print_table("to delete", ("partition", "from offset", "below offset", "offsets"), rows)
     try:
-        is_confirmed = typer.confirm(f"Delete these records of {counted(len(rows), 'partition')}?", err=True)
-    except typer.Abort:
+        is_confirmed = click.confirm(f"Delete these records of {counted(len(rows), 'partition')}?", err=True)
+    except click.Abort:
         say("no answer: pass --yes")
         is_confirmed = False
     if not is_confirmed:

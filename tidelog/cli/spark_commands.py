@@ -4,44 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import query
-from tidelog.cli.cluster_options import BOOTSTRAP_HELP, bootstrap_of, connection_of
+from tidelog.cli.cluster_options import CONNECTION, connection_of, connection_options, profile_defaults
+from tidelog.cli.declared import CommandGroup, Option
 from tidelog.cli.output import Json, counted, print_json
 from tidelog.cli.spark_environment import SparkFinding, environment
 from tidelog.cli.spark_session import session_findings
-from tidelog.client_variables import ClientVariable
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="The Spark source and sink.", no_args_is_help=True)
+app = CommandGroup()
 
 
-@app.callback()
-def _group() -> None:
-    """The Spark source and sink."""
-
-
-@app.command()
 def check(
-    ctx: typer.Context,
+    ctx: click.Context,
     master: Annotated[
-        str, typer.Option("--master", help="Spark's master, for example spark://host:7077; empty: Spark's own default.")
+        str, Option("--master", help="Spark's master, for example spark://host:7077; empty: Spark's own default.")
     ] = "local[2]",
-    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that the session may take.")] = 180,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            envvar=ClientVariable.BOOTSTRAP,
-            help=BOOTSTRAP_HELP,
-            callback=bootstrap_of,
-            show_default=False,
-        ),
-    ] = None,
+    timeout: Annotated[int, Option("--timeout", min=1, help="Seconds that the session may take.")] = 180,
     as_json: Json = False,
 ) -> None:
     """Check what Spark needs: Java, PySpark, Python and versions on the driver and on executors.
@@ -60,8 +43,8 @@ def check(
     for finding in environment():
         note(finding)
     nodes: list[str] = []
-    if bootstrap is not None:
-        reached, nodes = _cluster(connection_of(ctx, bootstrap))
+    if connection_options(ctx).bootstrap is not None:
+        reached, nodes = _cluster(connection_of(ctx))
         note(reached)
     if is_ready := all(finding.is_good for finding in found):
         for finding in session_findings(master, nodes, timeout_s=timeout):
@@ -75,7 +58,7 @@ def check(
     else:
         say(f"{counted(len(bad), 'finding')} to correct" + ("" if is_ready else "; no session was started"))
     if bad:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _cluster(connection: ClusterConnection) -> tuple[SparkFinding, list[str]]:
@@ -90,3 +73,6 @@ def _cluster(connection: ClusterConnection) -> tuple[SparkFinding, list[str]]:
     return SparkFinding(
         "cluster", f"{cluster.cluster_id} with {counted(len(nodes), 'node')} at {connection.bootstrap}"
     ), nodes
+
+
+app.add("check", check, more=CONNECTION, defaults=profile_defaults)

@@ -1,36 +1,39 @@
-"""`tidelog topic create|list|describe|alter|delete|delete-records`."""
+"""`tidelog topic create|list|describe|offsets|alter|delete|delete-records`.
+
+Most take several topics: what fails for one of them is said, and the others are done.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.declared import CommandGroup, Option
 from tidelog.cli.record_deletions import delete_records
-from tidelog.client.admin import NODE_DEFAULT, Admin, TopicSettingWarning
-from tidelog.errors import InvalidConfig
+from tidelog.cli.topic_changes import alter_topics, collected_warnings, parsed_settings, setting_changes
+from tidelog.cli.topic_description import Names, describe, offsets
+from tidelog.client.admin import NODE_DEFAULT, Admin
+from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.standard_streams import say
+from tidelog.types import TopicId
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics, and delete records.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
-Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
+app = CommandGroup()
+Config = Annotated[list[str] | None, Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
 
 
 @cluster_command(app)
 def create(
     call: CommandCall,
-    name: Name,
+    names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Number of partitions.", show_default="num.partitions of the node")
+        int, Option("--partitions", "-p", help="Number of partitions.", show_default="num.partitions of the node")
     ] = NODE_DEFAULT,
     replicas: Annotated[
         int,
-        typer.Option(
+        Option(
             "--replicas",
             "--replication-factor",
             "-r",
@@ -41,70 +44,48 @@ def create(
     config: Config = None,
     validate_only: ValidateOnly = False,
 ) -> None:
-    """Create a topic."""
-    configs = _settings(config or ())
-    with _warnings() as warned:
-        topic_id = call.query(
-            lambda admin: admin.create_topic(
-                name, partitions=partitions, replication_factor=replicas, configs=configs, validate_only=validate_only
-            )
+    """Create topics."""
+    configs = parsed_settings(config or ())
+    created: dict[str, TopicId] = {}
+
+    async def make(admin: Admin, name: str) -> None:
+        created[name] = await admin.create_topic(
+            name, partitions=partitions, replication_factor=replicas, configs=configs, validate_only=validate_only
         )
-    given = None if validate_only else topic_id
-    document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
-    text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
-    call.report(document, text)
 
-
-@contextmanager
-def _warnings() -> Iterator[list[str]]:
-    """Collect the warnings of the cluster and print them at the end."""
-    texts: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TopicSettingWarning)
-        yield texts
-    texts += dict.fromkeys(str(each.message) for each in caught)
-    for text in texts:
-        say(f"warning: {text}")
-
-
-def _settings(given: Iterable[str]) -> dict[str, str]:
-    """Parse KEY=VALUE settings. Raises InvalidConfig."""
-    configs = {}
-    for setting in given:
-        key, separator, value = setting.partition("=")
-        if not separator:
-            raise InvalidConfig(f"--config {setting!r}: write KEY=VALUE, for example min.insync.replicas=2")
-        configs[key] = value
-    return configs
+    with collected_warnings() as warned:
+        failed = call.query(lambda admin: _each(admin, names, make))
+    for name, topic_id in created.items():
+        given = None if validate_only else topic_id
+        document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
+        text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
+        call.report(document, text)
+    _end(failed, "created")
 
 
 @cluster_command(app)
 def alter(
     call: CommandCall,
-    name: Name,
+    names: Names,
     config: Config = None,
     default: Annotated[
-        list[str] | None, typer.Option("--default", "-d", help="A setting to reset to its default: KEY.")
+        list[str] | None, Option("--default", "-d", help="A setting to reset to its default: KEY.")
     ] = None,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
+    partitions: Annotated[int, Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
     validate_only: ValidateOnly = False,
 ) -> None:
-    """Change a topic's settings, or add partitions."""
-    changes: dict[str, str | None] = {**_settings(config or ()), **dict.fromkeys(default or ())}
+    """Change settings of topics, or add partitions."""
+    changes = setting_changes(config, default)
     if not changes and not partitions:
         raise InvalidConfig("nothing to change: pass --config KEY=VALUE, --default KEY or --partitions N")
-
-    async def change(admin: Admin) -> None:
-        if changes:
-            await admin.alter_topic(name, changes, validate_only=validate_only)
-        if partitions:
-            await admin.create_partitions(name, partitions, validate_only=validate_only)
-
-    with _warnings() as warned:
-        call.query(change)
-    document = {"name": name, "altered": not validate_only, "warnings": warned}
-    text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
-    call.report(document, text)
+    with collected_warnings() as warned:
+        failed = call.query(lambda admin: alter_topics(admin, names, changes, partitions, validate_only=validate_only))
+    for name in names:
+        if name not in failed:
+            document = {"name": name, "altered": not validate_only, "warnings": warned}
+            text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
+            call.report(document, text)
+    _end(failed if len(names) > 1 else _raised(failed), "changed")
 
 
 @cluster_command(app, "list")
@@ -124,35 +105,46 @@ def list_(call: CommandCall) -> None:
     call.show(topics, "topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
 
 
-@cluster_command(app)
-def describe(call: CommandCall, name: Name) -> None:
-    """Show a topic's partitions, leaders, in-sync replicas and settings."""
-    topic = call.query(lambda admin: admin.describe_topic(name))
-    if call.as_json:
-        print_json(topic)
-        return
-    rows = [
-        (
-            partition.partition,
-            partition.leader if partition.leader >= 0 else "none",
-            partition.leader_epoch,
-            partition.replicas,
-            partition.isr,
-            partition.elr,
-            partition.offline,
-        )
-        for partition in topic.partitions
-    ]
-    columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline")
-    print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
-    print_table("settings", ("key", "value"), topic.configs.items())
+cluster_command(app)(describe)
+cluster_command(app)(offsets)
 
 
 @cluster_command(app)
-def delete(call: CommandCall, name: Name) -> None:
-    """Delete a topic and all its records."""
-    call.query(lambda admin: admin.delete_topic(name))
-    call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")
+def delete(call: CommandCall, names: Names) -> None:
+    """Delete topics and all their records."""
+    failed = call.query(lambda admin: _each(admin, names, lambda admin, name: admin.delete_topic(name)))
+    for name in dict.fromkeys(names):
+        if name not in failed:
+            call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")
+    _end(failed, "deleted")
 
 
 cluster_command(app, "delete-records")(delete_records)
+
+
+async def _each(
+    admin: Admin, names: Iterable[str], work: Callable[[Admin, str], Awaitable[object]]
+) -> dict[str, TidelogError]:
+    """Do the same with each topic. Returns the errors. Raises that of a single one."""
+    failed: dict[str, TidelogError] = {}
+    for name in dict.fromkeys(names):
+        try:
+            await work(admin, name)
+        except TidelogError as error:
+            failed[name] = error
+    return failed if len(list(names)) > 1 else _raised(failed)
+
+
+def _raised(failed: dict[str, TidelogError]) -> dict[str, TidelogError]:
+    """Raise the error of the only topic, which then needs no name."""
+    for error in failed.values():
+        raise error
+    return failed
+
+
+def _end(failed: dict[str, TidelogError], done: str) -> None:
+    """Say which topics failed, and end with exit code 1 if one did."""
+    for name, error in failed.items():
+        say(f"tidelog: topic {name!r} was not {done}: {error.message}")
+    if failed:
+        raise click.exceptions.Exit(1)

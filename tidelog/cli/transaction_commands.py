@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import counted, ensure_complete, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription
@@ -16,7 +17,7 @@ from tidelog.errors import TidelogError
 from tidelog.printable import shell_word
 from tidelog.standard_streams import say
 
-app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_args_is_help=True)
+app = CommandGroup()
 MAX_TIMEOUT_HELP = "How long a transaction must have had no write; default: the nodes' transaction.max.timeout.ms."
 
 
@@ -24,14 +25,14 @@ MAX_TIMEOUT_HELP = "How long a transaction must have had no write; default: the 
 def list_transactions(
     call: CommandCall,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only in this state, for example Ongoing; repeatable.")
+        list[str] | None, Option("--state", help="Only in this state, for example Ongoing; repeatable.")
     ] = None,
-    producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Only of this producer id.")] = None,
+    producer_id: Annotated[list[int] | None, Option("--producer-id", help="Only of this producer id.")] = None,
     open_for_ms: Annotated[
-        int | None, typer.Option("--open-for-ms", min=0, help="Only transactions that are open for at least this time.")
+        int | None, Option("--open-for-ms", min=0, help="Only transactions that are open for at least this time.")
     ] = None,
     pattern: Annotated[
-        str, typer.Option("--pattern", help="Only ids that match this regular expression (RE2) as a whole.")
+        str, Option("--pattern", help="Only ids that match this regular expression (RE2) as a whole.")
     ] = "",
 ) -> None:
     """List the transactional ids of all coordinators. Exit code 1: those of a coordinator are missing."""
@@ -57,7 +58,7 @@ def list_transactions(
 @cluster_command(app)
 def describe(
     call: CommandCall,
-    transactional_ids: Annotated[list[str], typer.Argument(help="Transactional ids.", show_default=False)],
+    transactional_ids: Annotated[list[str], Argument(help="Transactional ids.")],
 ) -> None:
     """Show producer, state and partitions of transactional ids. Exit code 1: one is not known."""
     found = call.query(lambda admin: admin.describe_transactions(transactional_ids))
@@ -89,14 +90,14 @@ def describe(
         columns = (*producer, "state", "timeout", "open for", "partitions")
         print_table(counted(len(known), "transactional id"), columns, rows)
     if failures:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app, "find-hanging")
 def find_hanging(
     call: CommandCall,
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only in this topic; repeatable.")] = None,
-    max_timeout_ms: Annotated[int | None, typer.Option("--max-timeout-ms", min=0, help=MAX_TIMEOUT_HELP)] = None,
+    topic: Annotated[list[str] | None, Option("--topic", help="Only in this topic; repeatable.")] = None,
+    max_timeout_ms: Annotated[int | None, Option("--max-timeout-ms", min=0, help=MAX_TIMEOUT_HELP)] = None,
 ) -> None:
     """Find transactions that are open in a partition but unknown to their coordinator: read_committed consumers wait
     for them for ever. Exit code 1: there are some."""
@@ -120,20 +121,18 @@ def find_hanging(
         columns = ("partition", "first offset", "producer id", "epoch", "last write", "command that ends it")
         print_table(counted(len(found), "hanging transaction"), columns, rows)
     if found:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @cluster_command(app)
 def abort(
     call: CommandCall,
-    transactional_id: Annotated[
-        str | None, typer.Argument(help="Transactional id whose open transaction to abort.", show_default=False)
-    ] = None,
+    transactional_id: Annotated[str | None, Argument(help="Transactional id whose open transaction to abort.")] = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", help="Partition of a hanging transaction, as TOPIC-N.")
+        str | None, Option("--partition", help="Partition of a hanging transaction, as TOPIC-N.")
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", help="First offset of the hanging transaction.")
+        int | None, Option("--start-offset", help="First offset of the hanging transaction.")
     ] = None,
 ) -> None:
     """Abort the open transaction of a transactional id, and fence its producer: the application has to start it again.

@@ -6,9 +6,10 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
-import typer
+import click
 
 from tidelog.cli.cluster_command import CommandCall, cluster_command
+from tidelog.cli.declared import Argument, CommandGroup, Option
 from tidelog.cli.output import counted
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig, TidelogError
@@ -17,8 +18,8 @@ from tidelog.security.acls import AclFilter
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.scram import ITERATIONS
 
-app = typer.Typer(help="Users that authenticate by SCRAM.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Name of the user; its principal is User:NAME.", show_default=False)]
+app = CommandGroup()
+Name = Annotated[str, Argument(help="Name of the user; its principal is User:NAME.")]
 
 
 @cluster_command(app)
@@ -27,12 +28,12 @@ def add(
     name: Name,
     password_file: Annotated[
         str | None,
-        typer.Option("--password-file", help="File with the password in its first line; - for standard input."),
+        Option("--password-file", help="File with the password in its first line; - for standard input."),
     ] = None,
     mechanism: Annotated[
-        list[str] | None, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512; default: both.")
+        list[str] | None, Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512; default: both.")
     ] = None,
-    iterations: Annotated[int, typer.Option("--iterations", help="Iterations of PBKDF2.")] = ITERATIONS,
+    iterations: Annotated[int, Option("--iterations", help="Iterations of PBKDF2.")] = ITERATIONS,
 ) -> None:
     """Create a user, or change its password. Without --password-file the password is prompted for.
 
@@ -92,7 +93,7 @@ def _password(name: str, file: str | None) -> str:
             raise InvalidConfig(
                 "no terminal to ask for the password: give --password-file FILE, or - for standard input"
             )
-        return str(typer.prompt(f"password of {name}", hide_input=True, confirmation_prompt=True, err=True))
+        return str(click.prompt(f"password of {name}", hide_input=True, confirmation_prompt=True, err=True))
     if file != "-":
         return Sasl(name, password_file=file).read_password()
     text = sys.stdin.read()

@@ -13,12 +13,11 @@ from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
+from tidelog.client.acl_options import checked_acl, checked_acl_field
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.options import (
-    checked_acl,
-    checked_acl_field,
     text,
     topic_name,
     topic_partition,
@@ -32,13 +31,17 @@ from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
 from tidelog.cluster_descriptions import (
     ClusterDescription,
+    ConfigResourceType,
     PartitionExplanation,
     PartitionResult,
     ReassignmentDescription,
+    ReplicaLogDir,
+    ResourceConfigs,
 )
-from tidelog.errors import InvalidRequest, ResourceNotFound, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import InvalidRequest, NodeNotAvailable, ResourceNotFound, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
+from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import acl_pb2, admin_pb2, common_pb2, sasl_pb2
 from tidelog.security.acls import (
@@ -136,6 +139,11 @@ class Admin(GroupAdmin, TransactionAdmin):
     client_id: the client's name in quotas and in the nodes' logs.
     """
 
+    async def check_connection(self) -> None:
+        """Return once a node has answered: it gets the next request. Raises ConnectionFailed, which names each address
+        and what failed there, after `patience_ms`; the error of the node if it refuses this client."""
+        await self._metadata()
+
     async def create_topic(
         self,
         name: str,
@@ -215,6 +223,55 @@ class Admin(GroupAdmin, TransactionAdmin):
         )
         request = admin_pb2.IncrementalAlterConfigsRequest(topics=[topic])
         _warn((await self._change_topic(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
+
+    async def describe_topic_settings(self, names: Iterable[str]) -> dict[str, ResourceConfigs]:
+        """Return every setting of topics with its source and what it would be otherwise; an error for each topic that
+        is not described."""
+        resources = [
+            admin_pb2.ConfigResource(type=ConfigResourceType.TOPIC, name=topic_name(name))
+            for name in dict.fromkeys(names)
+        ]
+        answer = await self._query(
+            methods.ADMIN_DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=resources)
+        )
+        return {
+            each.name: read_message(ResourceConfigs, found)
+            for each, found in zip(resources, answer.resources, strict=True)
+        }
+
+    async def describe_node_settings(self, node_id: int) -> ResourceConfigs:
+        """Return every setting of a node, or its error. Raises NodeNotAvailable if no node of this id is alive,
+        ConnectionFailed."""
+        name = str(whole_number("node_id", node_id))
+        resource = admin_pb2.ConfigResource(type=ConfigResourceType.NODE, name=name)
+        request = admin_pb2.DescribeConfigsRequest(resources=[resource])
+        (found,) = (await self._of_node(NodeId(node_id), methods.ADMIN_DESCRIBE_CONFIGS, request)).resources
+        return read_message(ResourceConfigs, found)
+
+    async def describe_log_dirs(
+        self, nodes: Iterable[int] | None = None, partitions: Iterable[Place] = ()
+    ) -> dict[NodeId, list[ReplicaLogDir] | TidelogError]:
+        """Return the log directories of nodes with the sizes of the logs in them; the error of each node that does not
+        answer. nodes: None for all. partitions: only their logs; none: all."""
+        wanted = list(await self._refreshed_nodes()) if nodes is None else nodes
+        request = admin_pb2.DescribeReplicaLogsRequest(partitions=_places(partitions))
+        found: dict[NodeId, list[ReplicaLogDir] | TidelogError] = {}
+        for node in sorted(NodeId(whole_number("a node", each)) for each in wanted):
+            try:
+                answer = await self._of_node(node, methods.ADMIN_DESCRIBE_REPLICA_LOGS, request)
+            except TidelogError as error:
+                found[node] = error
+            else:
+                found[node] = [read_message(ReplicaLogDir, each) for each in answer.log_dirs]
+        return found
+
+    async def _of_node(self, node: NodeId, method: Method[Request, Answer], request: Request) -> Answer:
+        """Query one node."""
+        nodes = await self._refreshed_nodes()
+        if node not in nodes:
+            known = ", ".join(map(str, sorted(nodes)))
+            raise NodeNotAvailable(f"node {node} is not alive, as far as the cluster knows; alive are {known}")
+        return await self._cluster.transport.call(nodes[node], method, request, timeout_ms=self._timeout_ms)
 
     async def elect_leaders(
         self, partitions: Iterable[Place] = (), *, unclean: bool = False, validate_only: bool = False

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from tidelog.client.core_events import LeaderKnown
 from tidelog.client.retries import BACKOFF_MS, Retries, backoff_ms
+from tidelog.client.silence import SilenceWatch
 from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
@@ -61,6 +62,14 @@ another node is queried."""
 NEW_TOPIC_MS: Final = 3_000
 """How long a call treats "unknown topic" as the answer of a lagging node; then the topic counts as missing. The time
 restarts while no node answers."""
+
+
+STAGGER_MS: Final = 400
+"""A client that knows of no node that answers queries the next one after this time: a node that works answers earlier,
+also far away."""
+
+_NO_ANSWER: Final = (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController)
+"""Errors of one node: another one may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +277,7 @@ class Cluster:
         self._wanted = asyncio.Event()
         self._answered: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[TidelogError | None], None]] = []
+        self._silence = SilenceWatch()
         self._last: Endpoint | None = None
         """The node that answered last; it is queried first."""
         self._stale_node: Endpoint | None = None
@@ -382,7 +392,67 @@ class Cluster:
         For idempotent requests only: a node may be queried although an earlier one has handled the request. Raises the
         error that a node answers, or ConnectionFailed, naming each address, if none answers.
         """
-        return await self._call_in_turn(self.candidates(), method, request)
+        endpoints = self.candidates()
+        if self._last is None and len(endpoints) > 1:
+            return await self._call_staggered(endpoints, method, request)
+        return await self._call_in_turn(endpoints, method, request)
+
+    async def _call_staggered(
+        self, endpoints: Sequence[Endpoint], method: Method[Request, Answer], request: Request
+    ) -> Answer:
+        """As `call_any` for a client that knows of no node that answers: the next node is queried after `STAGGER_MS`,
+        or when one fails. Addresses that take no connection cost little time then, however many there are."""
+        failures: list[TidelogError] = []
+        answered: asyncio.Future[tuple[Endpoint, Answer]] = asyncio.get_running_loop().create_future()
+
+        async def query(endpoint: Endpoint) -> None:
+            try:
+                answer = await self._query(endpoint, method, request)
+            except _NO_ANSWER as error:
+                failures.append(error)
+            except TidelogError as error:
+                if not answered.done():
+                    answered.set_exception(error)
+            else:
+                if not answered.done():
+                    answered.set_result((endpoint, answer))
+
+        async with asyncio.TaskGroup() as tasks:
+            queries: list[asyncio.Task[None]] = []
+            for endpoint in endpoints:
+                queries.append(tasks.create_task(query(endpoint)))
+                pause = tasks.create_task(self.clock.sleep_ms(STAGGER_MS))
+                await asyncio.wait([pause, *queries], return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+                queries = [each for each in queries if not each.done()]
+                if answered.done():
+                    break
+            while queries and not answered.done():
+                await asyncio.wait(queries, return_when=asyncio.FIRST_COMPLETED)
+                queries = [each for each in queries if not each.done()]
+            for each in queries:
+                each.cancel()
+        if not answered.done():
+            raise self.no_answer(failures)
+        self._last, found = answered.result()
+        return found
+
+    async def _query(self, endpoint: Endpoint, method: Method[Request, Answer], request: Request) -> Answer:
+        """Query one node."""
+        self._silence.asked(endpoint)
+        try:
+            answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=QUERY_TIMEOUT_MS)
+        except TlsHandshakeFailed:
+            self._silence.answered()  # of these the transport warns
+            raise
+        except (ConnectionFailed, RequestTimedOut) as error:
+            self._silence.failed(endpoint, error)
+            raise
+        except TidelogError:
+            self._silence.answered()  # the node refused the request
+            raise
+        self._silence.answered()
+        return answer
 
     async def _call_in_turn(
         self, endpoints: Iterable[Endpoint], method: Method[Request, Answer], request: Request
@@ -390,8 +460,8 @@ class Cluster:
         failures: list[TidelogError] = []
         for endpoint in endpoints:
             try:
-                answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=QUERY_TIMEOUT_MS)
-            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController) as error:
+                answer = await self._query(endpoint, method, request)
+            except _NO_ANSWER as error:
                 failures.append(error)
             else:
                 self._last = endpoint
@@ -422,6 +492,7 @@ class Cluster:
 
     def end(self, error: TidelogError) -> None:
         """Stop; every waiting caller gets the error."""
+        self._silence.answered()
         for future in self._answered:
             if not future.done():
                 future.set_exception(error)

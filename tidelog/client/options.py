@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final
 
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import (
@@ -21,7 +21,6 @@ from tidelog.errors import (
     UnsupportedCompressionType,
 )
 from tidelog.records.v2.records_buffer import TIMESTAMP_MS_MAX
-from tidelog.security.acls import AclBinding, AclFilter
 from tidelog.types import (
     INT32_MAX,
     INT64_MAX,
@@ -39,9 +38,6 @@ from tidelog.types import (
     is_topic_name,
 )
 
-Acl = TypeVar("Acl", AclBinding, AclFilter)
-
-_ACL_FIELDS: Final = get_type_hints(AclBinding)
 _CLIENT_ID_MAX: Final = 255
 
 _ACKS: Final = {
@@ -206,24 +202,3 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:
             text("metadata", given.metadata),
         )
     return checked
-
-
-def checked_acl(kind: type[Acl], what: str, value: object) -> Acl:
-    """Return a binding or a filter of ACLs with fields of the right types. Raises TypeError, InvalidRequest."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{what} must be an {kind.__name__}, not {type(value).__name__}: {value!r}")
-    for name in _ACL_FIELDS:
-        given = getattr(value, name)
-        if given is not None or kind is AclBinding:  # in a filter None selects every value
-            checked_acl_field(name, given)
-    return value
-
-
-def checked_acl_field(name: str, value: Any) -> Any:
-    """Return the value of a field of an ACL. Raises TypeError, InvalidRequest."""
-    kind = _ACL_FIELDS[name]
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}: {value!r}")
-    if isinstance(value, str) and not value.isprintable():
-        raise InvalidRequest(f"{name}={value!r}: it has characters that are not printable")
-    return value

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.declared import Argument, Option
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.jobs.archive_files import SINK_LOG, ensure_no_pattern, whole_files
@@ -104,34 +103,34 @@ class ArchiveProgress:
 class ArchiveArguments(ArchiveJobArguments):
     """The arguments of the job."""
 
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)] = field(default_factory=list)
+    topics: Annotated[list[str], Argument(metavar="TOPIC")] = field(default_factory=list)
     pattern: Annotated[
         str | None,
-        typer.Option(parser=name_pattern, help="A regular expression (RE2) over whole names, instead of topics."),
+        Option(parser=name_pattern, help="A regular expression (RE2) over whole names, instead of topics."),
     ] = None
-    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="A directory of Spark; for iceberg a table.")]
+    to: Annotated[str, Option("--to", metavar="TARGET", help="A directory of Spark; for iceberg a table.")]
     file_format: Annotated[str, one_of("--format", FORMATS)] = "parquet"
     schema: Annotated[
-        str | None, typer.Option(metavar="FILE|DDL", help="Parse values as JSON with this schema, into column data.")
+        str | None, Option(metavar="FILE|DDL", help="Parse values as JSON with this schema, into column data.")
     ] = None
-    keep_values: Annotated[
-        bool, typer.Option("--keep-values", help="With --schema: the bytes of each value as well.")
-    ] = False
-    continuous: Annotated[
-        bool, typer.Option("--continuous", help="Go on until interrupted; else to the present end.")
-    ] = False
+    keep_values: Annotated[bool, Option("--keep-values", help="With --schema: the bytes of each value as well.")] = (
+        False
+    )
+    continuous: Annotated[bool, Option("--continuous", help="Go on until interrupted; else to the present end.")] = (
+        False
+    )
     trigger: Annotated[
         str | None,
-        typer.Option(parser=interval, metavar="TIME", help=f"With --continuous: between batches (default: {TRIGGER})."),
+        Option(parser=interval, metavar="TIME", help=f"With --continuous: between batches (default: {TRIGGER})."),
     ] = None
     start: Annotated[
         str,
-        typer.Option(parser=start_place, metavar="PLACE", help="Of a new archive: earliest, latest or ms since 1970."),
+        Option(parser=start_place, metavar="PLACE", help="Of a new archive: earliest, latest or ms since 1970."),
     ] = "earliest"
     offsets_per_batch: Annotated[int, whole_number("--offsets-per-batch", least=1)] = OFFSETS_PER_BATCH
     compression: Annotated[str, one_of("--compression", CODECS, "Of Parquet.")] = "zstd"
-    verify: Annotated[bool, typer.Option("--verify", help="Check an archive instead; 1: something is wrong.")] = False
-    files: Annotated[bool, typer.Option("--files", help="Print the files that count instead, one a line.")] = False
+    verify: Annotated[bool, Option("--verify", help="Check an archive instead; 1: something is wrong.")] = False
+    files: Annotated[bool, Option("--files", help="Print the files that count instead, one a line.")] = False
 
 
 def _work(arguments: ArchiveArguments) -> int:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
+from tidelog.cli.declared import Option
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import ArchiveFiles, DamagedFile, archive_frame, find_files, parquet_frame
 from tidelog.jobs.archive_layout import STATE, Manifest, find_manifest
@@ -33,7 +32,7 @@ class ArchiveJobArguments(SparkJobArguments):
     """The arguments of jobs on an archive."""
 
     state: Annotated[
-        str | None, typer.Option("--state", metavar="DIR", help=f"Checkpoint and manifest; default: TARGET/{STATE}.")
+        str | None, Option("--state", metavar="DIR", help=f"Checkpoint and manifest; default: TARGET/{STATE}.")
     ] = None
 
 

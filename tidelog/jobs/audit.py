@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
+from tidelog.cli.declared import Argument, Option
 from tidelog.cli.output import plain
 from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
@@ -88,16 +87,14 @@ class AuditArguments(JobArguments):
 
     topics: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TOPIC", help="Default: all, or with --receipts those that receipts name.", show_default=False
-        ),
+        Argument(metavar="TOPIC", help="Default: all, or with --receipts those that receipts name."),
     ] = field(default_factory=list)
-    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="The same; can be repeated.")] = field(
+    topic: Annotated[list[str], Option(metavar="TOPIC", help="The same; can be repeated.")] = field(
         default_factory=list
     )
     receipts: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="One receipt a line, as `Receipt.to_json` writes it; - reads standard input. Only the partitions that "
             "receipts name are read, from the first receipt on, unless --topic is given.",

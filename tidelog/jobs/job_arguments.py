@@ -7,9 +7,8 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-import typer
-
 from tidelog.cli.argument_values import WrongUsage, time_of
+from tidelog.cli.declared import Option
 from tidelog.client.offset_lookup import since_1970_ms
 from tidelog.types import INT64_MAX
 
@@ -37,7 +36,7 @@ def whole_number(option: str, text: str = "", *, least: int = 0, most: int = INT
             raise WrongUsage(f"{option}: {given!r}: use a whole number from {least} to {most}")
         return number
 
-    return typer.Option(option, parser=parse, metavar="N", help=text)
+    return Option(option, parser=parse, metavar="N", help=text)
 
 
 def one_of(option: str, words: Collection[str], text: str = "") -> Any:
@@ -48,7 +47,7 @@ def one_of(option: str, words: Collection[str], text: str = "") -> Any:
             raise WrongUsage(f"{option}: invalid choice: {given!r} (choose from {', '.join(words)})")
         return given
 
-    return typer.Option(option, parser=parse, metavar="|".join(words), help=text)
+    return Option(option, parser=parse, metavar="|".join(words), help=text)
 
 
 def moment(option: str, text: str) -> Any:
@@ -64,7 +63,7 @@ def moment(option: str, text: str) -> Any:
         return since_1970_ms(time)
 
     milliseconds = whole_number(option, least=-INT64_MAX).parser
-    return typer.Option(option, parser=parse, metavar="TIME", help=text)
+    return Option(option, parser=parse, metavar="TIME", help=text)
 
 
 def start_place(text: str) -> str:

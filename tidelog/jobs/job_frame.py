@@ -18,15 +18,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar
 
-import typer
+import click
 
-from tidelog.cli.cluster_command import Bootstrap, options_of, parameter, with_options
-from tidelog.cli.cluster_options import CredentialOptions
-from tidelog.cli.command_line import HELP_OPTIONS, run_command
+from tidelog.cli.cluster_options import CONNECTION, connection_of, profile_defaults
+from tidelog.cli.command_line import run_command
+from tidelog.cli.declared import Option, declared_command, options_of, parameter, with_options
 from tidelog.cli.interrupts import INTERRUPTED
 from tidelog.cli.output import plain
 from tidelog.client_variables import ClientVariable
-from tidelog.cluster_connection import DEFAULT_BOOTSTRAP, ClusterConnection
+from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import SparkSetting, spark_setting
 from tidelog.printable import printable
@@ -81,12 +81,12 @@ def spark_options(connection: ClusterConnection) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobArguments:
-    """What every job is given. Fields with an option or an argument of Typer are declared to it, also those of a
+    """What every job is given. Fields with an option or an argument are those of the command, also those of a
     subclass for one job."""
 
     connection: ClusterConnection
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False
+    as_json: Annotated[bool, Option("--json", help="The report as JSON on standard output.", is_global=True)] = False
+    quiet: Annotated[bool, Option("--quiet", help="No progress on standard error.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,36 +94,15 @@ class SparkJobArguments(JobArguments):
     """Arguments of jobs that run on Spark."""
 
     master: Annotated[
-        str | None, typer.Option("--master", help="For example local[4] or spark://host:7077; default: Spark's own.")
+        str | None, Option("--master", help="For example local[4] or spark://host:7077; default: Spark's own.")
     ] = None
     conf: Annotated[
         list[SparkSetting],
-        typer.Option("--conf", parser=spark_setting, metavar="NAME=VALUE", help="A setting of Spark; can be repeated."),
+        Option("--conf", parser=spark_setting, metavar="NAME=VALUE", help="A setting of Spark; can be repeated."),
     ] = field(default_factory=list)
 
 
-_CLIENT_ID: Final = typer.Option("--client-id", help="In quotas and in logs of nodes.")
-_CREDENTIALS: Final = options_of(CredentialOptions)
-_CONNECTION: Final = (
-    parameter("bootstrap", Bootstrap, DEFAULT_BOOTSTRAP),
-    parameter("client_id", Annotated[str, _CLIENT_ID], ""),
-    *_CREDENTIALS,
-)
-"""The options of the connection."""
-
-
-def _connection_of(ctx: typer.Context, job: str) -> ClusterConnection:
-    """The cluster that the command line names. Raises InvalidConfig."""
-
-    def is_own(option: str) -> bool:
-        # `tidelog job` has read the variables before: they must not win over its options (`tidelog --tls-ca F job`).
-        source = ctx.get_parameter_source(option)
-        return ctx.parent is None or (source is not None and source.name == "COMMANDLINE")
-
-    own = CredentialOptions(**{each.name: ctx.params[each.name] for each in _CREDENTIALS if is_own(each.name)})
-    tls, sasl = ctx.find_root().obj or (None, None)
-    tls, sasl = own.tls() or tls, own.sasl() or sasl
-    return ClusterConnection(ctx.params["bootstrap"], tls, sasl, ctx.params["client_id"] or f"tidelog-{job}")
+_CLIENT_ID: Final = Option("--client-id", help="In quotas and in logs of nodes.")
 
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -212,24 +191,25 @@ class Job(Generic[Arguments]):
     when_interrupted: str
     """The sentence for an interrupted job: its results so far, and the effect of repeating the command."""
 
-    def main(self, arguments: Sequence[str] | None = None, parent: typer.Context | None = None) -> int:
+    def main(self, arguments: Sequence[str] | None = None, parent: click.Context | None = None) -> int:
         """Run the job. arguments: None for those of the process. parent: `tidelog job`, if it runs there. Returns the
         exit code; every error is one sentence on standard error."""
         protect_standard_streams()
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=HELP_OPTIONS)
         # Without the mark of click, examples would be filled as a paragraph.
-        app.command(help=re.sub(r"\n\n(?= )", "\n\n\b\n", self.description))(self._declared())
-        return run_command(app, arguments, self.name if parent else f"tidelog job {self.name}", parent=parent)
+        what = re.sub(r"\n\n(?= )", "\n\n\b\n", self.description)
+        command = declared_command(self._declared(), self.name, what, more=CONNECTION, defaults=profile_defaults)
+        return run_command(command, arguments, self.name if parent else f"tidelog job {self.name}", parent=parent)
 
     def _declared(self) -> Callable[..., None]:
-        """The command with the options of the arguments and of the connection, as Typer reads them."""
+        """The command with the options of the arguments."""
         options = options_of(self.arguments)
 
-        def run(ctx: typer.Context, **given: Any) -> None:
-            own = {each.name: given[each.name] for each in options}
-            raise typer.Exit(self._ended(self.arguments(connection=_connection_of(ctx, self.name), **own)))
+        def run(ctx: click.Context, client_id: str, **given: Any) -> None:
+            connection = connection_of(ctx, client_id or f"tidelog-{self.name}")
+            raise click.exceptions.Exit(self._ended(self.arguments(connection=connection, **given)))
 
-        return with_options(run, [parameter("ctx", typer.Context), *options, *_CONNECTION])
+        client_id = parameter("client_id", Annotated[str, _CLIENT_ID], "")
+        return with_options(run, [parameter("ctx", click.Context), *options, client_id])
 
     def _ended(self, arguments: Arguments) -> int:
         """Do the work: what only a job raises becomes a sentence here, all else in `run_command`."""
@@ -241,7 +221,7 @@ class Job(Generic[Arguments]):
             is_sigterm = isinstance(signalled, JobTerminated)
             say(f"{name}: {'ended by SIGTERM' if is_sigterm else 'interrupted'}: {self.when_interrupted}")
             return TERMINATED if is_sigterm else INTERRUPTED
-        except (BrokenPipeError, EOFError) as error:  # Typer would end in silence, or as if interrupted
+        except (BrokenPipeError, EOFError) as error:  # click would end in silence, or as if interrupted
             say(f"{name}: the connection to Spark's JVM ended ({type(error).__name__}): look into Spark's log")
             return 1
         except Exception as error:

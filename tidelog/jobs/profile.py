@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
+from tidelog.cli.declared import Argument, Option
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import whole_number
 from tidelog.jobs.job_frame import Job, SparkJobArguments, print_report, run_as_program, spark_options
@@ -60,9 +59,9 @@ Spans = dict[TopicPartition, OffsetSpan]
 class ProfileArguments(SparkJobArguments):
     """The arguments of the job."""
 
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+    topics: Annotated[list[str], Argument(metavar="TOPIC")]
     last: Annotated[int | None, whole_number("--last", "Only the last N offsets of each partition.", least=1)] = None
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write tables and plots to this page.")] = None
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write tables and plots to this page.")] = None
 
 
 def _work(arguments: ProfileArguments) -> int:

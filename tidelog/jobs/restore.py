@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.declared import Argument, Option
 from tidelog.clock import MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
@@ -75,12 +74,10 @@ class RestoredTopic:
 class RestoreArguments(ArchiveJobArguments):
     """The arguments of the job."""
 
-    topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC", help="As they are called in the archive.", show_default=False)
-    ]
-    source: Annotated[str, typer.Option("--from", metavar="TARGET", help="The archive.")]
+    topics: Annotated[list[str], Argument(metavar="TOPIC", help="As they are called in the archive.")]
+    source: Annotated[str, Option("--from", metavar="TARGET", help="The archive.")]
     to_topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Write into this topic; default: the one of the same name.")
+        str | None, Option(metavar="TOPIC", help="Write into this topic; default: the one of the same name.")
     ] = None
     start_time: Annotated[int | None, moment("--start-time", "Records from this time on: ISO 8601 or ms.")] = None
     end_time: Annotated[int | None, moment("--end-time", "Records before this time.")] = None

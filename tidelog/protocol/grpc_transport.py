@@ -173,6 +173,11 @@ class GrpcTransport:
             answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token))
         except grpc.aio.AioRpcError as error:
             failure = status.from_rpc_error(error, address=to, phase=str(method))
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not self._is_connected(to):
+                failure = ConnectionFailed(
+                    f"{method} at {to}: no connection within {timeout_ms} ms. Is this the address of a node, and does "
+                    "a firewall let connections to it pass?"
+                )
         except DecodeError as error:
             raise _unreadable(to, method, error) from error
         except asyncio.CancelledError:
@@ -310,6 +315,11 @@ class GrpcTransport:
         self._diagnoses.clear()
         for channel in outdated:
             await channel.close()
+
+    def _is_connected(self, to: Endpoint) -> bool:
+        """Whether the present channel has, or had until now, a connection: a request may have been sent."""
+        channel = self._channels.get(to)
+        return channel is None or channel.get_state() in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE)
 
     def _metadata_of(self, token: str) -> tuple[tuple[str, str], ...] | None:
         """What a call carries. token: of a session; empty for none."""

@@ -58,8 +58,15 @@ def _read_outcome(message: controller_pb2.AlteredPartition) -> AlteredPartition:
 
 _PLACE: Final = MessageMapping(TopicPartitionId, admin_pb2.TopicPartitionId.DESCRIPTOR)
 
+
+def _write_place(place: TopicPartition) -> dict[str, object]:
+    if isinstance(place, TopicPartitionId):
+        return _PLACE.to_fields(place)
+    return {"topic": place.topic, "partition": place.partition}
+
+
 CONVERTERS: Final[Mapping[object, Converter]] = {
-    TopicPartition: Converter(_PLACE.to_fields, _PLACE.from_message),  # nodes also tell each other the id
+    TopicPartition: Converter(_write_place, _PLACE.from_message),  # nodes also tell each other the id
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
     TopicReference: Converter(),  # the messages have ids only

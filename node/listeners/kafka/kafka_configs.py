@@ -12,16 +12,14 @@ from node.api.admin_requests import ChangedTopics
 from node.api.config_requests import (
     AlterConfigsOfResources,
     AlteredResource,
-    ConfigInForce,
-    ConfigResource,
     DescribeConfigsAnswer,
     DescribeConfigsRequest,
-    ResourceConfigs,
     SettingChange,
 )
 from node.api.table import ADMIN_ALTER_CONFIGS, ADMIN_DESCRIBE_CONFIGS
 from node.listeners.kafka.error_codes import code_of
 from node.listeners.kafka.exchange import KafkaApi
+from tidelog.cluster_descriptions import ConfigInForce, ConfigResource, ResourceConfigs
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.messages import alter_configs_request as to_replace
 from tidelog.protocol.kafka.messages import alter_configs_response as replaced

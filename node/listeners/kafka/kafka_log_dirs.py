@@ -8,10 +8,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Final
 
-from node.api.admin_requests import DescribeReplicaLogsAnswer, DescribeReplicaLogsRequest, ReplicaLog, ReplicaLogDir
+from node.api.admin_requests import DescribeReplicaLogsAnswer, DescribeReplicaLogsRequest
 from node.api.table import ADMIN_DESCRIBE_REPLICA_LOGS
 from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import KafkaApi
+from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.messages import describe_log_dirs_request as asked
 from tidelog.protocol.kafka.messages.describe_log_dirs_response import (

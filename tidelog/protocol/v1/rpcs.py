@@ -80,6 +80,12 @@ ADMIN_EXPLAIN_PARTITIONS: Final = Method(
 ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
     ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse, CallKind.UNARY
 )
+ADMIN_DESCRIBE_REPLICA_LOGS: Final = Method(
+    ADMIN, "DescribeReplicaLogs", admin_pb2.DescribeReplicaLogsRequest, admin_pb2.DescribeReplicaLogsResponse, CallKind.UNARY
+)
+ADMIN_DESCRIBE_CONFIGS: Final = Method(
+    ADMIN, "DescribeConfigs", admin_pb2.DescribeConfigsRequest, admin_pb2.DescribeConfigsResponse, CallKind.UNARY
+)
 ADMIN_DESCRIBE_QUORUM: Final = Method(
     ADMIN, "DescribeQuorum", admin_pb2.DescribeQuorumRequest, admin_pb2.DescribeQuorumResponse, CallKind.UNARY
 )

@@ -1,0 +1,174 @@
+"""Options that all commands share: profiles, the environment, places before and after the command, start times."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.client.memory_cluster import cluster_in_a_thread
+from tests.client.terminal import Terminal
+from tidelog.cli.app import app
+from tidelog.cli.declared import CommandGroup, commands_below
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture
+def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
+    return Terminal(monkeypatch, capsysbinary)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("TIDELOG_BOOTSTRAP", "TIDELOG_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "tidelog" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def test_a_profile_names_the_cluster(config: Path, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line counts most, then a profile that it names, then the environment, then another profile."""
+    with cluster_in_a_thread() as here, cluster_in_a_thread() as there:
+        here.create("here")
+        there.create("there")
+        addresses = json.dumps(there.bootstrap.split(","))
+        config.write_text(
+            f'[profile.default]\nbootstrap = "{here.bootstrap}"\n[profile.other]\nbootstrap = {addresses}\n'
+        )
+
+        def topics(*arguments: str) -> list[str]:
+            assert tidelog(*arguments, "--json") == 0, tidelog.err
+            return [each["name"] for each in tidelog.json]
+
+        assert topics("topic", "list") == ["here"]
+        assert topics("topic", "list", "--profile", "other") == ["there"]
+        assert topics("--profile", "other", "topic", "list") == ["there"]
+        monkeypatch.setenv("TIDELOG_PROFILE", "other")
+        assert topics("topic", "list") == ["there"]
+        assert topics("topic", "--profile", "default", "list") == ["here"]
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", here.bootstrap)
+        assert topics("topic", "list") == ["here"], "the environment names another cluster"
+        assert topics("topic", "list", "--profile", "other") == ["there"]
+        assert topics("topic", "list", "--profile", "other", "-b", here.bootstrap) == ["here"]
+
+
+def test_a_profile_has_defaults_of_options(config: Path, tidelog: Terminal) -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        config.write_text(
+            f'[profile.default]\nbootstrap = "{cluster.bootstrap}"\n'
+            '[profile.default.defaults.produce]\nkey-separator = ":"\nheader = ["a=1", "b=2"]\n'
+            "[profile.default.defaults.consume]\nmax = 1\nkeys = true\n"
+            "[profile.default.defaults.topic.create]\npartitions = 3\n"
+        )
+        assert tidelog("produce", "orders", typed=b"k:v\nl:w\n") == 0
+        assert tidelog("consume", "orders") == 0
+        assert tidelog.out == b"k\tv\n"
+        assert tidelog("consume", "orders", "--max", "2", "--json") == 2, "--keys of the profile contradicts --json"
+        assert tidelog("topic", "create", "new") == 0
+        assert len(cluster.topics["new"].partitions) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "says"),
+    [
+        (None, ("--profile", "other"), "config.toml does not exist; create it with a table [profile.other]"),
+        ("", ("--profile", "other"), "has no profile 'other' (profiles: none)"),
+        ("[profile.a]\n[profile.b]", ("--profile", "c"), "(profiles: a, b)"),
+        ("[profile.default]\nbotstrap = 'x'", (), "unknown setting 'botstrap'; use bootstrap"),
+        ("[profile.default]\nbootstrap = 1", (), "bootstrap = 1: use a text"),
+        ("[profile", (), "cannot be read"),
+        ("[profile.default.defaults.topic.list]\nsort = 1", (), "'topic list' has no option 'sort'"),
+        ("[profile.default]\ntls-ca = 'ca.pem'", (), "tidelog/ca.pem"),
+    ],
+)
+def test_an_unusable_profile_is_named(
+    config: Path, tidelog: Terminal, content: str | None, arguments: tuple[str, ...], says: str
+) -> None:
+    if content is not None:
+        config.write_text(content)
+    assert tidelog(*arguments, "topic", "list") == 1
+    assert says in tidelog.err
+    assert "Traceback" not in tidelog.err
+
+
+def test_every_command_takes_json_and_what_is_said_about_a_cluster_before_and_after_it() -> None:
+    for command in commands_below(app):
+        if isinstance(command, CommandGroup):
+            continue
+        assert command.callback is not None
+        names = {name for each in command.params for name in each.opts}
+        without = ("run", "archive", "restore", "audit", "profile")  # a node; jobs parse their own arguments
+        assert "--json" in names or command.name in without, command.name
+        assert ("--bootstrap" in names) == ("--profile" in names)
+
+
+def test_a_missing_node_is_said_early_and_each_address_is_named(
+    config: Path, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """192.0.2.0/24 belongs to nobody (RFC 5737): no packet is answered."""
+    addresses = (NOWHERE, "192.0.2.1:9192", "192.0.2.2:9192", "no-such-host.invalid:9192")
+    begun = os.times().elapsed
+    assert tidelog("topic", "create", "orders", "-b", ",".join(addresses)) == 1
+    assert os.times().elapsed - begun < 8, "5 s on an idle machine"
+    first, *_, last = tidelog.err.splitlines()
+    assert first.startswith("tidelog: no node of the cluster answers, the client keeps trying: ")
+    for address in addresses:
+        assert address in first and address in last
+    assert "no connection" in last and "the name does not resolve" in last
+
+
+PROCESSOR = (
+    "import resource, sys; from tidelog.cli import main; main(); print(sum(resource.getrusage(0)[:2]), file=sys.stderr)"
+)
+
+
+def allowed(seconds: float) -> float:
+    """The processor time that a process may use, measured on idle cores: under load each second is worth less."""
+    return seconds * min(2.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Without bytecode on disk every module is compiled again."""
+    return {name: value for name, value in {**os.environ, **more}.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(("arguments", "seconds"), [(["--help"], 0.25), (["topic", "list"], 0.35)])
+def test_a_command_starts_quickly(arguments: list[str], seconds: float) -> None:
+    """Processor time of the whole process, the best of three."""
+    with cluster_in_a_thread() as cluster:
+        given, used = environment(TIDELOG_BOOTSTRAP=cluster.bootstrap), []
+        for _ in range(3):
+            ended = subprocess.run(
+                [sys.executable, "-c", PROCESSOR, *arguments], capture_output=True, env=given, check=True
+            )
+            used.append(float(ended.stderr.decode().splitlines()[-1]))
+        assert min(used) < allowed(seconds)
+
+
+@pytest.mark.alone
+def test_the_client_is_imported_quickly() -> None:
+    code = "import resource, tidelog; tidelog.Producer; print(sum(resource.getrusage(0)[:2]))"
+    used = []
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment())
+        used.append(float(ended.stdout))
+    assert min(used) < allowed(0.2)
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from tidelog.cli import main; main(['--help']); "
+        "heavy = ('grpc', 'rich', 'google.protobuf', 'tidelog.cli.topic_commands'); "
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert ended.stderr == b"[]\n"

@@ -1,0 +1,93 @@
+"""What operators ask real nodes on the command line: settings with their sources, offsets, sizes, measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.real_nodes import RealNodes, real_nodes
+from tidelog.cli import main
+
+
+class Shell:
+    """Runs commands beside the loop of the nodes."""
+
+    def __init__(self, nodes: RealNodes, captured: pytest.CaptureFixture[str]) -> None:
+        self._bootstrap = ",".join(map(str, nodes.addresses))
+        self._captured = captured
+        self.err = ""
+
+    async def __call__(self, *arguments: str, code: int = 0) -> str:
+        command = [*arguments, "-b", self._bootstrap]
+        self._captured.readouterr()
+        found = await asyncio.get_running_loop().run_in_executor(None, main, command)
+        said = self._captured.readouterr()
+        self.err = said.err
+        assert found == code, said.err
+        return said.out
+
+    async def json(self, *arguments: str, code: int = 0) -> list[Any]:
+        """The documents that a command prints, one a line."""
+        return [json.loads(line) for line in (await self("--json", *arguments, code=code)).splitlines()]
+
+
+async def test_settings_offsets_and_sizes_are_shown_with_their_sources(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with real_nodes(tmp_path, 2) as nodes:
+        tidelog = Shell(nodes, capsys)
+        await tidelog("topic", "create", "orders", "returns", "-p", "2", "-r", "2", "-c", "retention.ms=1000000")
+        await tidelog("bench", "produce", "orders", "-n", "300", "-s", "50")
+        assert "300 records, 15000 bytes" in tidelog.err and "p99" in tidelog.err
+
+        (orders, returns) = await tidelog.json("topic", "describe", "orders", "returns")
+        assert (orders["name"], returns["name"]) == ("orders", "returns")
+        assert sum(each["end"] - each["start"] for each in orders["partitions"]) == 300
+        assert sum(each["bytes"] for each in orders["partitions"]) > 15_000
+        assert [each["bytes"] for each in returns["partitions"]] == [0, 0]
+        settings = {each["key"]: each for each in orders["settings"]}
+        retention = settings["retention.ms"]
+        assert (retention["value"], retention["source"], retention["is_override"]) == ("1000000", "topic", True)
+        assert retention["otherwise"][-1]["source"] == "default"
+        assert settings["segment.bytes"]["source"] == "default"
+        table = await tidelog("topic", "describe", "ord.*", "--regex")
+        assert "retention.ms" in table and "returns" not in table
+
+        (described,) = await tidelog.json("config", "describe", "--topic", "orders", "--changed")
+        assert {each["key"] for each in described["settings"] if each["source"] == "topic"} == {"retention.ms"}
+        await tidelog("config", "alter", "-t", "orders", "-t", "returns", "-c", "retention.ms=5", "-d", "segment.bytes")
+        found = await tidelog.json("config", "describe", "-t", "orders", "-t", "returns", "--changed")
+        assert [{each["key"]: each["value"] for each in of["settings"]}["retention.ms"] for of in found] == ["5", "5"]
+        await tidelog("config", "alter", "-t", "orders", "-t", "nothing", "-c", "retention.ms=6", code=1)
+        assert "topic 'orders' changed" in tidelog.err and "topic 'nothing' was not changed" in tidelog.err
+
+        (node,) = await tidelog.json("config", "describe", "--node", "1")
+        assert node["node"] == "1"
+        assert all(each["is_read_only"] for each in node["settings"])
+        await tidelog("config", "describe", "-n", "7", code=1)
+        assert "node 7 is not alive" in tidelog.err and "alive are 0, 1" in tidelog.err
+        await tidelog("config", "alter", "-n", "1", "-c", "log.retention.ms=1", code=1)
+        assert "change its file" in tidelog.err
+
+        (directories,) = await tidelog.json("log-dirs", "--topic", "orders")
+        assert {each["node"] for each in directories} == {0, 1}
+        assert all(each["bytes"] > 15_000 and each["total_bytes"] > 0 for each in directories)
+        assert "orders-0" in await tidelog("log-dirs", "-n", "0", "--logs")
+
+        (offsets,) = await tidelog.json("topic", "offsets", "orders")
+        assert sum(each["end"] for each in offsets) == 300
+        (offsets,) = await tidelog.json("topic", "offsets", "orders", "--at", "-1h")
+        assert [each["offset"] for each in offsets] == [0, 0]
+
+        (read,) = await tidelog.json("bench", "consume", "orders")
+        assert (read["records"], read["bytes"]) == (300, 15_000)
+        (latency,) = await tidelog.json("bench", "latency", "returns", "-n", "5")
+        assert 0 < latency["acknowledged"]["p50_ms"] <= latency["received"]["max_ms"]
+
+        await tidelog("topic", "delete", "orders", "nothing", "returns", code=1)
+        assert "topic 'nothing' was not deleted" in tidelog.err
+        assert await tidelog.json("topic", "list") == [[]]

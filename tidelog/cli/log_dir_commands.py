@@ -1,0 +1,60 @@
+"""`tidelog log-dirs`: the log directories of nodes, with their disks and the logs in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+
+from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
+from tidelog.cli.declared import Option
+from tidelog.cli.output import plain, print_json, print_table
+from tidelog.errors import TidelogError
+from tidelog.standard_streams import say
+
+
+def log_dirs(
+    call: CommandCall,
+    node: Annotated[list[int] | None, Option("--node", "-n", help="Only this node; repeatable.")] = None,
+    topic: Annotated[list[str] | None, Option("--topic", "-t", help="Only logs of this topic; repeatable.")] = None,
+    logs: Annotated[bool, Option("--logs", help="Show each log, with its bytes and its offset lag.")] = False,
+) -> None:
+    """Show log directories with their disks, and how much the logs in them take. Exit code 1: a node did not answer, or
+    a directory is offline."""
+    found = call.query(lambda admin: admin.describe_log_dirs(node))
+    document, rows, each_log, problems = [], [], [], []
+    for number, directories in found.items():
+        if isinstance(directories, TidelogError):
+            problems.append(f"node {number}: {directories.message}")
+            continue
+        for directory in directories:
+            kept = [log for log in directory.logs if not topic or log.partition.topic in topic]
+            if directory.error is not None:
+                problems.append(f"node {number}: {directory.path}: {directory.error.message}")
+            document.append(
+                {
+                    "node": number,
+                    "path": directory.path,
+                    "error": None if directory.error is None else directory.error.message,
+                    "total_bytes": directory.total_bytes,
+                    "usable_bytes": directory.usable_bytes,
+                    "bytes": sum(log.size for log in kept),
+                    "logs": plain(kept),
+                }
+            )
+            disk = ["-" if size < 0 else size for size in (directory.total_bytes, directory.usable_bytes)]
+            rows.append((number, directory.path, len(kept), sum(log.size for log in kept), *disk))
+            each_log += [(number, str(log.partition), log.size, log.offset_lag) for log in kept]
+    if call.as_json:
+        print_json(document)
+    else:
+        print_table("log directories", ("node", "path", "logs", "bytes", "disk", "usable"), rows)
+        if logs:
+            print_table("logs", ("node", "partition", "bytes", "offset lag"), each_log)
+    for problem in problems:
+        say(f"tidelog: {problem}")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+command = declared_on_cluster(log_dirs, "log-dirs")

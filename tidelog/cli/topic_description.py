@@ -1,0 +1,163 @@
+"""`tidelog topic describe|offsets`: what the cluster knows of topics: leaders, replicas, offsets, sizes, settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.cluster_command import CommandCall
+from tidelog.cli.declared import Argument, Option
+from tidelog.cli.matching_topics import topics_of
+from tidelog.cli.moments import HELP as TIME_HELP
+from tidelog.cli.moments import moment_of
+from tidelog.cli.output import plain, print_json, print_table
+from tidelog.cli.setting_tables import COLUMNS, setting_document, setting_rows
+from tidelog.client.admin import Admin, TopicDescription
+from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import ResourceConfigs
+from tidelog.errors import TidelogError
+from tidelog.types import Offset, TopicPartition
+
+PATIENCE_S: Final = 3.0
+"""How long offsets and sizes may take: a partition whose leader does not answer is shown without them."""
+
+Names = Annotated[list[str], Argument(metavar="TOPIC...", help="Names of topics.")]
+Regex = Annotated[bool, Option("--regex", "-r", help="The names are regular expressions over whole names.")]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExtent:
+    """What a partition has; None: unknown."""
+
+    start: Offset | None
+    end: Offset | None
+    bytes: int | None
+    """Of the leader's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """Everything about a topic."""
+
+    topic: TopicDescription
+    extents: Mapping[int, PartitionExtent]
+    settings: ResourceConfigs | None
+    """None: the node that was asked does not tell the sources of settings."""
+
+
+def describe(call: CommandCall, names: Names, regex: Regex = False) -> None:
+    """Show partitions with leaders, replicas, offsets and sizes, and settings with their sources. `*` marks settings
+    that are not left at their default."""
+
+    async def work(admin: Admin) -> list[TopicReport]:
+        return [await _report(admin, topic) for topic in await topics_of(admin, names, are_patterns=regex)]
+
+    for report in call.query(work):
+        if call.as_json:
+            print_json(_document(report))
+        else:
+            _print(report)
+
+
+def offsets(
+    call: CommandCall,
+    names: Names,
+    regex: Regex = False,
+    at: Annotated[
+        str | None, Option("--at", help=f"The first record at or after a time: {TIME_HELP}. Default: start and end.")
+    ] = None,
+) -> None:
+    """Show where partitions begin and end, or the offset for a time."""
+    moment = None if at is None else moment_of(at, MachineClock().wall_ms())
+    if at is not None and moment is None:
+        raise WrongUsage(f"--at {at!r}: write {TIME_HELP}")
+
+    async def work(admin: Admin) -> dict[str, dict[TopicPartition, Offset]]:
+        topics = await topics_of(admin, names, are_patterns=regex)
+        keys = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+        places: Sequence[tuple[str, Literal["earliest", "latest"] | datetime]] = (
+            [("start", "earliest"), ("end", "latest")] if moment is None else [("offset", moment), ("end", "latest")]
+        )
+        return {name: await admin.list_offsets(keys, place) for name, place in places}
+
+    found = call.query(work)
+    keys = list(next(iter(found.values())))
+    document = [
+        {"topic": key.topic, "partition": key.partition, **{name: each[key] for name, each in found.items()}}
+        for key in keys
+    ]
+    rows = [(str(key), *(each[key] for each in found.values())) for key in keys]
+    call.show(document, "offsets", ("partition", *found), rows)
+
+
+async def _report(admin: Admin, topic: TopicDescription) -> TopicReport:
+    settings: ResourceConfigs | None = None
+    with suppress(TidelogError):  # a node of an earlier version, or no permission: the values are in the description
+        settings = (await admin.describe_topic_settings([topic.name]))[topic.name]
+    if settings is not None and settings.error is not None:
+        settings = None
+    return TopicReport(topic, await _extents(admin, topic), settings)
+
+
+async def _extents(admin: Admin, topic: TopicDescription) -> dict[int, PartitionExtent]:
+    leaders = {TopicPartition(topic.name, each.partition): each.leader for each in topic.partitions if each.leader >= 0}
+    starts: dict[TopicPartition, Offset] = {}
+    ends: dict[TopicPartition, Offset] = {}
+    sizes: dict[TopicPartition, int] = {}
+    with suppress(TidelogError, TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            starts = await admin.list_offsets(leaders, "earliest")
+            ends = await admin.list_offsets(leaders, "latest")
+    with suppress(TidelogError, TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            found = await admin.describe_log_dirs(sorted(set(leaders.values())), leaders)
+            for node, directories in found.items():
+                if isinstance(directories, TidelogError):
+                    continue
+                for log in (log for directory in directories for log in directory.logs):
+                    if leaders.get(log.partition) == node:
+                        sizes[log.partition] = log.size
+    return {
+        key.partition: PartitionExtent(starts.get(key), ends.get(key), sizes.get(key))
+        for key in (TopicPartition(topic.name, each.partition) for each in topic.partitions)
+    }
+
+
+def _document(report: TopicReport) -> dict[str, object]:
+    document = plain(report.topic)
+    for partition in document["partitions"]:
+        partition.update(plain(report.extents[partition["partition"]]))
+    settings = None if report.settings is None else [setting_document(each) for each in report.settings.configs]
+    return {**document, "settings": settings}
+
+
+def _print(report: TopicReport) -> None:
+    topic = report.topic
+    rows = [
+        (
+            each.partition,
+            each.leader if each.leader >= 0 else "none",
+            each.leader_epoch,
+            each.replicas,
+            each.isr,
+            each.elr,
+            each.offline,
+            *("-" if value is None else value for value in _values(report.extents[each.partition])),
+        )
+        for each in topic.partitions
+    ]
+    columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline", "start", "end", "bytes")
+    print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
+    if report.settings is None:
+        print_table("settings", ("key", "value"), topic.configs.items())
+    else:
+        print_table("settings", COLUMNS, setting_rows(report.settings.configs))
+
+
+def _values(extent: PartitionExtent) -> tuple[int | None, ...]:
+    return extent.start, extent.end, extent.bytes
