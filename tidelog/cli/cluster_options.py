@@ -38,7 +38,7 @@ def _option(variable: ClientVariable, text: str, *names: str, **more: Any) -> An
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionOptions:
+class ClusterOptions:
     """The options of a connection; None: not given."""
 
     bootstrap: Annotated[
@@ -108,7 +108,7 @@ class ConnectionOptions:
         return Sasl(username, password, password_file, mechanism)
 
 
-CONNECTION: Final = tuple(options_of(ConnectionOptions))
+CONNECTION: Final = tuple(options_of(ClusterOptions))
 """The options of a connection as parameters of a command."""
 
 _NEXT_STEP: Final[Mapping[type[TidelogError], str]] = {
@@ -121,14 +121,14 @@ _NEXT_STEP: Final[Mapping[type[TidelogError], str]] = {
 }
 
 
-def connection_options(ctx: click.Context) -> ConnectionOptions:
+def connection_options(ctx: click.Context) -> ClusterOptions:
     """The settings of the connection of the present command. Raises InvalidConfig for an unusable profile."""
     profile = profile_in(ctx)
     found = {}
-    for each in fields(ConnectionOptions):
+    for each in fields(ClusterOptions):
         given = given_of(ctx, each.name, reads_environment=not profile.is_chosen)
         found[each.name] = profile.connection.get(each.name) if given is None else given
-    return ConnectionOptions(**found)
+    return ClusterOptions(**found)
 
 
 def profile_in(ctx: click.Context) -> Profile:

@@ -41,7 +41,7 @@ class Profile:
     path: str = ""
     """Of the file that has it."""
     connection: Mapping[str, str] = field(default_factory=dict)
-    """By the names of the fields of ConnectionOptions."""
+    """By the names of the fields of ClusterOptions."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Of options, by command and subcommand."""
     is_chosen: bool = False
