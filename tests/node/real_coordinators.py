@@ -77,7 +77,7 @@ async def until_done(nodes: RealNodes, at: Endpoint, method: Method[Any, Any], r
 
 def errors_in(answer: Any) -> Iterator[TidelogError | None]:
     """The error of each part of an answer; None for a part without."""
-    for name in ("partitions", "topics", "coordinators", "groups", "transactions"):
+    for name in ("partitions", "topics", "coordinators", "groups", "transactions", "resources"):
         parts = getattr(answer, name, ())
         for part in () if isinstance(parts, int) else parts:
             error = getattr(part, "error", None)
