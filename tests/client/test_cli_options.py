@@ -125,6 +125,14 @@ def test_a_missing_node_is_said_early_and_each_address_is_named(
     assert "no connection" in last and "the name does not resolve" in last
 
 
+def test_a_node_is_run_and_probed_as_by_its_own_programs(tidelog: Terminal, tmp_path: Path) -> None:
+    assert tidelog("node", "probe", NOWHERE, "--ready", "--json") == 1
+    assert tidelog.json["ready"] is False and NOWHERE in tidelog.json["reason"]
+    absent = tmp_path / "absent.toml"
+    assert tidelog("node", "run", "--config", str(absent)) not in (0, 130)
+    assert str(absent) in tidelog.err
+
+
 PROCESSOR = (
     "import resource, sys; from tidelog.cli import main; main(); print(sum(resource.getrusage(0)[:2]), file=sys.stderr)"
 )
