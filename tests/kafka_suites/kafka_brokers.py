@@ -25,6 +25,8 @@ class KafkaBrokers(Kafka):
         self._settings = dict(settings)
         if AUTHORIZER in settings:
             self._settings[AUTHORIZER] = f"org.apache.kafka.metadata.authorizer.{settings[AUTHORIZER]}"
+            # Controllers vote before they know a rule. For clients, who have the same name, no rule counts then.
+            self._settings["super.users"] = "User:ANONYMOUS"
         self.nodes = self._nodes
         self._killed: dict[int, int] = {}
 

@@ -41,9 +41,16 @@ class _Programs:
 
     def compatibility(self) -> None:
         """Each promise to clients that ClientCompatibilityTest knows."""
-        yes = ("offsets-for-times", "cluster-id", "create-topics", "describe-configs", "idempotent-producer")
+        yes = (
+            "offsets-for-times",
+            "cluster-id",
+            "create-topics",
+            "describe-acls",
+            "describe-configs",
+            "idempotent-producer",
+        )
         options = [text for name in yes for text in (f"--{name}-supported", "True")]
-        more = ("--describe-acls-supported", "False", "--expect-record-too-large-exception", "False")
+        more = ("--expect-record-too-large-exception", "False")
         nodes = ("--num-cluster-nodes", str(len(self._cluster.nodes)))
         self._run("ClientCompatibilityTest", "--topic", "compatible", *options, *more, *nodes)
 
