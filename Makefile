@@ -221,8 +221,15 @@ kafka-suites: env need-java $(KAFKA_LIBS)/.fetched $(KAFKA_SUITES)/franz-go.test
 
 $(KAFKA_ECOSYSTEM)/jars/.fetched: tests/kafka_ecosystem/pom.xml
 	@command -v mvn >/dev/null || { echo "make: Kafka Streams and Connect are fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
-	@echo "fetching Kafka Streams and Connect $(KAFKA_VERSION) into $(KAFKA_ECOSYSTEM)" >&2
+	@echo "fetching Kafka Streams, Connect and MirrorMaker $(KAFKA_VERSION) into $(KAFKA_ECOSYSTEM)" >&2
 	@mvn -B -q -ntp -Dstyle.color=never -f $< -Dkafka.version=$(KAFKA_VERSION) dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory='$(CURDIR)/$(@D)' >&2
+	@touch $@
+
+$(KAFKA_ECOSYSTEM)/flink/.fetched: tests/kafka_ecosystem/flink-pom.xml
+	@command -v mvn >/dev/null || { echo "make: Flink is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "fetching Flink and its Kafka connector into $(@D)" >&2
+	@mvn -B -q -ntp -Dstyle.color=never -f $< dependency:copy-dependencies \
 		-DincludeScope=runtime -DoutputDirectory='$(CURDIR)/$(@D)' >&2
 	@touch $@
 
@@ -230,7 +237,8 @@ $(KAFKA_ECOSYSTEM)/apicurio/.fetched:
 	@command -v mvn >/dev/null || { echo "make: Apicurio is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
 	@echo "fetching the schema registry Apicurio $(APICURIO_VERSION) into $(@D), some 150 MB" >&2
 	@mvn -B -q -ntp -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
-		-Dartifact=io.apicurio:apicurio-registry-app:$(APICURIO_VERSION):tar.gz:all -DoutputDirectory='$(CURDIR)/$(@D)' >&2
+		-Dartifact=io.apicurio:apicurio-registry-app:$(APICURIO_VERSION):tar.gz:all -DoutputDirectory='$(CURDIR)/$(@D)' \
+		-DmarkersDirectory='$(CURDIR)/$(KAFKA_ECOSYSTEM)/markers' >&2
 	@touch $@
 
 $(KAFKA_ECOSYSTEM)/npm/.fetched:
@@ -239,9 +247,19 @@ $(KAFKA_ECOSYSTEM)/npm/.fetched:
 	@npm install --silent --no-fund --no-audit --prefix $(@D) $(KAFKA_CONSOLE) >&2
 	@touch $@
 
+# What each suite needs.
+ECOSYSTEM_streams := $(KAFKA_ECOSYSTEM)/jars/.fetched
+ECOSYSTEM_connect := $(KAFKA_ECOSYSTEM)/jars/.fetched
+ECOSYSTEM_mirror := $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_LIBS)/.fetched
+ECOSYSTEM_spark := $(SPARK_PEER)/.ready
+ECOSYSTEM_flink := $(KAFKA_ECOSYSTEM)/flink/.fetched
+ECOSYSTEM_registry := $(KAFKA_ECOSYSTEM)/apicurio/.fetched
+ECOSYSTEM_console := $(KAFKA_ECOSYSTEM)/npm/.fetched
+ECOSYSTEM_all := $(foreach suite,streams connect mirror spark flink registry console,$(ECOSYSTEM_$(suite)))
+
 .PHONY: kafka-ecosystem
-kafka-ecosystem: env need-java $(SPARK_PEER)/.ready $(KAFKA_ECOSYSTEM)/jars/.fetched $(KAFKA_ECOSYSTEM)/apicurio/.fetched $(KAFKA_ECOSYSTEM)/npm/.fetched  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
-	@$(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
+kafka-ecosystem: env need-java $(sort $(foreach suite,$(SUITE),$(ECOSYSTEM_$(suite))))  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m tests.kafka_ecosystem $(if $(filter-out all,$(SUITE)),$(SUITE)) \
 		$(if $(RECORDS),--records $(RECORDS)) $(if $(KILL_EVERY),--kill-every $(KILL_EVERY))
 
 ifeq ($(SUITE),kafka)

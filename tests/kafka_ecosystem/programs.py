@@ -86,9 +86,14 @@ def wait_until(reached: Callable[[], bool], process: subprocess.Popen[bytes], lo
 
 def write(cluster: Nodes, topic: str, values: Iterable[str]) -> None:
     """Write records without keys."""
+    write_to(cluster.kafka_bootstrap, topic, values)
+
+
+def write_to(address: str, topic: str, values: Iterable[str]) -> None:
+    """The same to another cluster, or to a broker."""
     producer = confluent_kafka.Producer(
         {
-            "bootstrap.servers": cluster.kafka_bootstrap,
+            "bootstrap.servers": address,
             "enable.idempotence": True,
             "queue.buffering.max.messages": 10**6,
         }
@@ -127,6 +132,13 @@ def committed(cluster: Nodes, topic: str) -> list[Row]:
         return [row for each in sorted(rows) for row in rows[each]]
     finally:
         consumer.close()
+
+
+def documented(heading: str, language: str, level: int = 3) -> str:
+    """The first block in this language below a heading of docs/kafka.md."""
+    page = (HOME / "docs" / "kafka.md").read_text(encoding="utf-8")
+    below = page.partition(f"\n{'#' * level} {heading}\n")[2]
+    return below.partition(f"\n```{language}\n")[2].partition("\n```\n")[0]
 
 
 def outcome(test: str, run: Callable[[], None]) -> Outcome:
