@@ -27,6 +27,7 @@ class Effort:
     idle_seconds: float
     latency_rounds: int
     latencies: int
+    read_rounds: int
     processes: tuple[int, ...]
     crowds: tuple[int, ...]
     consumers: int
@@ -41,6 +42,7 @@ FULL = Effort(
     idle_seconds=5,
     latency_rounds=3,
     latencies=250,
+    read_rounds=3,
     processes=(1, 4),
     crowds=(4, 50),
     consumers=200,
@@ -54,6 +56,7 @@ QUICK = Effort(
     idle_seconds=0.5,
     latency_rounds=2,
     latencies=20,
+    read_rounds=1,
     processes=(1, 2),
     crowds=(2,),
     consumers=4,

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Final, NamedTuple
 
-from bench.clients import pool
+from bench.clients import Work, pool
 from bench.cluster_contest import FULL, QUICK, Contest, Lane, compare
 from bench.cluster_loads import SIZES, batches, cost, latencies, percentile, synced
 from bench.figure import Better, Figure, Run
@@ -30,6 +31,7 @@ from bench.systems.tidelog_by_kafka import OWN, TidelogByKafka
 PARTITIONS_MAX: Final = 300
 """More are a matter of the suite `cluster`."""
 JAVA: Final = "Java"
+_READERS: Final = ("librdkafka", "aiokafka")
 KEYED_TARGET: Final = 1.5
 """Of the ratio to Kafka for keyed records of many partitions, where each batch is small."""
 MEMORY_TARGET: Final = 0.25
@@ -173,23 +175,48 @@ def _fsync(contest: Contest) -> Iterator[Figure]:
 # --- consume ----------------------------------------------------------------------------------------------------------
 
 
+class _Read(NamedTuple):
+    """By client: records per second, and processor of the nodes in us per record (not known of the tool of Java)."""
+
+    rates: dict[str, float]
+    costs: dict[str, float]
+
+
 def _consume(contest: Contest) -> Iterator[Figure]:
     for size, value_bytes in SIZES.items():
         contest.run.say(f"consume {size}")
         found = contest.each(contest.smallest, partial(_consumed, contest, value_bytes))
-        for client in ("librdkafka", "aiokafka", JAVA):
-            rates = {name: rates[client] for name, rates in found.items()}
+        for client in (*_READERS, JAVA):
+            rates = {name: read.rates[client] for name, read in found.items()}
             yield from _beside(f"consume {size}, {client}", "records/s", rates, 1.0)
+        for client in _READERS:
+            costs = {name: read.costs[client] for name, read in found.items()}
+            name = f"consume {size}, {client}: processor of the nodes"
+            yield from _beside(name, "us/record", costs, None, Better.LESS)
 
 
-def _consumed(contest: Contest, value_bytes: int, lane: Lane) -> dict[str, float]:
+def _consumed(contest: Contest, value_bytes: int, lane: Lane) -> _Read:
+    """Medians of several rounds, in which the clients take turns: what a client fetches ahead, and when it pauses
+    because its queue is full, is chance, and aiokafka sometimes waits for its own timer before each fetch."""
     effort = contest.effort
+    rates: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     with lane.topic("consume", contest.smallest, effort) as topic:
         written = lane.work(topic._replace(do="produce", seconds=effort.seconds, value_bytes=value_bytes))
         job = topic._replace(do="consume", seconds=effort.seconds)
-        rates = {client: lane.work(job, kind=client).rate for client in ("librdkafka", "aiokafka")}
-        rates[JAVA] = _java(lane).consume(lane.system.bootstrap, topic.topic, written.records)
-        return rates
+        for _ in range(effort.read_rounds):
+            for client in _READERS:
+                read = lane.work(job, kind=client)
+                rates.setdefault(client, []).append(read.rate)
+                costs.setdefault(client, []).append(_cost(read))
+            read_by_java = _java(lane).consume(lane.system.bootstrap, topic.topic, written.records)
+            rates.setdefault(JAVA, []).append(read_by_java)
+    return _Read(*({client: median(values) for client, values in each.items()} for each in (rates, costs)))
+
+
+def _cost(work: Work) -> float:
+    """Processor of the nodes, in us per record."""
+    return work.cpu_nodes * 1e6 / max(1, work.records)
 
 
 # --- our own client ---------------------------------------------------------------------------------------------------
@@ -207,6 +234,6 @@ def _own(contest: Contest) -> Iterator[Figure]:
                 what = f"{do} {size}{', keyed' if keyed else ''}, librdkafka through the listener"
                 rates = {_OWN_LABEL: done[OWN].rate}
                 yield from compare(what, done["librdkafka"].rate, "records/s", rates)
-                costs = {kind: work.cpu_nodes * 1e6 / max(1, work.records) for kind, work in done.items()}
+                costs = {kind: _cost(work) for kind, work in done.items()}
                 name = f"{what}: processor of the nodes"
                 yield from compare(name, costs["librdkafka"], "us/record", {_OWN_LABEL: costs[OWN]}, better=Better.LESS)

@@ -151,7 +151,9 @@ def _end(consumer: Consumer, partition: TopicPartition) -> int:
 
 def consume(job: Job, gate: Gate) -> dict[str, Any]:
     """Record objects of all partitions from the start, until the end of the log or of the time."""
-    consumer = _consumer(job)
+    # With 100,000 records or 64 MiB in its queue, librdkafka does not fetch for a second. A server that fills the queue
+    # quickly would be measured by that pause, and a slow one would not.
+    consumer = _consumer(job, **{"fetch.queue.backoff.ms": 1})
     partitions = [TopicPartition(job.topic, number, 0) for number in range(job.partitions)]
     left = sum(_end(consumer, partition) for partition in partitions)
     consumer.assign(partitions)
@@ -159,7 +161,7 @@ def consume(job: Job, gate: Gate) -> dict[str, Any]:
     gate.wait()
     began, records, size = time.perf_counter(), 0, 0
     while records < left and time.perf_counter() < began + job.seconds:
-        found = consumer.consume(10_000, timeout=0.5)
+        found = consumer.consume(min(10_000, left - records), timeout=0.5)  # it waits for as many as it is asked for
         records += len(found)
         size += sum(len(message.value() or b"") for message in found)
     ended = time.perf_counter()
