@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sized
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -158,11 +157,14 @@ class Boundary:
         measured = context.begin()
         context.meter.request_bytes += request.size
         try:
-            with self._counted(context):
+            self._open_call(context)
+            try:
                 ensure_small(api, request.size)
                 if context.throttle.applies:
                     await self._throttle(context, request.size, measured)
                 value, data = await measured.on_loop(self._handle(api, request, context, measured))
+            finally:
+                self.calls.close(context.host, context.principal)
         except asyncio.CancelledError:
             measured.abandon()
             raise
@@ -184,9 +186,12 @@ class Boundary:
         error: TidelogError | None = None
         try:
             try:
-                with self._counted(context):
+                self._open_call(context)
+                try:
                     await stream.accept()
                     await self._handler(api)(_ServedStream(api, stream, codec, context), context)
+                finally:
+                    self.calls.close(context.host, context.principal)
             except asyncio.CancelledError:
                 error = stream.end_of_cancelled()
             except TidelogError as refused:
@@ -250,15 +255,10 @@ class Boundary:
             listener=caller.listener, address=caller.connection, mechanism=mechanism, reason=error.message
         )
 
-    @contextmanager
-    def _counted(self, context: RequestContext) -> Iterator[None]:
-        """Count an open call or stream. Raises NodeShuttingDown, ThrottlingQuotaExceeded."""
+    def _open_call(self, context: RequestContext) -> None:
+        """Count an open call or stream, to be closed at its end. Raises NodeShuttingDown, ThrottlingQuotaExceeded."""
         self._ensure_open()
         self.calls.open(context.host, context.principal)
-        try:
-            yield
-        finally:
-            self.calls.close(context.host, context.principal)
 
     def _ensure_open(self) -> None:
         if self._closed:

@@ -26,7 +26,13 @@ class Gate:
         self._handlers = handlers
 
     def handler(self, api: Api[Asked, Answered]) -> Callable[[Any, RequestContext], Coroutine[Any, Any, Answered]]:
-        """The handler of an API: takes the request, or the stream of an API with streams, and its context."""
+        """The handler of an API: takes the request, or the stream of an API with streams, and its context. One from
+        before the gate was opened passes requests on, too."""
+        if self._handlers is not None:  # each request comes here: no coroutine around its own
+            opened: Callable[[Any, RequestContext], Coroutine[Any, Any, Answered]] = getattr(
+                self._handlers, api.handler
+            )
+            return opened
 
         async def handle(asked: Any, context: RequestContext) -> Answered:
             if self._handlers is None:
