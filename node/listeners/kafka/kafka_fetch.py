@@ -4,6 +4,7 @@ by this protocol."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
@@ -50,6 +51,7 @@ def _read_fetch(message: sent.FetchRequest, version: int) -> FetchRequest:
     replica_id = message.replica_state.replica_id if version >= _REPLICA_STATE_FROM else message.replica_id
     if replica_id >= 0:
         raise ClusterAuthorizationFailed("nodes replicate by gRPC: a request with a replica id is for brokers of Kafka")
+    numbers = count()
     return FetchRequest(
         None,
         message.max_wait_ms,
@@ -63,6 +65,7 @@ def _read_fetch(message: sent.FetchRequest, version: int) -> FetchRequest:
                 current_leader_epoch=LeaderEpoch(partition.current_leader_epoch),
                 last_fetched_epoch=LeaderEpoch(partition.last_fetched_epoch),
                 max_bytes=max(1, partition.partition_max_bytes),
+                correlation_id=next(numbers),  # as the handler numbers them: it copies none then
             )
             for topic in message.topics
             for partition in topic.partitions

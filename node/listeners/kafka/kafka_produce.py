@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Final
 
 from node.api.produce import ProduceAnswer, ProducedBatch
@@ -51,9 +52,13 @@ batch again: producers know errors of coordinators as those of their own request
 
 
 def _read_produce(message: sent.ProduceRequest, version: int) -> ProduceRequest:
+    numbers = count()  # as the handler numbers them: it copies none then
     batches = [
         ProduceBatch(
-            topic.topic_id.bytes if version >= _IDS_FROM else topic.name, partition.index, partition.records or b""
+            topic.topic_id.bytes if version >= _IDS_FROM else topic.name,
+            partition.index,
+            partition.records or b"",
+            correlation_id=next(numbers),
         )
         for topic in message.topic_data
         for partition in topic.partition_data
