@@ -138,7 +138,7 @@ def _write_described_group_member_0(out: Output, value: DescribedGroupMember) ->
 
 
 def _write_described_group_0(out: Output, value: DescribedGroup) -> None:
-    if value.error_message != None:
+    if value.error_message is not None:
         raise inexpressible("DescribedGroup.error_message")
     if value.authorized_operations != -2147483648:
         raise inexpressible("DescribedGroup.authorized_operations")
@@ -160,7 +160,7 @@ def _write_describe_groups_response_1(out: Output, value: DescribeGroupsResponse
 
 
 def _write_described_group_3(out: Output, value: DescribedGroup) -> None:
-    if value.error_message != None:
+    if value.error_message is not None:
         raise inexpressible("DescribedGroup.error_message")
     out += _w_h(value.error_code)
     write_string(out, value.group_id)
@@ -186,7 +186,7 @@ def _write_described_group_member_4(out: Output, value: DescribedGroupMember) ->
 
 
 def _write_described_group_4(out: Output, value: DescribedGroup) -> None:
-    if value.error_message != None:
+    if value.error_message is not None:
         raise inexpressible("DescribedGroup.error_message")
     out += _w_h(value.error_code)
     write_string(out, value.group_id)
@@ -213,7 +213,7 @@ def _write_described_group_member_5(out: Output, value: DescribedGroupMember) ->
 
 
 def _write_described_group_5(out: Output, value: DescribedGroup) -> None:
-    if value.error_message != None:
+    if value.error_message is not None:
         raise inexpressible("DescribedGroup.error_message")
     out += _w_h(value.error_code)
     write_compact_string(out, value.group_id)

@@ -258,11 +258,11 @@ def _write_aborted_transaction_4(out: Output, value: AbortedTransaction) -> None
 
 
 def _write_partition_data_4(out: Output, value: PartitionData) -> None:
-    if value.diverging_epoch != _EPOCH_END_OFFSET:
+    if value.diverging_epoch is not _EPOCH_END_OFFSET and value.diverging_epoch != _EPOCH_END_OFFSET:
         raise inexpressible("PartitionData.diverging_epoch")
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionData.current_leader")
-    if value.snapshot_id != _SNAPSHOT_ID:
+    if value.snapshot_id is not _SNAPSHOT_ID and value.snapshot_id != _SNAPSHOT_ID:
         raise inexpressible("PartitionData.snapshot_id")
     if value.preferred_read_replica != -1:
         raise inexpressible("PartitionData.preferred_read_replica")
@@ -286,11 +286,11 @@ def _write_fetch_response_4(out: Output, value: FetchResponse) -> None:
 
 
 def _write_partition_data_5(out: Output, value: PartitionData) -> None:
-    if value.diverging_epoch != _EPOCH_END_OFFSET:
+    if value.diverging_epoch is not _EPOCH_END_OFFSET and value.diverging_epoch != _EPOCH_END_OFFSET:
         raise inexpressible("PartitionData.diverging_epoch")
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionData.current_leader")
-    if value.snapshot_id != _SNAPSHOT_ID:
+    if value.snapshot_id is not _SNAPSHOT_ID and value.snapshot_id != _SNAPSHOT_ID:
         raise inexpressible("PartitionData.snapshot_id")
     if value.preferred_read_replica != -1:
         raise inexpressible("PartitionData.preferred_read_replica")
@@ -323,11 +323,11 @@ def _write_fetch_response_7(out: Output, value: FetchResponse) -> None:
 
 
 def _write_partition_data_11(out: Output, value: PartitionData) -> None:
-    if value.diverging_epoch != _EPOCH_END_OFFSET:
+    if value.diverging_epoch is not _EPOCH_END_OFFSET and value.diverging_epoch != _EPOCH_END_OFFSET:
         raise inexpressible("PartitionData.diverging_epoch")
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionData.current_leader")
-    if value.snapshot_id != _SNAPSHOT_ID:
+    if value.snapshot_id is not _SNAPSHOT_ID and value.snapshot_id != _SNAPSHOT_ID:
         raise inexpressible("PartitionData.snapshot_id")
     out += _w_ihqqq(
         value.partition_index, value.error_code, value.high_watermark, value.last_stable_offset, value.log_start_offset

@@ -187,7 +187,7 @@ class ProduceResponse(Structure):
 
 
 def _write_partition_produce_response_3(out: Output, value: PartitionProduceResponse) -> None:
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionProduceResponse.current_leader")
     out += _w_ihqq(value.index, value.error_code, value.base_offset, value.log_append_time_ms)
 
@@ -205,7 +205,7 @@ def _write_produce_response_3(out: Output, value: ProduceResponse) -> None:
 
 
 def _write_partition_produce_response_5(out: Output, value: PartitionProduceResponse) -> None:
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionProduceResponse.current_leader")
     out += _w_ihqqq(value.index, value.error_code, value.base_offset, value.log_append_time_ms, value.log_start_offset)
 
@@ -228,7 +228,7 @@ def _write_batch_index_and_error_message_8(out: Output, value: BatchIndexAndErro
 
 
 def _write_partition_produce_response_8(out: Output, value: PartitionProduceResponse) -> None:
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionProduceResponse.current_leader")
     out += _w_ihqqq(value.index, value.error_code, value.base_offset, value.log_append_time_ms, value.log_start_offset)
     write_array(out, value.record_errors, write_length, _write_batch_index_and_error_message_8)
@@ -254,7 +254,7 @@ def _write_batch_index_and_error_message_9(out: Output, value: BatchIndexAndErro
 
 
 def _write_partition_produce_response_9(out: Output, value: PartitionProduceResponse) -> None:
-    if value.current_leader != _LEADER_ID_AND_EPOCH:
+    if value.current_leader is not _LEADER_ID_AND_EPOCH and value.current_leader != _LEADER_ID_AND_EPOCH:
         raise inexpressible("PartitionProduceResponse.current_leader")
     out += _w_ihqqq(value.index, value.error_code, value.base_offset, value.log_append_time_ms, value.log_start_offset)
     write_array(out, value.record_errors, write_compact_length, _write_batch_index_and_error_message_9)

@@ -320,7 +320,7 @@ class Module:
     def _writer(self, name: str, version: int) -> list[str]:
         plain, tagged = self._fields(name, version)
         lines = [
-            f'if value.{field.name} != {self._default(field)}:\n    raise inexpressible("{name}.{field.name}")'
+            f'if {self._differs(field)}:\n    raise inexpressible("{name}.{field.name}")'
             for field in self._structures[name]
             if version not in field.versions and not field.is_ignorable
         ]
@@ -330,11 +330,7 @@ class Module:
             lines.append("tags: list[tuple[int, Output]] = []")
             for field in tagged:
                 assert field.kind != "records", "records in a tagged field would be copied"
-                default = self._default(field)
-                differs = f"value.{field.name} {'is not' if default == 'None' else '!='} {default}"
-                if field.is_structure and default not in ("None", "()"):
-                    differs = f"value.{field.name} is not {default} and {differs}"
-                lines.append(f"if {differs}:")
+                lines.append(f"if {self._differs(field)}:")
                 lines += ["    tagged = Output()"]
                 lines += [f"    {line}" for line in self._write(name, [field], version, "tagged")]
                 lines += [f"    tags.append(({field.tag}, tagged))"]
@@ -342,6 +338,14 @@ class Module:
         elif version in self._flexible:
             lines.append("out.append(0)")
         return lines or ["pass"]
+
+    def _differs(self, field: Field) -> str:
+        """Whether a field of a value has another value than its default."""
+        default = self._default(field)
+        differs = f"value.{field.name} {'is not' if default == 'None' else '!='} {default}"
+        if field.is_structure and default not in ("None", "()"):  # to compare structures takes calls
+            differs = f"value.{field.name} is not {default} and {differs}"
+        return differs
 
     def _write(self, name: str, run: list[Field], version: int, out: str) -> list[str]:
         field = run[0]
