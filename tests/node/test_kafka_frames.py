@@ -264,6 +264,20 @@ async def test_the_client_and_its_address_reach_the_handlers() -> None:
         assert not context.for_nodes
 
 
+async def test_a_client_may_change_its_id_with_each_request() -> None:
+    """A connection remembers the last header of plain and of flexible versions, if it is short."""
+    sent = [(version, name) for name in ("a", "ab", "x" * 600, "a", "") for version in (1, 9, 1, 9)]
+    async with kafka_listener() as listener:
+        client = await listener.connect()
+        message = both_ways("MetadataRequest").module.MetadataRequest(())
+        for number, (version, name) in enumerate(sent):
+            client.send(request_frame("Metadata", version, message, number, name))
+            assert await client.correlation_id() == number
+        assert [context.client_id for context in listener.service.contexts] == [name[:255] for _, name in sent]
+        (connection,) = listener.state.connections
+        assert max(map(len, connection._client_headers)) < 600
+
+
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 

@@ -30,10 +30,16 @@ ELEMENTS_MAX: Final = 100_000
 NO_OPERATIONS: Final = -(2**31)
 """In an answer without the operations that its caller is permitted (KIP-430)."""
 
-HEADER_BYTES_MIN: Final = 10
-"""The smallest request: key, version, correlation id, no client id."""
+JOINED_BYTES_MAX: Final = 4_096
+"""An answer of up to this size is one piece: to copy it takes less time than to hand several pieces to the system."""
 
 _HEAD: Final = struct.Struct(">hhi")
+HEAD_BYTES: Final = _HEAD.size
+"""Key, version, correlation id."""
+
+HEADER_BYTES_MIN: Final = HEAD_BYTES + 2
+"""The smallest request, with no client id."""
+
 _PREFIX: Final = struct.Struct(">ii")
 _SIZE: Final = struct.Struct(">i")
 
@@ -91,7 +97,8 @@ def client_of(frame: Data, *, is_flexible: bool) -> tuple[str, int]:
 
 
 class KafkaAnswer:
-    """The bytes of an answer, in pieces of which record batches are not copied. Empty: there is none to send."""
+    """The bytes of an answer, in pieces; record batches are not copied, but for small answers. Empty: there is none to
+    send."""
 
     __slots__ = ("_size", "pieces")
 
@@ -110,7 +117,8 @@ def answer_of(body: Sequence[Data], correlation_id: int, *, is_flexible: bool) -
     """An answer with its header."""
     tags = b"\0" if is_flexible else b""
     size = 4 + len(tags) + sum(map(len, body))
-    return KafkaAnswer([_PREFIX.pack(size, correlation_id) + tags, *body])
+    pieces = (_PREFIX.pack(size, correlation_id) + tags, *body)
+    return KafkaAnswer((b"".join(pieces),) if size <= JOINED_BYTES_MAX else pieces)
 
 
 def sized(data: bytes) -> KafkaAnswer:

@@ -37,6 +37,7 @@ from node.listeners.kafka.api_versions import KEY as API_VERSIONS_KEY
 from node.listeners.kafka.api_versions import ApiVersions
 from node.listeners.kafka.connection_log import ConnectionLog
 from node.listeners.kafka.exchange import (
+    HEAD_BYTES,
     HEADER_BYTES_MIN,
     NO_ANSWER,
     Exchange,
@@ -69,6 +70,9 @@ PIPELINED_MAX: Final = 5
 
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
+
+HEADER_KEPT_MAX: Final = 512
+"""The longest header that a connection remembers: tagged fields may be as long as a request."""
 
 FRAME_MS: Final = 1_000
 FRAME_BYTES_PER_MS: Final = 64
@@ -191,6 +195,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._buffer = self._size_bytes
         """What is being filled: the size of the next frame, or the frame."""
         self._filled = 0
+        self._client_headers = [b"", b""]
+        """What followed the head of the last request with the client id that is noted, of a plain and of a flexible
+        version."""
         self._frames: deque[bytearray] = deque()
         """Whole, not begun."""
         self._opened: deque[_Opened] = deque()
@@ -357,15 +364,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if kafka is None or head.version not in kafka.versions:
             self._refuse(f"a request with key {head.key} in version {head.version}, which is not offered")
             return False
-        client_id, body_at = client_of(frame, is_flexible=head.version >= kafka.request.flexible_from)
-        if client_id[:CLIENT_ID_MAX] != self._caller.client_id:
-            self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
+        body_at = self._body_of(frame, is_flexible=head.version >= kafka.request.flexible_from)
         if kafka.key == SASL_AUTHENTICATE.key:
             kafka = self._login.authenticate
         api = kafka.api
         if kafka.api_of is not None and self._caller.unauthenticated is None:
             api = kafka.api_of(frame, head.version, body_at)
         return self._begin_task(kafka, api, frame, Exchange(kafka, head, body_at))
+
+    def _body_of(self, frame: memoryview, *, is_flexible: bool) -> int:
+        """Where the body of a request begins. Notes the client's id. Raises MalformedMessage."""
+        last = self._client_headers[is_flexible]
+        end = HEAD_BYTES + len(last)
+        if last and frame[HEAD_BYTES:end] == last:  # a client has one id: to decode it each time takes a dozen calls
+            return end
+        client_id, end = client_of(frame, is_flexible=is_flexible)
+        if client_id[:CLIENT_ID_MAX] != self._caller.client_id:
+            self._caller = replace(self._caller, client_id=client_id[:CLIENT_ID_MAX])
+            self._client_headers = [b"", b""]
+        kept = frame[HEAD_BYTES:end] if end <= HEADER_KEPT_MAX else b""
+        self._client_headers[is_flexible] = bytes(kept)
+        return end
 
     def _begin_task(
         self, kafka: KafkaApi, api: Api[Any, Any], frame: memoryview, exchange: Exchange | BareToken
