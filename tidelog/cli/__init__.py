@@ -1,7 +1,8 @@
 """The `tidelog` command: tables and progress for people, `--json` for scripts, and reliable exit codes.
 
 0: success, also if the reader of standard output closed the pipe before the end: it has what it wanted. 1: rejected or
-failed, with one sentence on standard error. 2: wrong command line. 130: interrupted.
+failed, with one sentence on standard error. 2: wrong command line. 130: interrupted. 143: ended by
+SIGTERM.
 """
 
 from __future__ import annotations
