@@ -88,10 +88,10 @@ def test_kafkas_copier_is_exactly_once_although_it_aborts_at_random(cluster: Loc
     has_own_epochs(cluster, "copied")
 
 
-def has_own_epochs(cluster: LocalCluster, transactional_id: str) -> None:
+def has_own_epochs(cluster: LocalCluster, topic: str) -> None:
     """Each transaction of the copier had an epoch of its own (KIP-890)."""
-    (described,) = transactions(cluster, "describe", "--transactional-id", transactional_id)
-    assert int(described["ProducerEpoch"]) >= RECORDS // TRANSACTION
+    (active,) = transactions(cluster, "describe-producers", "--topic", f"{topic}-copy", "--partition", "0")
+    assert int(active["ProducerEpoch"]) >= RECORDS // TRANSACTION
 
 
 def test_kafkas_copier_is_exactly_once_while_its_coordinators_are_killed(cluster: LocalCluster) -> None:
