@@ -78,10 +78,10 @@ def transactions_of_kafka_clients(sim: Simulation) -> None:
 
 
 def ends_of_kafka_clients_are_repeated(sim: Simulation) -> None:
-    """Goal: an EndTxn whose answer is lost is answered as before, with the same epoch. Method: cut connections again
-    and again while requests and answers are on their way, and kill the coordinator in the middle."""
+    """Goal: an EndTxn whose answer is lost is answered as before, with the same epoch. Method: send each one twice, cut
+    connections again and again while requests and answers are on their way, and kill the coordinator in the middle."""
     cluster(sim)
-    instance = started(sim)
+    instance = started(sim, repeats_ends=True)
     committed = []
     for number in range(TURNS):
         sim.loop.call_later(sim.rng.uniform(0.0, 0.12), _cut, sim)

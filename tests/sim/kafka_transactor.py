@@ -69,14 +69,16 @@ class SimKafkaTransactor:
         client: Client | None = None,
         delivery_s: float = 10.0,
         transaction_timeout_ms: int = 60_000,
+        repeats_ends: bool = False,
     ) -> None:
-        """client: its process; None: a new one. delivery_s: after this time a record is given up."""
+        """client: its process; None: a new one. delivery_s: after this time a record is given up. repeats_ends: each
+        EndTxn is sent once more, as if its answer had been lost."""
         self.client = sim.client() if client is None else client
         self.instance = Instance(transactional_id, self.client.process.name)
         self.over: TidelogError | None = None
         self._sim, self._kafka = sim, KafkaClient(self.client)
         self._coordination = sim.coordination
-        self._delivery_s, self._timeout_ms = delivery_s, transaction_timeout_ms
+        self._delivery_s, self._timeout_ms, self._repeats_ends = delivery_s, transaction_timeout_ms, repeats_ends
         self._coordinator: Endpoint | None = None
         self._sequences: dict[Place, int] = {}
         self._name = f"{self.client.process.name}.{next(self._coordination.transactions.instance_numbers)}"
@@ -130,7 +132,10 @@ class SimKafkaTransactor:
         """End the transaction. Raises the refusal, and Violation if the answer is not what the coordinator has decided:
         each end gives the producer the next epoch, however often it is asked for."""
         name, (producer_id, epoch) = self.instance.transactional_id, self.instance.producer
-        answer = await self._ask("EndTxn", message_of("EndTxn").EndTxnRequest(name, producer_id, epoch, committed))
+        request = message_of("EndTxn").EndTxnRequest(name, producer_id, epoch, committed)
+        answer = await self._ask("EndTxn", request)
+        if self._repeats_ends:
+            answer = await self._ask("EndTxn", request)
         ended = (
             f"{self.instance.name} was told that {name} in epoch {epoch} is {'committed' if committed else 'aborted'}"
         )
