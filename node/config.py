@@ -29,6 +29,7 @@ from node.listener_settings import (
     protocol_mistake,
 )
 from node.quotas.quota_config import QuotaConfig
+from node.runtime.limits import IDLE_MS
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
 from node.security.security_settings import AuditConfig, AuthorizerConfig
 from node.setting_hints import NO_EFFECT, name_hint, value_hint
@@ -196,6 +197,9 @@ class NodeConfig:
     connections_max: int = setting("max.connections", 10_000, number(1, INT32_MAX))
     """connections of each listener; further ones are closed when they are made. At most half of the files that the
     process may open are connections: logs need the others"""
+    idle_ms_max: Millis = setting("connections.max.idle.ms", IDLE_MS, millis(1_000, INT32_MAX))
+    """a connection without requests for this long is closed, and its client connects again; an open stream, and a
+    request that waits for records, are not idle"""
     fetch_sessions_max: int = setting("max.incremental.fetch.session.cache.slots", 1_000, number(0, 10_000))
     """incremental fetch sessions of clients of Kafka (KIP-227): with one, a consumer of many partitions names only
     those that change. They have at most 100,000 partitions together. 0: none"""

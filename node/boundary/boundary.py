@@ -75,11 +75,12 @@ class ProtocolCodec(Protocol):
 class Request:
     """A request as a listener has received it."""
 
-    __slots__ = ("_data", "codec", "size")
+    __slots__ = ("_data", "codec", "queue_ns", "size")
 
-    def __init__(self, data: Sized, codec: ProtocolCodec) -> None:
+    def __init__(self, data: Sized, codec: ProtocolCodec, queue_ns: int = 0) -> None:
+        """queue_ns: how long it has waited since it arrived, by the clock of the meters."""
         self._data: Sized | None = data
-        self.codec, self.size = codec, len(data)
+        self.codec, self.size, self.queue_ns = codec, len(data), queue_ns
 
     def decode(self) -> Any:
         """The value, once. Raises InvalidRequest."""
@@ -154,7 +155,7 @@ class Boundary:
         except TidelogError:
             request.drop()
             raise
-        measured = context.begin()
+        measured = context.begin(queue_ns=request.queue_ns)
         context.meter.request_bytes += request.size
         try:
             self._open_call(context)

@@ -241,6 +241,7 @@ class NodeProcess:
                 frame_bytes_max=message_bytes_max,
                 memory_bytes_max=incomplete_bytes_max,
                 connections_max=connections_max,
+                idle_ms_max=self._config.idle_ms_max,
                 tls=kafka_tls,
             )
         tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
@@ -253,6 +254,7 @@ class NodeProcess:
             for_nodes=listener.for_nodes,
             tls=tls,
             connections_max=connections_max,
+            idle_ms_max=self._config.idle_ms_max,
             incomplete_bytes_max=incomplete_bytes_max,
         )
 

@@ -22,11 +22,11 @@ class RequestContext(Caller):
     throttle: Throttle = field(default=NO_THROTTLE, compare=False, repr=False)
     """The quotas of the caller."""
 
-    def begin(self, *, entries: int = 0, wait_ms: int | None = 0) -> MeteredRequest:
+    def begin(self, *, entries: int = 0, wait_ms: int | None = 0, queue_ns: int = 0) -> MeteredRequest:
         """Measure a request from now on. entries: parts that are answered one by one. wait_ms: how long it may wait
-        for records; None: without a limit."""
+        for records; None: without a limit. queue_ns: how long it has waited since it arrived."""
         worked = self.throttle.worked if self.throttle.applies else None
-        return MeteredRequest(self.meter, self.connection, self.client_id, entries, wait_ms, worked)
+        return MeteredRequest(self.meter, self.connection, self.client_id, entries, wait_ms, worked, queue_ns)
 
     def ensure_for_nodes(self, what: object) -> None:
         """Raise ClusterAuthorizationFailed if the caller may not call node-only APIs. what: names the request."""

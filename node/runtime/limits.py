@@ -32,6 +32,9 @@ UNREAD_ANSWER_MS: Final = 60_000
 """The connection of a caller that has not read the answer of a call for this long is closed, even if no
 one waits for memory. Calls of Tidelog's clients have shorter timeouts."""
 
+IDLE_MS: Final = 600_000
+"""A connection without requests for this long is closed, unless the configuration says otherwise. Kafka's default."""
+
 UNSENT_MAX: Final = 1_000
 """Answers that wait to be sent on a stream before reading from it stops."""
 

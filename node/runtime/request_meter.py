@@ -2,7 +2,8 @@
 
 The time of a request has the parts that Kafka names: queue (from the arrival to the start of the handler), local (work
 of the handler on the loop), remote (the handler waits: for acks, for records, for the controller) and send (until the
-answer is written). Queue time is 0 for gRPC, which hands over a message only when the handler asks for it.
+answer is written). Queue time is 0 for gRPC, which hands over a message only when the handler asks for it; over
+Kafka's protocol a request waits for memory and for the earlier ones of its connection.
 
 Invariants: a request is counted once, when it is answered. A request whose caller left is not counted.
 Not here: the text of the metrics (metrics.py), which requests are logged (slow_requests.py).
@@ -64,7 +65,7 @@ class RequestMeter:
         self.request_bytes = self.response_bytes = 0
         self.queue_ns = self.local_ns = self.remote_ns = self.send_ns = 0
         self.times = [0] * (len(BOUNDS_MS) + 1)
-        """Requests by total time without send: how many above one bound and not above the next."""
+        """Requests by total time, with queue and without send: how many above one bound and not above the next."""
         self.streams_open = 0
         self.streams_ended: dict[str, int] = {}
 
@@ -94,6 +95,7 @@ class MeteredRequest:
         "_meter",
         "_now_ns",
         "_open",
+        "_queue_ns",
         "_wait_ms",
         "_worked",
     )
@@ -106,10 +108,11 @@ class MeteredRequest:
         entries: int,
         wait_ms: int | None,
         worked: Callable[[int], None] | None = None,
+        queue_ns: int = 0,
     ) -> None:
         """connection, client_id: for the slow-request log. entries: how many parts are answered one by one. wait_ms:
         how long the request asks to wait for records; None: without a limit. worked: called with the local time at the
-        end (nanoseconds)."""
+        end (nanoseconds). queue_ns: how long the request has waited since it arrived."""
         self._meter = meter
         self._now_ns = meter.now_ns
         self._connection = connection
@@ -118,6 +121,7 @@ class MeteredRequest:
         self._wait_ms = wait_ms
         self._worked = worked
         self._local_ns = 0
+        self._queue_ns = queue_ns
         self._arrived_ns = meter.now_ns()
 
     def __enter__(self) -> None: ...
@@ -179,7 +183,8 @@ class MeteredRequest:
         if self._worked is not None:
             self._worked(local)
         meter.remote_ns += total - local
-        meter.times[bisect_left(_BOUNDS_NS, total)] += 1
+        meter.queue_ns += self._queue_ns
+        meter.times[bisect_left(_BOUNDS_NS, total + self._queue_ns)] += 1
         if total > meter.slow.threshold_ns:
             meter.slow.look_at(
                 meter.api, total, local, self._wait_ms, connection=self._connection, client_id=self._client_id
@@ -218,14 +223,14 @@ class RequestMeters:
     """The meters of a node by API. Listeners share them."""
 
     def __init__(self, now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog = _NO_LOG) -> None:
-        self._now_ns, self._slow = now_ns, slow
+        self.now_ns, self._slow = now_ns, slow
         self._meters: dict[str, RequestMeter] = {}
 
     def of(self, api: str) -> RequestMeter:
         """The meter of that API; a new one the first time."""
         meter = self._meters.get(api)
         if meter is None:
-            meter = self._meters[api] = RequestMeter(api, self._now_ns, self._slow)
+            meter = self._meters[api] = RequestMeter(api, self.now_ns, self._slow)
         return meter
 
     def __iter__(self) -> Iterator[RequestMeter]:

@@ -237,6 +237,20 @@ async def test_connections_above_the_limit_are_closed_until_others_end() -> None
     await listener.stop(0)
 
 
+async def test_idle_connections_are_closed() -> None:
+    """A client that goes on later connects again, and is not told."""
+    listener = GrpcServer("client", boundary=Boundary(), idle_ms_max=50)
+    address = listener.bind(Endpoint("127.0.0.1", 0))
+    listener.serve(gates_of({methods.DATA: EchoData()}), codec_of=messages_of)
+    await listener.start()
+    async with grpc.aio.insecure_channel(str(address)) as channel, asyncio.timeout(S):
+        await channel.channel_ready()
+        await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        assert channel.get_state() is grpc.ChannelConnectivity.IDLE
+        await channel.channel_ready()
+    await listener.stop(0)
+
+
 def test_half_of_the_files_remain_for_logs() -> None:
     text = 'listeners = ["GRPC://127.0.0.1:9192"]\n"controller.quorum.bootstrap.servers" = ["127.0.0.1:9192"]'
     config = parse(text, {}, source="a test", host_name="node-1")

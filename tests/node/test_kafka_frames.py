@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+from bisect import bisect_left
 from contextlib import suppress
 
 import pytest
@@ -14,7 +15,7 @@ from node.listeners.kafka import connection_log, kafka_connection
 from node.listeners.kafka.exchange import ELEMENTS_MAX, ERROR_TEXT_MAX, HEADER_BYTES_MIN
 from node.listeners.kafka.frame_budget import SMALL_BYTES
 from node.listeners.kafka.kafka_connection import PIPELINED_MAX
-from node.runtime.request_meter import RequestMeters
+from node.runtime.request_meter import BOUNDS_MS, RequestMeters
 from tests.node.kafka_frames import (
     API_VERSIONS,
     FETCH,
@@ -437,14 +438,69 @@ async def test_the_time_until_an_answer_has_left_is_measured() -> None:
         assert fetched.send_ns == 70_000_000
 
 
-async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_in_which_a_request_waits_for_the_ones_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its own name, and as part of its total time; what it waits because its client is throttled is neither."""
+    now_ms = 0
+    boundary = Throttling(RequestMeters(lambda: now_ms * 1_000_000))
+    async with kafka_listener(boundary) as listener:
+        held = listener.service.holds["held"] = asyncio.Event()
+        meter = boundary.meters.of("Admin.GetMetadata")
+        client = await listener.connect()
+        client.send(metadata("held"), metadata("next"))
+        await listener.until(lambda: any(each._frames for each in listener.state.connections))
+        (connection,) = listener.state.connections
+        now_ms = 40
+        held.set()
+        await client.receive()
+        await listener.until(lambda: connection._unmuting is not None)
+        assert meter.queue_ns == 0
+        now_ms = 70
+        await client.receive()
+        assert meter.queue_ns == 0, "it was throttled meanwhile"
+        assert (meter.remote_ns, meter.times[bisect_left(BOUNDS_MS, 40)]) == (40_000_000, 1)
+
+        monkeypatch.setattr(Throttling, "throttle_ms", 0)
+        await listener.until(lambda: connection._unmuting is None)
+        held.clear()
+        client.send(metadata("held"), metadata("next"))
+        await listener.until(lambda: connection._frames)
+        now_ms = 170
+        held.set()
+        await client.receive()
+        await client.receive()
+        assert meter.queue_ns == 100_000_000
+        assert meter.times[bisect_left(BOUNDS_MS, 100)] == 2, "that is the time of the second one, too"
+
+
+async def test_the_time_in_which_a_request_waits_for_memory_is_measured() -> None:
+    now_ms = 0
+    boundary = Boundary(RequestMeters(lambda: now_ms * 1_000_000))
+    async with kafka_listener(boundary) as listener:
+        large = bytes(FRAME_BYTES_MAX - 1_000)
+        held = listener.service.holds[large] = asyncio.Event()
+        produced = boundary.meters.of("Data.Produce")
+        clients = [await listener.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            client.send(produce(large))
+            await listener.service.until_begun(min(number + 1, 2))
+        await listener.until(lambda: listener.state.budget.is_short(FRAME_BYTES_MAX))
+        now_ms = 30
+        held.set()
+        for client in clients:
+            await client.receive()
+        assert produced.queue_ns == 30_000_000
+
+
+async def test_idle_connections_are_closed() -> None:
     async with kafka_listener() as listener:
         held = listener.service.holds["held"] = asyncio.Event()
         busy, idle = await listener.connect(), await listener.connect()
         busy.send(metadata("held"))
         await listener.service.until_begun(1)
         await listener.until(lambda: len(listener.state.connections) == 2)
-        monkeypatch.setattr(kafka_connection, "IDLE_MS", 0)
+        listener.state.idle_ms_max = 0
         for connection in list(listener.state.connections):
             connection.check()
         assert await idle.is_closed()

@@ -13,12 +13,26 @@ import pytest
 from node.boundary.boundary import Boundary
 from node.listeners.kafka import kafka_connection, kafka_tls
 from node.listeners.kafka.kafka_tls import KafkaTls
+from node.security.authorizer import AuditTrail
 from node.security.principals import parse_rules
 from tests.certificates import Authority
 from tests.node.kafka_frames import Connection, fetch, kafka_listener, metadata, produce
 from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
 from tidelog.clock import MachineClock
 from tidelog.types import Millis
+
+
+def recording() -> tuple[Boundary, list[str]]:
+    """A boundary, and the failed authentications that it is told of."""
+    failures: list[str] = []
+
+    class Recording(AuditTrail):
+        def authentication_failed(
+            self, *, listener: str, address: str, mechanism: str, reason: str, claimed_user: str = ""
+        ) -> None:
+            failures.append(f"{listener} {mechanism}: {reason}")
+
+    return Boundary(audit=Recording()), failures
 
 
 async def test_the_principal_is_the_subject_of_the_certificate(tmp_path: Path) -> None:
@@ -37,9 +51,10 @@ async def test_without_a_certificate_or_with_that_of_others_nobody_connects(
 ) -> None:
     """And the log of the node says who tried, and why not."""
     caplog.set_level(logging.INFO, "node.tls")
+    boundary, audited = recording()
     authority, other = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
     trusting = replace(other.client("mallory"), ca=authority.ca)
-    async with kafka_listener(tls=tls_of(authority.node())) as listener:
+    async with kafka_listener(boundary, tls=tls_of(authority.node())) as listener:
         for context in (client_of(trusting, has_certificate=False), client_of(trusting)):
             with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):  # with TLS 1.3 the first read tells
                 client = await listener.connect(context)
@@ -58,16 +73,11 @@ async def test_without_a_certificate_or_with_that_of_others_nobody_connects(
         "[SSL: CERTIFICATE_VERIFY_FAILED",
     ]
     assert len(reasons) == 3  # the words for plain text are OpenSSL's, and change with it
+    assert audited == [f"kafka SSL: the TLS handshake failed: {reason}" for reason in reasons]
 
 
 async def test_a_certificate_that_no_rule_names_is_refused_and_recorded(tmp_path: Path) -> None:
-    authority, refused = Authority(tmp_path), list[str]()
-
-    class Recording:
-        def authentication_failed(self, *, listener: str, address: str, mechanism: str, reason: str) -> None:
-            refused.append(f"{listener} {mechanism}: {reason}")
-
-    boundary = Boundary(audit=Recording())  # type: ignore[arg-type]
+    authority, (boundary, refused) = Authority(tmp_path), recording()
     tls = tls_of(replace(authority.node(), mapping_rules=parse_rules("RULE:^CN=nobody$/x/")))
     async with kafka_listener(boundary, tls=tls) as listener:
         client = await listener.connect(client_of(authority.client()))

@@ -37,7 +37,7 @@ from node.listeners.grpc.unread_answer import UnreadAnswer
 from node.listeners.listener_certificates import UNPROVED
 from node.quotas.open_calls import OpenCalls
 from node.requests.gate import Gate
-from node.runtime.limits import SLOW_READER_MS
+from node.runtime.limits import IDLE_MS, SLOW_READER_MS
 from node.runtime.request_meter import RequestMeter
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_sessions import SaslSession
@@ -91,16 +91,22 @@ class GrpcServer:
         boundary: Boundary,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
+        idle_ms_max: int = IDLE_MS,
         for_nodes: bool = True,
         tls: ServerTls | None = None,
         incomplete_bytes_max: int = INCOMPLETE_BYTES_MAX,
     ) -> None:
-        """connections_max: further connections are closed when they are made. for_nodes: serve what only nodes may ask.
-        tls: None for plain text. incomplete_bytes_max: what incomplete messages may occupy."""
+        """connections_max: further connections are closed when they are made. idle_ms_max: one without calls is closed
+        after that. for_nodes: serve what only nodes may ask. tls: None for plain text. incomplete_bytes_max: what
+        incomplete messages may occupy."""
         self.listener = listener
         self._boundary = boundary
         self._for_nodes, self._tls = for_nodes, tls
-        options = [*_server_options(message_bytes_max), ("grpc.max_allowed_incoming_connections", connections_max)]
+        options = [
+            *_server_options(message_bytes_max),
+            ("grpc.max_allowed_incoming_connections", connections_max),
+            ("grpc.max_connection_idle_ms", idle_ms_max),
+        ]
         self._server = grpc.aio.server(options=options if tls is None else [*options, *tls.options()])
         self._streams: set[ServerStream] = set()
         self._shutdown = ConnectionShutdown()

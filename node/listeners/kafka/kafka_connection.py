@@ -82,9 +82,6 @@ Otherwise clients that announce frames and never send them would keep all of the
 GRACE_MS: Final = 10_000
 """How long the requests of a connection that has reached its age may take."""
 
-IDLE_MS: Final = 600_000
-"""A connection without requests for this long is closed, as Kafka does."""
-
 LOGIN_MS: Final = 30_000
 """How long a client may take to log in."""
 
@@ -104,6 +101,7 @@ class ListenerState:
     unread: UnreadAnswers
     log: ConnectionLog
     connections_max: int
+    idle_ms_max: int
     client_of: Callable[[asyncio.Transport], tuple[Caller, int | None]]
     """Who is at the other end of a new connection, and how long it may last (ms); None: without a limit."""
     accepted: dict[KafkaConnection, asyncio.BaseTransport] = field(default_factory=dict)
@@ -173,6 +171,17 @@ class _Opened:
             self.meter.send_ns += self.meter.now_ns() - self.answered_ns
 
 
+class _WholeFrame:
+    """A whole frame."""
+
+    __slots__ = ("frame", "since_ns")
+
+    def __init__(self, frame: bytearray, since_ns: int) -> None:
+        self.frame = frame
+        self.since_ns = since_ns
+        """When it arrived, by the clock of the meters; earlier by what it had waited for memory."""
+
+
 _BARE: Final = Head(SASL_AUTHENTICATE.key, 0, 0)
 """Of a frame that is a message of a SASL mechanism, without a header."""
 
@@ -198,7 +207,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._client_headers = [b"", b""]
         """What followed the head of the last request with the client id that is noted, of a plain and of a flexible
         version."""
-        self._frames: deque[bytearray] = deque()
+        self._frames: deque[_WholeFrame] = deque()
         """Whole, not begun."""
         self._opened: deque[_Opened] = deque()
         self._unsent: list[_Opened] = []
@@ -207,11 +216,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Since when the client does not read (time of the loop)."""
         self._frame_since_s: float | None = None
         """Since when the frame is read that occupies memory and is not whole."""
+        self._queued_ns = 0
+        """How long the frame that is begun has waited."""
+        self._now_ns = shared.boundary.meters.now_ns
         self._active_s = self._loop.time()
         self._ends_s = self._login_until_s = inf
         self._unmuting: asyncio.TimerHandle | None = None
-        self._needs_room = 0
-        """The size of a frame that waits for memory."""
+        self._needs_room, self._needs_room_ns = 0, 0
+        """The size of a frame that waits for memory, and since when."""
+        self._room_ns = 0
+        """How long the frame that is read has waited for memory."""
         self._reads = True
         self._last_request = ""
         """The kind of the request that was begun last."""
@@ -249,9 +263,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.budget.forget(self._room_given)
         self._shared.unread.remove(self)
         if self._buffer is not self._size_bytes:
-            self._frames.append(self._buffer)
+            self._shared.budget.give_back(len(self._buffer))
         while self._frames:
-            self._shared.budget.give_back(len(self._frames.popleft()))
+            self._shared.budget.give_back(len(self._frames.popleft().frame))
         for opened in self._opened:
             if opened.task is not None:
                 opened.task.cancel()
@@ -299,11 +313,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif self._shared.budget.take(size, self._room_given):
             self._read_frame(size)
         else:
-            self._needs_room = size
+            self._needs_room, self._needs_room_ns = size, self._now_ns()
             self._adjust_reading()
 
     def _room_given(self) -> None:
         size, self._needs_room = self._needs_room, 0
+        self._room_ns = self._now_ns() - self._needs_room_ns
         self._read_frame(size)
         self._adjust_reading()
 
@@ -314,21 +329,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _frame_read(self) -> None:
         frame, self._buffer, self._filled, self._frame_since_s = self._buffer, self._size_bytes, 0, None
-        self._frames.append(frame)
+        self._frames.append(_WholeFrame(frame, self._now_ns() - self._room_ns))
+        self._room_ns = 0
         self._begin_frames()
 
     def _begin_frames(self) -> None:
         """Begin the requests whose turn it is."""
         while self._frames and not self._is_closing and self._unmuting is None and self._blocked_s is None:
             is_bare = self._login.sends_tokens
-            if not is_bare and len(self._frames[0]) < HEADER_BYTES_MIN:  # it was read as a token, and came too late
-                self._refuse(f"a request of {len(self._frames[0])} bytes behind its login")
+            frame = self._frames[0].frame
+            if not is_bare and len(frame) < HEADER_BYTES_MIN:  # it was read as a token, and came too late
+                self._refuse(f"a request of {len(frame)} bytes behind its login")
                 return
-            head = _BARE if is_bare else head_of(self._frames[0])
+            head = _BARE if is_bare else head_of(frame)
             kafka = self._shared.apis.get(head.key)
             if self._opened and not self._joins(kafka):
                 break
-            frame = self._frames.popleft()
+            self._queued_ns = self._now_ns() - self._frames.popleft().since_ns
             is_needed = False
             try:
                 if is_bare:
@@ -392,7 +409,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._last_request = api.name
         opened = _Opened(self._shared.boundary.meters.of(api.name), is_pipelined=kafka.is_pipelined)
         opened.ends_if_refused = kafka.ends_if_refused
-        opened.task = self._loop.create_task(self._serve(opened, api, exchange, Request(frame, exchange)))
+        request = Request(frame, exchange, self._queued_ns)
+        opened.task = self._loop.create_task(self._serve(opened, api, exchange, request))
         opened.task.add_done_callback(partial(self._served, len(frame)))
         self._shared.tasks.add(opened.task)
         self._opened.append(opened)
@@ -505,6 +523,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._unmuting = None
+        for waiting in self._frames:  # what it waits because of a quota is not the time of a request
+            waiting.since_ns = self._now_ns()
         self._begin_frames()
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -575,7 +595,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             why = "it has reached its age, so that its client proves its identity again"
         elif now >= self._login_until_s:
             why = "its client has not logged in"
-        elif not self.is_busy and (now - self._active_s) * 1_000 >= IDLE_MS:
+        elif not self.is_busy and (now - self._active_s) * 1_000 >= self._shared.idle_ms_max:
             why = "it is idle"
         if why:
             self._log_end(why)

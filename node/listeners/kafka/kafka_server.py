@@ -23,6 +23,7 @@ from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.kafka.kafka_tls import KafkaTls, TlsConnection
 from node.listeners.kafka.unread_answers import UnreadAnswers
 from node.requests.gate import Gate
+from node.runtime.limits import IDLE_MS
 from node.security.sasl_authenticator import SaslAuthenticator
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import Endpoint
@@ -52,10 +53,12 @@ class KafkaServer:
         frame_bytes_max: int,
         memory_bytes_max: int,
         connections_max: int,
+        idle_ms_max: int = IDLE_MS,
         tls: KafkaTls | None = None,
     ) -> None:
         """frame_bytes_max: the largest request. memory_bytes_max: of all requests that are not answered, at least
-        one. connections_max: further connections are closed when they are made. tls: None for plain text."""
+        one. connections_max: further connections are closed when they are made. idle_ms_max: one without requests is
+        closed after that. tls: None for plain text."""
         self.listener = listener
         self._tls = tls
         apis = KAFKA_APIS if boundary.authorizer.has_rules else tuple(map(without_authorizer, KAFKA_APIS))
@@ -68,6 +71,7 @@ class KafkaServer:
             UnreadAnswers(memory_bytes_max // _UNREAD_SHARE),
             ConnectionLog(listener),
             connections_max,
+            idle_ms_max,
             self._client_of,
         )
         self._socket: socket.socket | None = None

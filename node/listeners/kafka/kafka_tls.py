@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from node.listener_settings import ListenerTls
 from node.listeners.kafka.kafka_connection import KafkaConnection, ListenerState
 from node.listeners.listener_certificates import CallerIdentity, ListenerCertificates
+from node.security.authorizer import AuditTrail
 from tidelog.clock import Clock
 
 _log = logging.getLogger("node.tls")
@@ -51,6 +52,11 @@ class KafkaTls(ListenerCertificates):
             return age_ms
         pem = ssl.DER_cert_to_PEM_cert(certificate).encode()
         return min(age_ms, self._principals.of(pem).expires_ms - self._clock.wall_ms())
+
+    def refused(self, address: str, error: ssl.SSLError, audit: AuditTrail) -> None:
+        """Count a failed handshake."""
+        reason = f"the TLS handshake failed: {error}"
+        audit.authentication_failed(listener=self._listener, address=address, mechanism="SSL", reason=reason)
 
     def _made(self) -> ssl.SSLContext:
         """A context with the present files. Raises ssl.SSLError, OSError if they are being replaced."""
@@ -95,7 +101,7 @@ class TlsConnection(SSLProtocol):
             ssl_shutdown_timeout=timeout_s,
         )
         self._ssl_buffer, self._ssl_buffer_view = tls.read_buffer, memoryview(tls.read_buffer)
-        self._connection, self._shared = connection, shared
+        self._connection, self._shared, self._tls = connection, shared, tls
         self._host = self._address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -153,5 +159,7 @@ class TlsConnection(SSLProtocol):
         if isinstance(exc, ssl.SSLError):  # nothing else tells the operator which client has the wrong files
             text = f"TLS with {self._address} failed: {exc}"
             self._shared.log.closed(f"TLS failed, {exc.reason}", self._host, text, logger=_log)
+            if self._connection not in self._shared.connections:  # else the handshake was done
+                self._tls.refused(self._address, exc, self._shared.boundary.audit)
         super().connection_lost(exc)
         self._shared.accepted.pop(self._connection, None)
