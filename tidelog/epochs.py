@@ -28,6 +28,16 @@ def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_start: O
     return EpochEnd(history[above - 1].epoch, end)
 
 
+def end_for_reader(history: Sequence[EpochStart], epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
+    """As `end_of_epoch`, as a reader is told it: an epoch below all of the history ended where the first of these
+    begins. Its records were deleted, and not truncated: clients of Kafka's protocol take epoch -1 for a truncation
+    (LeaderEpochFileCache.endOffsetFor)."""
+    end = end_of_epoch(history, epoch, log_start, log_end)
+    if end.epoch != NO_LEADER_EPOCH or epoch == NO_LEADER_EPOCH or not history:
+        return end
+    return EpochEnd(epoch, history[0].start_offset)
+
+
 def epoch_before(history: Sequence[EpochStart], offset: int) -> LeaderEpoch:
     """The epoch of the record before `offset`; NO_LEADER_EPOCH if the history does not reach back that far."""
     if history and history[-1].start_offset < offset:
@@ -56,6 +66,19 @@ def divergence(
         return None if next_offset <= log_end else EpochEnd(NO_LEADER_EPOCH, log_start)
     end = end_of_epoch(history, last_epoch, log_start, log_end)
     return end if end.epoch < last_epoch or end.end_offset < next_offset else None
+
+
+def divergence_for_reader(
+    history: Sequence[EpochStart], log_start: Offset, log_end: Offset, next_offset: Offset, last_epoch: LeaderEpoch
+) -> EpochEnd | None:
+    """As `divergence`, for a reader at `next_offset`. The history may know no record before that, because all are
+    deleted: then there is nothing to compare."""
+    end = divergence(history, log_start, log_end, next_offset, last_epoch)
+    if end is None or end.epoch != NO_LEADER_EPOCH or last_epoch == NO_LEADER_EPOCH:
+        return end
+    if not history or next_offset <= history[0].start_offset:
+        return None
+    return end_for_reader(history, last_epoch, log_start, log_end)
 
 
 def common_end(history: Sequence[EpochStart], log_end: Offset, answer: EpochEnd) -> Offset | None:

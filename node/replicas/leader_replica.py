@@ -386,7 +386,7 @@ class LeaderReplica:
         """The answer to a consumer if it is due at once: the logs diverge, or another replica is nearer. Else None."""
         self.settle()
         if fetch.last_epoch != NO_LEADER_EPOCH:
-            end = self.core.diverging(fetch.next_offset, fetch.last_epoch)
+            end = self.core.diverging_from_reader(fetch.next_offset, fetch.last_epoch)
             if end is not None:
                 return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
         nearest = self.core.in_sync.nearest(fetch.rack, fetch.next_offset)

@@ -38,7 +38,7 @@ from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_read import LogRead
-from tidelog.epochs import divergence
+from tidelog.epochs import divergence_for_reader
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import AbortedStart, FetchedPartition, TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
@@ -301,4 +301,6 @@ def committed_divergence(log: Log, fetch: WaitingFetch) -> EpochEnd | None:
     the high watermark."""
     if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
         return None
-    return divergence(log.epochs.entries, log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch)
+    return divergence_for_reader(
+        log.epochs.entries, log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch
+    )

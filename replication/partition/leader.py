@@ -26,7 +26,7 @@ from replication.common_events import ClockTicked
 from replication.partition import leader_events as events
 from replication.partition.acks import AckWaiters
 from replication.partition.isr import InSyncSet
-from tidelog.epochs import divergence, end_of_epoch, ensure_epoch
+from tidelog.epochs import divergence, divergence_for_reader, end_for_reader, ensure_epoch
 from tidelog.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -153,12 +153,17 @@ class PartitionLeader:
         return offset
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch that is at most `epoch`, and its end; epoch -1 with the log start if there is none."""
-        return end_of_epoch(self._history, epoch, self._set.log_start, self._set.log_end)
+        """The largest epoch that is at most `epoch`, and its end, for readers; if the log has none, because its records
+        are deleted: `epoch`, and where the first known one begins."""
+        return end_for_reader(self._history, epoch, self._set.log_start, self._set.log_end)
 
     def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
-        """Where the log of a consumer or follower diverges from this one; None if it agrees."""
+        """Where the log of a follower diverges from this one; None if it agrees."""
         return divergence(self._history, self._set.log_start, self._set.log_end, next_offset, last_epoch)
+
+    def diverging_from_reader(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
+        """Where what a consumer has read diverges from the log; None if it agrees."""
+        return divergence_for_reader(self._history, self._set.log_start, self._set.log_end, next_offset, last_epoch)
 
     # --- events ---
 

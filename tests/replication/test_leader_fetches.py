@@ -128,9 +128,19 @@ def test_a_reader_learns_that_its_position_was_truncated() -> None:
     """KIP-320: a consumer that read 110 in epoch 3 queries a leader whose epoch 3 ends at 100."""
     leader = Leader()
     leader.append(120)
-    assert leader.core.diverging(Offset(110), LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))
-    assert leader.core.diverging(Offset(110), LeaderEpoch(4)) is None
+    assert leader.core.diverging_from_reader(Offset(110), LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))
+    assert leader.core.diverging_from_reader(Offset(110), LeaderEpoch(4)) is None
     assert all_of(leader.fetch(2, 110, last_epoch=4), FetchDiverged) == []
+
+
+def test_a_reader_of_deleted_records_has_lost_nothing() -> None:
+    """Everything that it read up to 100 in epoch 1 is deleted, and the log knows of no epoch before 3. As in Kafka, the
+    epoch is told to have ended where epoch 3 begins: Java's clients take epoch -1 for a truncation."""
+    leader = Leader(history=((3, 100),), log_end=120)
+    assert leader.core.epoch_end(LeaderEpoch(1)) == EpochEnd(LeaderEpoch(1), Offset(100))
+    assert leader.core.diverging_from_reader(Offset(100), LeaderEpoch(1)) is None
+    assert leader.core.diverging_from_reader(Offset(60), LeaderEpoch(1)) is None, "the read says that it is deleted"
+    assert leader.core.diverging_from_reader(Offset(110), LeaderEpoch(1)) == EpochEnd(LeaderEpoch(1), Offset(100))
 
 
 # --- markers that compaction keeps for a follower ---

@@ -11,7 +11,9 @@ from tests.sim.controller_stories import away_from_voter
 from tests.sim.deletion_requests import delete_records
 from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, committed, fenced, leads, write
+from tests.sim.workload import Client
 from tests.sim.world import Simulation
+from tidelog.errors import TidelogError
 
 
 def answered(sim: Simulation, task: asyncio.Task[int]) -> int:
@@ -123,6 +125,36 @@ def deletion_above_the_watermark(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def asks_until_answered(client: Client, p: int, last_epoch: int) -> asyncio.Task[tuple[int, int] | None]:
+    """A reader at offset 5 asks the leader where its log diverges, once it knows who that is."""
+
+    async def asks() -> tuple[int, int] | None:
+        while True:
+            try:
+                return await client.truncation(TOPIC, p, 5, last_epoch)
+            except TidelogError:
+                client.forget(TOPIC, p)
+                await client.pause()
+
+    return client.start(asks(), "reads on")
+
+
+def reader_at_the_end_of_an_empty_log(sim: Simulation) -> None:
+    """Everything that a reader was given is deleted, and another node leads: no epoch of those records is left in its
+    log. The reader is where the log begins, and must not be told that something was truncated (KIP-320)."""
+    p, leader, second, third = three_replicas(sim)
+    write(sim, p, "a", 5)
+    before = int(sim.partition(TOPIC, p).leader_epoch)
+    assert answered(sim, delete_records(sim, TOPIC, p, 5)) == 5
+    sim.kill(leader)
+    sim.run_until(lambda: leads(sim, second, p) or leads(sim, third, p), what="another node leads")
+    told = asks_until_answered(sim.client((second, third)), p, before)
+    sim.run_until(told.done, within=10, what="the reader is answered")
+    assert told.result() is None, f"the reader at the end is told of {told.result()}"
+    write(sim, p, "b", 2)
+    sim.must_heal()
+
+
 ALL = (
     deletion_waits_for_the_followers,
     deletion_outlives_a_power_loss,
@@ -130,4 +162,5 @@ ALL = (
     deletion_while_a_replica_is_down,
     deletion_while_an_eligible_replica_is_down,
     deletion_above_the_watermark,
+    reader_at_the_end_of_an_empty_log,
 )

@@ -11,6 +11,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.directory_claims import DirectoryClaims
 from tests.sim import deletion_stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.epochs import divergence
 from tidelog.types import Offset
 
 
@@ -77,6 +78,11 @@ def uncommitted_records_are_deleted(patch: Patch) -> None:
     patch.setattr(LogDirectory, "move_log_start", move_log_start)
 
 
+def deleted_epochs_are_told_as_truncated(patch: Patch) -> None:
+    """A reader whose records are deleted, with their epoch, is told that its log diverges from that of the leader."""
+    patch.setattr(partition_leader, "divergence_for_reader", divergence)
+
+
 STARTS_BELOW: Final = "but the deletion of everything below 3 was acknowledged"
 
 MUTANTS: Final = (
@@ -110,5 +116,11 @@ MUTANTS: Final = (
         "deletions",
         deletion_stories.deletion_above_the_watermark,
         "but the committed log ends at 5",
+    ),
+    Mutant(
+        deleted_epochs_are_told_as_truncated,
+        "KIP-320, found",
+        deletion_stories.reader_at_the_end_of_an_empty_log,
+        "the reader at the end is told of",
     ),
 )
