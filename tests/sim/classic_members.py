@@ -24,10 +24,9 @@ from replication.coordination.classic_requests import (
 from replication.coordination.group_records import ClassicProtocol
 from tests.consumer_bytes import assigned, owned_in, places_in, subscription
 from tests.sim import client_faults
-from tests.sim.classic_wire import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Pickled
+from tests.sim.classic_calls import ClassicCalls, KafkaCalls, RpcCalls
 from tests.sim.commit_attempts import Place
 from tests.sim.ledger import Violation
-from tests.sim.watched_transport import WatchedTransport
 from tidelog.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -37,10 +36,6 @@ from tidelog.errors import (
     TidelogError,
     UnknownMemberId,
 )
-from tidelog.protocol import methods, status
-from tidelog.protocol.rpc import Method
-from tidelog.protocol.v1 import groups_pb2
-from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
     from tests.sim.members import SimGroup
@@ -48,9 +43,6 @@ if TYPE_CHECKING:
 
 SESSION_MS: Final = 3_000
 REBALANCE_MS: Final = 4_000
-JOIN_MS: Final = 8_000
-"""How long a member waits for the answer to its JoinGroup: longer than the others may take to join again."""
-CALL_MS: Final = 2_000
 HEARTBEAT_S: Final = 0.4
 
 
@@ -145,7 +137,8 @@ class SimClassicGroup:
 class SimClassicMember:
     """One member in its own client process."""
 
-    def __init__(self, group: SimClassicGroup, *, instance_id: str | None = None) -> None:
+    def __init__(self, group: SimClassicGroup, *, instance_id: str | None = None, kafka: bool = False) -> None:
+        """kafka: it speaks through the listener of Kafka's protocol."""
         sim = group.sim
         self.group, self.client, self.instance_id = group, sim.client(), instance_id
         self.member_id, self.generation = "", -1
@@ -158,9 +151,12 @@ class SimClassicMember:
         self.is_stopping = self.is_over = False
         self._leads = False
         self._next: dict[Place, int] = {}
-        self._transport = WatchedTransport(
-            self.client.transport, sim.loop, sim.coordination, name=self.client.process.name
-        )
+        self.calls: ClassicCalls = (KafkaCalls if kafka else RpcCalls)(sim, self.client, group.name)
+
+    @property
+    def identity(self) -> ClassicHeartbeat:
+        """Who it is, in its present generation."""
+        return ClassicHeartbeat(self.group.name, self.member_id, self.generation, self.instance_id)
 
     # --- its life ---
 
@@ -187,8 +183,7 @@ class SimClassicMember:
         self._has(set())
         if self.is_stopping and self.member_id and self.instance_id is None:
             with contextlib.suppress(TidelogError):
-                leaving = LeaveGroup(self.group.name, (LeavingMember(self.member_id),))
-                await self._ask(LEAVE_GROUP, leaving, CALL_MS)
+                await self.calls.leave(LeaveGroup(self.group.name, (LeavingMember(self.member_id),)))
         self.is_over = True
 
     async def _live(self) -> None:
@@ -209,8 +204,7 @@ class SimClassicMember:
             await self._patiently(self._beat)  # while its coordinator moves, a member keeps what it has
 
     async def _beat(self) -> None:
-        beat = ClassicHeartbeat(self.group.name, self.member_id, self.generation, self.instance_id)
-        await self._ask(HEARTBEAT, beat, CALL_MS)
+        await self.calls.beat(self.identity)
         if self.places and self.client.rng.random() < 0.5:
             await self._commit()
 
@@ -234,7 +228,7 @@ class SimClassicMember:
             SESSION_MS,
             REBALANCE_MS,
         )
-        answer: JoinGroupAnswer = await self._ask(JOIN_GROUP, request, JOIN_MS)
+        answer = await self.calls.join(request)
         self.member_id = answer.member_id
         if answer.error is not None:
             return await self._join()
@@ -264,23 +258,14 @@ class SimClassicMember:
             assignments,
         )
         # A leader that joined again instead would begin a rebalance.
-        return bytes((await self._patiently(lambda: self._ask(SYNC_GROUP, request, JOIN_MS))).assignment)
+        return bytes(await self._patiently(lambda: self.calls.sync(request)))
 
     # --- offsets ---
 
     async def _fetch_offsets(self) -> None:
-        partitions = [groups_pb2.NamedPartition(topic=topic, partition=index) for topic, index in sorted(self.places)]
-        request = groups_pb2.OffsetFetchRequest(
-            group_id=self.group.name,
-            member_epoch=-1,
-            partitions=groups_pb2.NamedPartitions(partitions=partitions),
-        )
-        answer = await self._patiently(lambda: self._call(methods.GROUPS_OFFSET_FETCH, request, CALL_MS))
-        self._next = {
-            (each.topic, each.partition): max(0, each.offset)
-            for each in answer.partitions
-            if not each.HasField("error")
-        }
+        places = sorted(self.places)
+        found: dict[Place, int] = await self._patiently(lambda: self.calls.committed(places))
+        self._next = {place: max(0, offset) for place, offset in found.items()}
 
     async def _commit(self) -> None:
         """Commit a further offset of one partition."""
@@ -291,18 +276,7 @@ class SimClassicMember:
         self._next[place] = known + self.client.rng.randint(0, 3)
         if self.group.beside is not None:  # a member of KIP-848 will read from there
             self._next[place] = max(known, min(self._next[place], self.group.sim.ledger(*place).stable))
-        request = groups_pb2.OffsetCommitRequest(
-            group_id=self.group.name,
-            member_id=self.member_id,
-            member_epoch=self.generation,
-            instance_id=self.instance_id,
-            partitions=[
-                groups_pb2.OffsetToCommit(
-                    topic=place[0], partition=place[1], offset=self._next[place], leader_epoch=-1, known_offset=known
-                )
-            ],
-        )
-        await self._call(methods.GROUPS_OFFSET_COMMIT, request, CALL_MS)
+        await self.calls.commit(place, self._next[place], known, self.identity)
 
     # --- calls ---
 
@@ -315,20 +289,6 @@ class SimClassicMember:
                 if error.retry is Retry.NEVER or isinstance(error, RebalanceInProgress):
                     raise
                 await self.client.pause()
-
-    async def _ask(self, method: Method[Pickled[Any], Pickled[Any]], request: object, timeout_ms: int) -> Any:
-        return (await self._call(method, Pickled(request), timeout_ms)).value
-
-    async def _call(self, method: Method[Any, Any], request: Any, timeout_ms: int) -> Any:
-        """One attempt, at the coordinator that a node names."""
-        lookup = groups_pb2.FindCoordinatorRequest(type=groups_pb2.COORDINATOR_TYPE_GROUP, keys=[self.group.name])
-        at = self.client.rng.choice(self.client.bootstrap)
-        found = await self._transport.call(at, methods.COORDINATORS_FIND_COORDINATOR, lookup, timeout_ms=CALL_MS)
-        (coordinator,) = found.coordinators
-        if coordinator.HasField("error"):
-            raise status.from_proto(coordinator.error)
-        endpoint = Endpoint(coordinator.node.host, coordinator.node.port)
-        return await self._transport.call(endpoint, method, request, timeout_ms=timeout_ms)
 
     # --- faults ---
 

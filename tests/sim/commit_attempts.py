@@ -18,7 +18,8 @@ Place = tuple[str, int]
 class CommitAttempt:
     """One offset of one request. member_id: empty if the committer is no member. given_to: the records below this
     offset were given to the application, or need not be; None if it is not known. resets: an operator sets the
-    offset, to any value. sent_us: virtual time of the request."""
+    offset, to any value. is_ordered: a late copy has no effect after a later commit of the same member; that is so with
+    gRPC, where a member says which offset it knows. sent_us: virtual time of the request."""
 
     identity: str
     group: str
@@ -28,7 +29,13 @@ class CommitAttempt:
     offset: int
     given_to: int | None
     resets: bool
+    is_ordered: bool
     sent_us: int
+
+    def may_follow(self, before: CommitAttempt | None) -> bool:
+        """Whether its offset may be committed after a higher one: it was on its way when its member sent that."""
+        is_late = before is not None and before.member_id == self.member_id and before.sent_us >= self.sent_us
+        return self.resets or (is_late and not self.is_ordered)
 
 
 class CommitAttempts:
@@ -52,12 +59,13 @@ class CommitAttempts:
         member_epoch: int = -1,
         given_to: int | None = None,
         resets: bool = False,
+        is_ordered: bool = True,
         now_us: int = 0,
     ) -> str:
         """A client is about to send this offset. Returns the text that must be its metadata."""
         identity = f"{client}/{len(self._by_identity)}"
         self._by_identity[identity] = CommitAttempt(
-            identity, group, member_id, member_epoch, place, offset, given_to, resets, now_us
+            identity, group, member_id, member_epoch, place, offset, given_to, resets, is_ordered, now_us
         )
         return identity
 

@@ -20,7 +20,9 @@ from tests.sim import client_faults
 from tests.sim.classic_members import SimClassicGroup, SimClassicMember
 from tests.sim.commit_attempts import Place
 from tests.sim.coordinator_answers import ask
+from tests.sim.kafka_members import SimKafkaMember
 from tests.sim.kafka_transactor import OpenKafkaTransaction, SimKafkaTransactor
+from tests.sim.kafka_workers import SimKafkaWorker
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.pipelines import Pipeline, SimWorker
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Fault, Kind, Plan
@@ -91,23 +93,23 @@ class Slot(ABC):
 
 
 class MemberSlot(Slot):
-    """A member of a group. instance_id: of a static member."""
+    """A member of a group. instance_id: of a static member. kafka: how often it speaks Kafka's protocol."""
 
-    def __init__(self, sim: Simulation, group: SimGroup, number: int, *, instance_id: str | None) -> None:
+    def __init__(self, sim: Simulation, group: SimGroup, number: int, *, instance_id: str | None, kafka: float) -> None:
         super().__init__(sim)
-        self._group, self._number, self._instance_id = group, number, instance_id
+        self._group, self._number, self._instance_id, self._kafka = group, number, instance_id, kafka
         self.start()
 
     def start(self) -> None:
         rng, topics = self._sim.rng, self._group.topics
         if self._number > 0 and rng.random() < 0.3:  # the first one subscribes to all of them
             topics = (rng.choice(topics),)
-        self.member: SimMember = self._group.join(
-            decided=self._number % 2 == 0,
-            auto_commit=rng.random() < 0.7,
-            instance_id=self._instance_id,
-            topics=topics,
-        )
+        options = {"decided": self._number % 2 == 0, "instance_id": self._instance_id, "topics": topics}
+        self.member: SimMember | SimKafkaMember
+        if self._kafka and rng.random() < self._kafka:
+            self.member = self._group.join_by_kafka(**options)
+        else:
+            self.member = self._group.join(auto_commit=rng.random() < 0.7, **options)
 
     @property
     def client(self) -> Client:
@@ -125,15 +127,16 @@ class MemberSlot(Slot):
 
 
 class ClassicSlot(Slot):
-    """A member of a classic group. instance_id: of a static member."""
+    """A member of a classic group. instance_id: of a static member. kafka: as of MemberSlot."""
 
-    def __init__(self, sim: Simulation, group: SimClassicGroup, *, instance_id: str | None) -> None:
+    def __init__(self, sim: Simulation, group: SimClassicGroup, *, instance_id: str | None, kafka: float) -> None:
         super().__init__(sim)
-        self._group, self._instance_id = group, instance_id
+        self._group, self._instance_id, self._kafka = group, instance_id, kafka
         self.start()
 
     def start(self) -> None:
-        self._member: SimClassicMember = self._group.join(instance_id=self._instance_id)
+        kafka = self._kafka > 0 and self._sim.rng.random() < self._kafka
+        self._member: SimClassicMember = self._group.join(instance_id=self._instance_id, kafka=kafka)
 
     @property
     def client(self) -> Client:
@@ -152,19 +155,33 @@ class ClassicSlot(Slot):
 
 class MovingSlot(Slot):
     """A member that may speak the other protocol each time that it starts, and starts every few seconds. instance_id:
-    of a static member."""
+    of a static member. kafka: as of MemberSlot."""
 
-    def __init__(self, sim: Simulation, group: SimGroup, classic: SimClassicGroup, *, instance_id: str | None) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        group: SimGroup,
+        classic: SimClassicGroup,
+        *,
+        instance_id: str | None,
+        kafka: float,
+    ) -> None:
         super().__init__(sim)
-        self._group, self._classic, self._instance_id = group, classic, instance_id
+        self._group, self._classic, self._instance_id, self._kafka = group, classic, instance_id, kafka
         self.stays = False
         """It does not start again by itself any more."""
         self.start()
         self._later()
 
     def start(self) -> None:
-        join = self._classic.join if self._sim.rng.random() < 0.5 else self._group.join
-        self.member: SimMember | SimClassicMember = join(instance_id=self._instance_id)
+        self.member: SimMember | SimKafkaMember | SimClassicMember
+        is_classic = self._sim.rng.random() < 0.5
+        kafka = self._kafka > 0 and self._sim.rng.random() < self._kafka
+        if is_classic:
+            self.member = self._classic.join(instance_id=self._instance_id, kafka=kafka)
+        else:
+            join = self._group.join_by_kafka if kafka else self._group.join
+            self.member = join(instance_id=self._instance_id)
 
     def _later(self) -> None:
         self._sim.loop.call_later(self._sim.rng.uniform(1, 5), self._start_again)
@@ -194,15 +211,17 @@ class MovingSlot(Slot):
 
 
 class WorkerSlot(Slot):
-    """A worker of a pipeline."""
+    """A worker of a pipeline. kafka: as of MemberSlot."""
 
-    def __init__(self, sim: Simulation, pipeline: Pipeline, number: int) -> None:
+    def __init__(self, sim: Simulation, pipeline: Pipeline, number: int, *, kafka: float) -> None:
         super().__init__(sim)
-        self._pipeline, self._number = pipeline, number
+        self._pipeline, self._number, self._kafka = pipeline, number, kafka
         self.start()
 
     def start(self) -> None:
-        self.worker: SimWorker = self._pipeline.worker(self._number, pause=self._sim.rng.choice((0.0, 0.0, 0.5)))
+        kafka = self._kafka > 0 and self._sim.rng.random() < self._kafka
+        work = self._pipeline.worker_by_kafka if kafka else self._pipeline.worker
+        self.worker: SimWorker | SimKafkaWorker = work(self._number, pause=self._sim.rng.choice((0.0, 0.0, 0.5)))
 
     @property
     def client(self) -> Client:
@@ -317,18 +336,27 @@ class CoordinatedWorkload:
         names = [f"static-{number}" for number in range(coordinators.static)]
         instances = (*names, *(None for _ in range(coordinators.members)))
         self._members: list[Slot] = [
-            MemberSlot(sim, self.group, number, instance_id=instances[number]) for number in range(coordinators.members)
+            MemberSlot(sim, self.group, number, instance_id=instances[number], kafka=coordinators.kafka)
+            for number in range(coordinators.members)
         ]
         self.classic = SimClassicGroup(sim, "workers", [topic.name for topic in clean])
         static = [f"worker-{number}" for number in range(coordinators.classic_static)]
         ids = (*static, *(None for _ in range(coordinators.classic)))[: coordinators.classic]
-        self._classic: list[Slot] = [ClassicSlot(sim, self.classic, instance_id=instance_id) for instance_id in ids]
+        self._classic: list[Slot] = [
+            ClassicSlot(sim, self.classic, instance_id=instance_id, kafka=coordinators.kafka) for instance_id in ids
+        ]
         self.moving = SimGroup(sim, "movers", [topic.name for topic in clean])
         self.moving_classic = SimClassicGroup(
             sim, "movers", self.moving.topics, cooperative=coordinators.cooperative, beside=self.moving
         )
         self._movers = [
-            MovingSlot(sim, self.moving, self.moving_classic, instance_id="mover" if number == 0 else None)
+            MovingSlot(
+                sim,
+                self.moving,
+                self.moving_classic,
+                instance_id="mover" if number == 0 else None,
+                kafka=coordinators.kafka,
+            )
             for number in range(coordinators.movers)
         ]
         self._workers: list[Slot] = []
@@ -336,7 +364,10 @@ class CoordinatedWorkload:
             first = whole[0]
             sim.create_topic(RESULTS, partitions=2, replicas=first.replicas, min_insync=first.min_insync)
             self.pipeline = Pipeline(sim, first.name, RESULTS)
-            self._workers = [WorkerSlot(sim, self.pipeline, number) for number in range(coordinators.workers)]
+            self._workers = [
+                WorkerSlot(sim, self.pipeline, number, kafka=coordinators.kafka)
+                for number in range(coordinators.workers)
+            ]
         places = [
             ((topic.name, partition), topic.cleaning is Cleaning.COMPACTED)
             for topic in plan.topics
@@ -435,12 +466,15 @@ class CoordinatedWorkload:
         if self.pipeline is not None:
             self.pipeline.finish(within)
         self._sim.run_until(lambda: not self._unread(), within=within, what=lambda: f"all is read: {self._unread()}")
-        workers = [] if self.pipeline is None else self.pipeline.workers
-        readers: list[SimMember | SimWorker | SimClassicMember] = [
+        line = self.pipeline
+        readers: list[SimMember | SimKafkaMember | SimWorker | SimKafkaWorker | SimClassicMember] = [
             *self.group.members,
-            *workers,
+            *self.group.kafka,
+            *([] if line is None else line.workers),
+            *([] if line is None else line.kafka_workers),
             *self.classic.members,
             *self.moving.members,
+            *self.moving.kafka,
             *self.moving_classic.members,
         ]
         running = [reader for reader in readers if reader.client.process.alive]

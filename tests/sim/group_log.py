@@ -10,7 +10,8 @@ After every batch:
     no partition is assigned to two of its members; only its members commit, only in it, and not what another one has;
   - a group that changes its protocol keeps its members, in the epochs that were their generations and with what they
     had; members of the classic protocol commit in their epoch only;
-  - a committed offset does not pass what its committer was given, and does not go back unless an operator resets it;
+  - a committed offset does not pass what its committer was given, and does not go back unless an operator resets it, or
+    an earlier commit of the same member arrives late by Kafka's protocol;
   - a committed offset is deleted only if an operator or the deletion of its topic asks for that.
 
 Invariants: this replay shares no code with the coordinator's. Not here: bytes (internal_logs.py), what members believe
@@ -357,12 +358,15 @@ class GroupLog:
                 raise Violation(f"{name}, {before.offset}, is deleted, and nobody asked for that")
             group.offsets.pop(place, None)
         else:
-            attempt = self._attempts.of(value.metadata)
-            if before is not None and value.offset < before.offset and not (attempt is not None and attempt.resets):
+            if before is not None and value.offset < before.offset and not self._may_follow(value, before):
                 raise Violation(f"{name} goes back from {before.offset} to {value.offset} ({value.metadata})")
             group.offsets[place] = value
         committed = -1 if value is None else int(value.offset)
         self.history.setdefault((group_id, place), []).append((self._now_us(), committed))
+
+    def _may_follow(self, value: OffsetCommitValue, before: OffsetCommitValue) -> bool:
+        attempt = self._attempts.of(value.metadata)
+        return attempt is not None and attempt.may_follow(self._attempts.of(before.metadata))
 
     # --- answers ---
 

@@ -68,8 +68,10 @@ DUPLICATE_SEQUENCE_NUMBER: Final = 46
 LOST_SEQUENCES: Final = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
 """The leader does not know the sequence numbers any more: another producer id is needed."""
 
-_LATEST: Final = {each.request.message.__name__.removesuffix("Request"): each.versions[-1] for each in KAFKA_APIS}
-_LATEST["ApiVersions"] = API_VERSIONS[-1]
+_VERSIONS: Final = {each.request.message.__name__.removesuffix("Request"): each.versions[-1] for each in KAFKA_APIS}
+_VERSIONS["ApiVersions"] = API_VERSIONS[-1]
+_VERSIONS.update(OffsetCommit=9, OffsetFetch=9)
+"""The latest, but for those that have names of topics."""
 _ERRORS: Final = {each.code: each for each in all_errors()}
 
 
@@ -90,7 +92,7 @@ class Wire:
     def __init__(self, client: Client, socket: ClientSocket) -> None:
         self._client, self._socket = client, socket
         self._numbers = itertools.count(1)
-        self._waiting: deque[tuple[int, str, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[int, str, int, asyncio.Future[Any]]] = deque()
         self._is_closed = False
         self.transaction_version = 0
         """The level of that feature that the cluster has raised, by this node."""
@@ -105,30 +107,33 @@ class Wire:
         since = self._client.network.calm_since
         return since is not None and self._client.loop.time() > since + ANSWER_S
 
-    def tell(self, api: str, message: Any) -> int:
-        """Send a request, and expect no answer. Returns its number. Raises ConnectionLost."""
+    def tell(self, api: str, message: Any, version: int | None = None) -> int:
+        """Send a request, and expect no answer. version: None: that of `_VERSIONS`. Returns its number. Raises
+        ConnectionLost."""
         number = next(self._numbers)
-        self._socket.send(request_frame(api, _LATEST[api], message, number, self._client.process.name))
+        version = _VERSIONS[api] if version is None else version
+        self._socket.send(request_frame(api, version, message, number, self._client.process.name))
         return number
 
-    def begin(self, api: str, message: Any) -> asyncio.Future[Any]:
+    def begin(self, api: str, message: Any, version: int | None = None) -> asyncio.Future[Any]:
         """Send a request. The future gets the message of the answer, or ConnectionLost."""
         answer: asyncio.Future[Any] = self._client.loop.create_future()
         try:
-            self._waiting.append((self.tell(api, message), api, answer))
+            number = self.tell(api, message, version)
+            self._waiting.append((number, api, _VERSIONS[api] if version is None else version, answer))
         except ConnectionLost as lost:
             answer.set_exception(lost)
         return answer
 
-    async def end(self, api: str, answer: asyncio.Future[Any]) -> Any:
+    async def end(self, api: str, answer: asyncio.Future[Any], within_s: float = ANSWER_S) -> Any:
         """The message of the answer. Raises ConnectionLost, RequestTimedOut; the connection is closed then."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
             self.close()
-            what = f"{self._client.process.name} has no answer to its {api} request within {ANSWER_S:g} s"
-            if self._is_calm():
+            what = f"{self._client.process.name} has no answer to its {api} request within {within_s:g} s"
+            if self._is_calm() and within_s >= ANSWER_S:
                 raise Violation(f"{what}, and nothing disturbs the node") from None
             raise RequestTimedOut(what) from None
 
@@ -137,9 +142,9 @@ class Wire:
         self._is_closed = True
         self._socket.close()
 
-    async def ask(self, api: str, message: Any) -> Any:
+    async def ask(self, api: str, message: Any, within_s: float = ANSWER_S, version: int | None = None) -> Any:
         """The answer to one request. Raises as `end` does."""
-        return await self.end(api, self.begin(api, message))
+        return await self.end(api, self.begin(api, message, version), within_s)
 
     async def _read(self) -> None:
         try:
@@ -150,7 +155,7 @@ class Wire:
             if self._is_calm() and not self._is_closed:
                 raise Violation(f"{lost.message}: a node has ended the connection, and nothing disturbs it") from None
             while self._waiting:
-                _, _, answer = self._waiting.popleft()
+                *_, answer = self._waiting.popleft()
                 if not answer.done():
                     answer.set_exception(lost)
 
@@ -162,8 +167,8 @@ class Wire:
                 f"{self._client.process.name} was given the answer to request {number} of a connection, where that to "
                 f"{'no request' if expected is None else f'request {expected}'} was due"
             )
-        _, api, answer = self._waiting.popleft()
-        _, message = decoded(api, _LATEST[api], data, plain=api == "ApiVersions")
+        _, api, version, answer = self._waiting.popleft()
+        _, message = decoded(api, version, data, plain=api == "ApiVersions")
         if not answer.done():
             answer.set_result(message)
 
@@ -247,6 +252,41 @@ class KafkaClient:
     def forget(self, place: Place) -> None:
         """Look the leader up again."""
         self._leaders.pop(place, None)
+
+    async def fetch(
+        self, wire: Wire, positions: Mapping[Place, tuple[int, int]], *, decided: bool, wait_ms: int
+    ) -> dict[Place, Any]:
+        """Records of partitions, from a node and without a session. positions: the next offset of each, and the leader
+        epoch of the record before it. decided: with read_committed. Raises the error of the request, and what a
+        connection raises."""
+        sent, names = message_of("Fetch"), dict[_ById, Place]()
+        asked: dict[UUID, list[Any]] = {}
+        for place, (offset, last_epoch) in positions.items():
+            known = await self.place(place)
+            key = UUID(bytes=known.topic_id), place[1]
+            names[key] = place
+            epochs = {"last_fetched_epoch": last_epoch, "current_leader_epoch": known.epoch}
+            asked.setdefault(key[0], []).append(sent.FetchPartition(place[1], offset, 1 << 16, **epochs))
+        topics = tuple(sent.FetchTopic(topic_id=each, partitions=tuple(parts)) for each, parts in asked.items())
+        answer = await wire.ask("Fetch", sent.FetchRequest(wait_ms, 1, 1 << 20, int(decided), topics))
+        raise_for(answer.error_code, "Fetch")
+        found = {
+            (topic.topic_id, each.partition_index): each for topic in answer.responses for each in topic.partitions
+        }
+        if found.keys() != names.keys():
+            raise Violation(f"a fetch of {sorted(positions)} was answered for {sorted(found)}")
+        return {names[key]: each for key, each in found.items()}
+
+    async def earliest(self, place: Place) -> int:
+        """The log start offset, from the leader. Raises as `fetch`."""
+        sent = message_of("ListOffsets")
+        known = await self.place(place)
+        partition = sent.ListOffsetsPartition(place[1], EARLIEST, known.epoch)
+        request = sent.ListOffsetsRequest(-1, (sent.ListOffsetsTopic(place[0], (partition,)),))
+        answer = await (await self.wire(known.leader)).ask("ListOffsets", request)
+        found = self.only_partition(place, answer.topics, "partitions", "partition_index")
+        raise_for(found.error_code, f"the start of {place}")
+        return int(found.offset)
 
     @staticmethod
     def only_partition(asked: Place | _ById, topics: Sequence[Any], partitions: str, index: str) -> Any:
@@ -500,7 +540,7 @@ class SimKafkaReader:
     async def _take(self, place: Place, found: Any) -> None:
         reading = self._readings[place]
         if found.error_code == OffsetOutOfRange.code:
-            reading.reached(max(await self._earliest(place), reading.position))
+            reading.reached(max(await self._kafka.earliest(place), reading.position))
             self._epochs[place] = -1  # of a record that it has not read
             return
         raise_for(found.error_code, f"a fetch of {place}")
@@ -516,13 +556,3 @@ class SimKafkaReader:
         reading.reached(shown.position)
         if shown.epoch >= 0:
             self._epochs[place] = shown.epoch
-
-    async def _earliest(self, place: Place) -> int:
-        sent = message_of("ListOffsets")
-        known = await self._kafka.place(place)
-        partition = sent.ListOffsetsPartition(place[1], EARLIEST, known.epoch)
-        request = sent.ListOffsetsRequest(-1, (sent.ListOffsetsTopic(place[0], (partition,)),))
-        answer = await (await self._kafka.wire(known.leader)).ask("ListOffsets", request)
-        found = self._kafka.only_partition(place, answer.topics, "partitions", "partition_index")
-        raise_for(found.error_code, f"the start of {place}")
-        return int(found.offset)

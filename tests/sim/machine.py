@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from node.boundary.boundary import Boundary
+from node.api.api import Api
+from node.api.caller import Caller
+from node.boundary.boundary import Boundary, EncodedAnswer, Request
 from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.listener_settings import ListenerProtocol
@@ -34,14 +36,14 @@ from tests.sim.ledger import Violation
 from tests.sim.loop import MICROS, SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import CURRENT, Process, ProcessState
-from tidelog.errors import DiskFull, KafkaStorageError
+from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import Durability, Endpoint, Millis, NodeId, PartitionKey
 
 PORT = 9092
 KAFKA_PORT = 9094
 KAFKA_LISTENER = "KAFKA"
 KAFKA_MEMORY_BYTES = 1 << 20
-KAFKA_CONNECTIONS = 50
+KAFKA_CONNECTIONS = 100
 COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
 """The share of reads without waiting that find their data outside the page cache; each machine draws one value."""
 RESERVES = (0, 8_192)
@@ -99,6 +101,21 @@ def _listeners(node_id: int, *, has_kafka: bool) -> tuple[ListenerConfig, ...]:
     grpc = ListenerConfig(GRPC_LISTENER, endpoint_of(node_id))
     kafka = ListenerConfig(KAFKA_LISTENER, kafka_endpoint_of(node_id), protocol=ListenerProtocol.PLAINTEXT)
     return (grpc, kafka) if has_kafka else (grpc,)
+
+
+@dataclass(slots=True)
+class _KafkaBoundary(Boundary):
+    """The boundary of a listener of Kafka's protocol, whose clients do not see what a defect is: it fails the world."""
+
+    network: Network | None = None
+
+    async def serve(self, api: Api[Any, Any], request: Request, caller: Caller) -> EncodedAnswer:
+        try:
+            return await Boundary.serve(self, api, request, caller)
+        except TidelogError as refused:
+            assert self.network is not None
+            self.network.report_defect(refused, f"{api} failed by a defect")
+            raise
 
 
 class NothingSurvives(random.Random):
@@ -227,7 +244,7 @@ class Machine:
         if len(self._config.listeners) > 1:
             kafka = KafkaServer(
                 KAFKA_LISTENER,
-                boundary=Boundary(),
+                boundary=_KafkaBoundary(network=self._network),
                 frame_bytes_max=1 << 20,
                 memory_bytes_max=KAFKA_MEMORY_BYTES,
                 connections_max=KAFKA_CONNECTIONS,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim import client_faults
 from tests.sim.clock import SimClock
 from tests.sim.commit_attempts import Place
+from tests.sim.kafka_members import SimKafkaMember
 from tests.sim.ledger import Ledger
 from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
@@ -38,6 +39,8 @@ class SimGroup:
         self.sim, self.name, self.topics = sim, name, tuple(topics)
         self.owners = Owners(name, logged=self.logged)
         self.members: list[SimMember] = []
+        self.kafka: list[SimKafkaMember] = []
+        """The members that speak Kafka's protocol."""
         self.classic: SimClassicGroup | None = None
         """The members of the group that speak the classic protocol."""
 
@@ -73,6 +76,13 @@ class SimGroup:
         found.client.start(found.run(), f"reads in {self.name}")
         return found
 
+    def join_by_kafka(self, **options: Any) -> SimKafkaMember:
+        """A new member that speaks Kafka's protocol, and reads until it is stopped. options: as of SimKafkaMember."""
+        found = SimKafkaMember(self, **options)
+        self.kafka.append(found)
+        found.client.start(found.run(), f"reads in {self.name}")
+        return found
+
     @property
     def alive(self) -> list[SimMember]:
         """The members whose processes run, and have not been told to stop."""
@@ -87,7 +97,8 @@ class SimGroup:
     def unsettled(self) -> list[str]:
         """The partitions that do not have one owner among the members that run, for messages."""
         classic = [] if self.classic is None else [member.member_id for member in self.classic.alive]
-        return self.owners.missing(self.places(), [*(member.member_id for member in self.alive), *classic])
+        kafka = [each.member_id for each in self.kafka if each.client.process.alive and not each.is_stopping]
+        return self.owners.missing(self.places(), [*(member.member_id for member in self.alive), *kafka, *classic])
 
     def settle(self, within: float = 30.0) -> None:
         """Run the world until each partition has one owner."""

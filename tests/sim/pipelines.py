@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim import client_faults
 from tests.sim.exactly_once import ExactlyOnce, result_of
+from tests.sim.kafka_workers import SimKafkaWorker
 from tests.sim.ledger import Ledger
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.transactors import OpenTransaction, SimTransactor
@@ -34,12 +35,21 @@ class Pipeline:
         self.group = SimGroup(sim, name, [source])
         self.results = ExactlyOnce(name)
         self.workers: list[SimWorker] = []
+        self.kafka_workers: list[SimKafkaWorker] = []
+        """Those that speak Kafka's protocol."""
         sim.coordination.pipelines.append(self.results)
 
     def worker(self, number: int, **options: Any) -> SimWorker:
         """Start a worker; it takes over the transactional id of that number. options: as of SimWorker."""
         found = SimWorker(self, number, **options)
         self.workers.append(found)
+        found.client.start(found.run(), f"works in {self.group.name}")
+        return found
+
+    def worker_by_kafka(self, number: int, **options: Any) -> SimKafkaWorker:
+        """As `worker`; it speaks Kafka's protocol. options: as of SimKafkaWorker."""
+        found = SimKafkaWorker(self, number, **options)
+        self.kafka_workers.append(found)
         found.client.start(found.run(), f"works in {self.group.name}")
         return found
 

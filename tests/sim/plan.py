@@ -187,13 +187,14 @@ class CoordinatorPlan:
     movers: int = 0  # members of a group that change their protocol
     cooperative: bool = False  # whether they read on while they join again by the classic protocol
     kafka_transactors: float = 0  # the share of producers with transactional ids that speak Kafka's protocol
+    kafka: float = 0.0  # how often members and workers speak Kafka's protocol
 
     def __str__(self) -> str:
         return (
             f"coordinators ({self.partitions} partitions, {self.members} members, {self.static} of them static, "
             f"{self.workers} workers, {self.transactors} transactional ids, {self.classic} members of a classic group, "
             f"{self.classic_static} of them static, {self.movers} members that change their protocol"
-            f"{', cooperative' if self.cooperative else ''}"
+            f"{', cooperative' if self.cooperative else ''}, {self.kafka:.0%} by Kafka's protocol"
             f"{', transactions by both protocols' if self.kafka_transactors else ''})"
         )
 
@@ -222,6 +223,11 @@ class Plan:
     kafka_producers: int = 0  # idempotent ones that speak Kafka's protocol and share connections
     kafka_readers: int = 0  # of all topics; every second one reads with read_committed
 
+    @property
+    def has_kafka(self) -> bool:
+        """Whether any client speaks Kafka's protocol."""
+        return self.kafka_producers > 0 or (self.coordinators is not None and self.coordinators.kafka > 0)
+
     def without(self, dropped: frozenset[int]) -> Plan:
         """The same world without some of its faults, given by index."""
         kept = tuple(fault for index, fault in enumerate(self.faults) if index not in dropped)
@@ -242,16 +248,22 @@ def _with_kafka(plan: Plan, rng: random.Random) -> Plan:
     was before there were any."""
     if rng.random() >= KAFKA_SHARE or not plan.idempotent:
         return plan
-    faults, at = list(plan.faults), rng.expovariate(0.3)
-    while at < plan.seconds:
-        faults.append(Fault(round(at, 3), Kind.CUT_BYTES, 0, 0, round(rng.uniform(0, 2), 3), round(rng.random(), 2)))
-        at += rng.expovariate(0.3)
+    faults = [*plan.faults, *_cut_connections(plan.seconds, rng)]
     return replace(
         plan,
         kafka_producers=2,
         kafka_readers=1 if plan.consumers else 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
+
+
+def _cut_connections(seconds: float, rng: random.Random) -> list[Fault]:
+    """Faults of the connections of clients of Kafka's protocol."""
+    faults, at = [], rng.expovariate(0.3)
+    while at < seconds:
+        faults.append(Fault(round(at, 3), Kind.CUT_BYTES, 0, 0, round(rng.uniform(0, 2), 3), round(rng.random(), 2)))
+        at += rng.expovariate(0.3)
+    return faults
 
 
 def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
@@ -262,7 +274,7 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
         return plan
     coordinators = CoordinatorPlan(
         partitions=rng.randint(1, 3),
-        segment_bytes=rng.choice((2_048, 16_384, 1 << 20)),
+        segment_bytes=rng.choice((4_096, 16_384, 1 << 20)),
         members=rng.randint(1, 3),
         static=rng.choice((0, 0, 1, 2)),
         workers=rng.choice((0, 1, 2)),
@@ -282,6 +294,10 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
     coordinators = replace(coordinators, movers=moving.choice((0, 2, 3)), cooperative=moving.random() < 0.5)
     if plan.kafka_producers:
         coordinators = replace(coordinators, kafka_transactors=0.5)
+    by_kafka = random.Random(f"kafka groups {plan.seed}")  # as above
+    coordinators = replace(coordinators, kafka=by_kafka.choice((0.0, 0.5, 0.9)))
+    if coordinators.kafka:
+        faults += _cut_connections(plan.seconds, by_kafka)
     return replace(
         plan,
         coordinators=coordinators,

@@ -329,7 +329,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     sim = Simulation(plan.seed, show=show)
     try:
         with sim:
-            sim.network.has_kafka = plan.kafka_producers > 0
+            sim.network.has_kafka = plan.has_kafka
             sim.start(
                 nodes=plan.nodes,
                 topics=(),

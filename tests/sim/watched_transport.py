@@ -1,7 +1,6 @@
 """The transport of a real client, with the rules of groups and transactions watching its requests and answers.
 
-Each offset that the client commits gets an identity (commit_attempts.py); an offset that it is given must have been the
-committed one since the request began. What is answered as committed or decided must be in the committed log. A new
+Committed offsets have their rules (watched_offsets.py). What is answered as decided must be in the committed log. A new
 producer epoch fences the older instances of its transactional id.
 
 Invariants: nothing that the client can see is changed, except the metadata text of committed offsets. Not here: the
@@ -16,9 +15,9 @@ from typing import Any
 from tests.sim.commit_attempts import Place
 from tests.sim.coordinated_transactions import Instance
 from tests.sim.coordination import Coordination
-from tests.sim.ledger import Violation
 from tests.sim.loop import SimLoop
 from tests.sim.network import SimTransport
+from tests.sim.watched_offsets import WatchedOffsets
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream
 from tidelog.protocol.rpc import Answer, Method, Request
@@ -47,6 +46,7 @@ class WatchedTransport:
     ) -> None:
         self._inner, self._loop, self._coordination = inner, loop, coordination
         self._name, self._given_to, self._instance, self._resets = name, given_to, instance, resets
+        self._offsets = WatchedOffsets(coordination, loop, name)
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         sent_us, message = self._loop.now_us, self._sending(request)
@@ -88,49 +88,35 @@ class WatchedTransport:
         message.CopyFrom(request)
         for each in message.partitions:
             place = each.topic, each.partition
-            each.metadata = self._coordination.attempts.sending(
+            each.metadata = self._offsets.sending(
                 request.group_id,
                 place,
                 each.offset,
-                client=self._name,
                 member_id=request.member_id,
                 member_epoch=request.member_epoch,
                 given_to=self._given_to(place, each.offset),
                 resets=self._resets,
-                now_us=self._loop.now_us,
             )
         return message
 
     # --- answers ---
 
     def _fetched(self, request: Any, answer: Any, sent_us: int) -> None:
-        log = self._coordination.log_of(request.group_id)
         for each in answer.partitions:
-            if each.HasField("error"):
-                continue
-            place = each.topic, each.partition
-            if log is not None and not log.was_committed(request.group_id, place, each.offset, sent_us):
-                present = log.committed(request.group_id, place)
-                self._report(
-                    f"{self._name} was given {each.offset} as the committed offset of {place[0]}-{place[1]} in group "
-                    f"{request.group_id}, where {present} is committed"
-                )
+            if not each.HasField("error"):
+                self._offsets.fetched(request.group_id, (each.topic, each.partition), each.offset, sent_us)
 
     def _committed(self, request: Any, answer: Any) -> None:
-        """What is answered as committed is in the committed log."""
-        log = self._coordination.log_of(request.group_id)
         for asked, each in zip(request.partitions, answer.partitions, strict=True):
-            if not each.HasField("error") and (log is None or asked.metadata not in log.commits):
-                self._report(
-                    f"{self._name} was told that offset {asked.offset} of {asked.topic}-{asked.partition} is committed "
-                    f"in group {request.group_id}, and its log does not have it"
-                )
+            if not each.HasField("error"):
+                place = asked.topic, asked.partition
+                self._offsets.committed(request.group_id, place, asked.offset, asked.metadata)
 
     def _ended(self, request: Any) -> None:
         """What is answered as decided is in the committed log. Each transaction has an epoch of its own (KIP-890)."""
         decision = self._coordination.decisions.of((request.producer_id, request.producer_epoch + 1))
         if decision is not request.committed:
-            self._report(
+            self._offsets.report(
                 f"{self._name} was told that {request.transactional_id} in epoch {request.producer_epoch} is "
                 f"{'committed' if request.committed else 'aborted'}, and its log says {decision}"
             )
@@ -140,11 +126,3 @@ class WatchedTransport:
         if self._instance is not None:
             producer = answer.producer_id, answer.producer_epoch
             self._coordination.transactions.began(self._instance, producer, self._loop.now_us)
-
-    def _report(self, what: str) -> None:
-        """Fail the world: a violation must not become an error of the client."""
-        self._loop.call_soon(_fail, what)
-
-
-def _fail(what: str) -> None:
-    raise Violation(what)

@@ -40,6 +40,7 @@ from tests.sim.mutants import (
     groups,
     hostile,
     kafka,
+    kafka_groups,
     kafka_transactions,
     leaders,
     migrations,
@@ -673,6 +674,7 @@ MUTANTS: Final = (
     *classic.MUTANTS,
     *migrations.MUTANTS,
     *kafka.MUTANTS,
+    *kafka_groups.MUTANTS,
     *kafka_transactions.MUTANTS,
     *coordinators.MUTANTS,
 )
