@@ -83,6 +83,29 @@ class IdentityProvider:
         return jwt.encode(payload, self.keys[self.newest], "RS256", {"kid": self.newest, **(headers or {})})
 
     @contextmanager
+    def issuing(self, user: str, *, lasts_s: float) -> Iterator[str]:
+        """Give every client a token for this user, whatever its credentials (RFC 6749, section 4.4). Yields the URL of
+        the token endpoint."""
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                token = provider.token(user, lasts_s=lasts_s)
+                answer = {"access_token": token, "token_type": "Bearer", "expires_in": int(lasts_s)}
+                body = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        with http_server(Handler) as address:
+            yield f"{address}/token"
+
+    @contextmanager
     def serving(self, certificate: str = "", key: str = "") -> Iterator[str]:
         """Serve the key set; by https with a certificate and its key. Yields its URL."""
         provider = self

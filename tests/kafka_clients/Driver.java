@@ -1,5 +1,7 @@
 // The driver of Kafka's own Java clients: `java -cp JARS Driver.java`. See matrix.py for what it prints.
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -45,6 +47,8 @@ class Driver {
         features.put("admin", Driver::admin);
         features.put("scram", () -> login("SCRAM-SHA-512", "scram.ScramLoginModule", "scram"));
         features.put("plain", () -> login("PLAIN", "plain.PlainLoginModule", "plain"));
+        features.put("oauthbearer", () -> token("oauthbearer"));
+        features.put("certificate", () -> certificate("certificate"));
         features.forEach(Driver::report);
         System.exit(0);
     }
@@ -56,7 +60,11 @@ class Driver {
             story.run();
         } catch (Throwable error) {
             result = "failed";
-            note = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
+            Throwable cause = error;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            note = cause.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
         }
         System.out.printf("{\"feature\": \"%s\", \"result\": \"%s\", \"note\": \"%s\"}%n", feature, result, note);
     }
@@ -264,13 +272,37 @@ class Driver {
     static void login(String mechanism, String module, String feature) throws Exception {
         String jaas = "org.apache.kafka.common.security.%s required username=\"%s\" password=\"%s\";"
                 .formatted(module, System.getenv("MATRIX_USERNAME"), System.getenv("MATRIX_PASSWORD"));
-        Map<String, Object> secure = Map.of(
-                "bootstrap.servers", System.getenv("MATRIX_SECURE_BOOTSTRAP"),
+        secured(feature, "SECURE_BOOTSTRAP", Map.of(
+                "security.protocol", "SASL_SSL", "sasl.mechanism", mechanism, "sasl.jaas.config", jaas));
+    }
+
+    // The client asks the token endpoint for a token.
+    static void token(String feature) throws Exception {
+        String bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin";
+        String endpoint = System.getenv("MATRIX_TOKEN_ENDPOINT");
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", endpoint);
+        secured(feature, "SECURE_BOOTSTRAP", Map.of(
                 "security.protocol", "SASL_SSL",
-                "ssl.truststore.type", "PEM",
-                "ssl.truststore.location", System.getenv("MATRIX_CA"),
-                "sasl.mechanism", mechanism,
-                "sasl.jaas.config", jaas);
+                "sasl.mechanism", "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url", endpoint,
+                "sasl.login.callback.handler.class", bearer + "CallbackHandler",
+                "sasl.jaas.config", bearer + "Module required clientId=\"matrix\" clientSecret=\"secret\";"));
+    }
+
+    static void certificate(String feature) throws Exception {
+        Map<String, Object> ssl = Map.of(
+                "security.protocol", "SSL",
+                "ssl.keystore.type", "PEM",
+                "ssl.keystore.certificate.chain", Files.readString(Path.of(System.getenv("MATRIX_CERTIFICATE"))),
+                "ssl.keystore.key", Files.readString(Path.of(System.getenv("MATRIX_KEY"))));
+        secured(feature, "MUTUAL_BOOTSTRAP", ssl);
+    }
+
+    static void secured(String feature, String bootstrap, Map<String, Object> more) throws Exception {
+        Map<String, Object> secure = new HashMap<>(more);
+        secure.put("bootstrap.servers", System.getenv("MATRIX_" + bootstrap));
+        secure.put("ssl.truststore.type", "PEM");
+        secure.put("ssl.truststore.location", System.getenv("MATRIX_CA"));
         write(PREFIX + "-" + feature, List.of("secret"), secure);
         check(values(read(PREFIX + "-" + feature, 1, secure)).equals(List.of("secret")), "other records");
     }

@@ -1,7 +1,7 @@
 """`python -m tests.kafka_clients`: runs the drivers of Kafka's clients against real nodes, and writes docs/kafka.md.
 
-Three nodes in plain text and a fourth that wants SASL and TLS. Needs the package clients: a client that cannot be
-fetched gets a row that says so. Exits 1 if a feature of a client failed.
+Three nodes in plain text, a fourth that wants SASL and TLS, and a fifth that wants certificates. Needs the package
+clients: a client that cannot be fetched gets a row that says so. Exits 1 if a feature of a client failed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 from node.process.local_cluster import LocalCluster
 from tests.certificates import Authority, settings_of
+from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider
 from tests.kafka_clients.clients import BUILD, CLIENTS, ROOT, Client, NotToBeHad
 from tests.kafka_clients.matrix import FEATURES, Result, Row, outcomes_of, replace_table, table_of
 from tidelog import sync
@@ -24,7 +25,10 @@ from tidelog import sync
 DOCUMENT: Final = ROOT / "docs/kafka.md"
 DRIVER_S: Final = 300
 USER, PASSWORD = "alice", "tulip"
-SECURE: Final = ("scram", "plain")
+SECURE: Final = ("scram", "plain", "oauthbearer")
+MUTUAL: Final = ("certificate",)
+TOKEN_S: Final = 3 * 3_600
+"""Longer than all clients take together."""
 
 
 def main() -> int:
@@ -43,34 +47,51 @@ def main() -> int:
 
 def run_all(clients: list[Client], home: Path) -> list[Row]:
     BUILD.mkdir(parents=True, exist_ok=True)
-    authority = Authority(home / "certificates")
-    secured = {
+    authority, provider = Authority(home / "certificates"), IdentityProvider()
+    certificate = authority.client(USER)
+    by_login = {
         "listener.security.protocol.map": ["KAFKA:SASL_SSL"],
-        "sasl.enabled.mechanisms": ["SCRAM-SHA-512", "PLAIN"],
+        "sasl.enabled.mechanisms": ["SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"],
+        "sasl.oauthbearer.jwks.endpoint.url": provider.write(home / "keys.json"),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": [AUDIENCE],
         "super.users": ["User:ANONYMOUS", f"User:{USER}"],
-        **settings_of(authority.node(requires=False)),
+        **settings_of(authority.node("secure", requires=False)),
+    }
+    by_certificate = {
+        "listener.security.protocol.map": ["KAFKA:SSL"],
+        "super.users": ["User:ANONYMOUS", f"User:CN={USER}"],
+        **settings_of(authority.node("mutual")),
     }
     with (
         LocalCluster(home / "plain", kafka=True) as plain,
-        LocalCluster(home / "secure", 1, kafka=True, settings=secured) as secure,
+        LocalCluster(home / "secure", 1, kafka=True, settings=by_login) as secure,
+        LocalCluster(home / "mutual", 1, kafka=True, settings=by_certificate) as mutual,
+        provider.issuing(USER, lasts_s=TOKEN_S) as token_endpoint,
     ):
-        plain.wait_healthy(60)
-        secure.wait_healthy(60)
+        for cluster in (plain, secure, mutual):
+            cluster.wait_healthy(60)
         with sync.Admin(secure.bootstrap) as admin:
             admin.set_password(USER, PASSWORD)
         places = {
             "BOOTSTRAP": plain.kafka_bootstrap,
             "SECURE_BOOTSTRAP": secure.kafka_bootstrap,
+            "MUTUAL_BOOTSTRAP": mutual.kafka_bootstrap,
             "CA": authority.ca,
             "USERNAME": USER,
             "PASSWORD": PASSWORD,
+            "TOKEN": provider.token(USER, lasts_s=TOKEN_S),
+            "TOKEN_ENDPOINT": token_endpoint,
+            "CERTIFICATE": str(certificate.certificate),
+            "KEY": str(certificate.key),
         }
-        return [run_client(client, number, plain, secure, places) for number, client in enumerate(clients)]
+        clusters = dict.fromkeys(FEATURES, plain)
+        clusters |= dict.fromkeys(SECURE, secure) | dict.fromkeys(MUTUAL, mutual)
+        return [run_client(client, number, clusters, places) for number, client in enumerate(clients)]
 
 
-def run_client(
-    client: Client, number: int, plain: LocalCluster, secure: LocalCluster, places: Mapping[str, str]
-) -> Row:
+def run_client(client: Client, number: int, clusters: Mapping[str, LocalCluster], places: Mapping[str, str]) -> Row:
+    """clusters: for each feature the one that it needs."""
     print(f"{client.title}: fetching", file=sys.stderr)
     try:
         command = client.fetch()
@@ -78,11 +99,9 @@ def run_client(
         print(f"{client.title}: {reason}", file=sys.stderr)
         return Row(client.name, client.version, absent=str(reason))
     prefix = f"client-{number}"
-    for cluster, is_secure in ((plain, False), (secure, True)):
+    for feature, cluster in clusters.items():
         with sync.Admin(cluster.bootstrap) as admin:
-            for feature in FEATURES:
-                if (feature in SECURE) == is_secure:
-                    admin.create_topic(f"{prefix}-{feature}", replication_factor=1 if is_secure else 3)
+            admin.create_topic(f"{prefix}-{feature}", replication_factor=len(cluster.nodes))
     given = {f"MATRIX_{name}": value for name, value in {**places, "PREFIX": prefix}.items()}
     try:
         done = subprocess.run(

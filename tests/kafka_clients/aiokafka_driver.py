@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
@@ -145,20 +146,28 @@ async def admin() -> None:
         await client.close()
 
 
-def login_by(mechanism: str, topic: str) -> Callable[[], Coroutine[Any, Any, None]]:
+def secured(feature: str, **config: Any) -> Callable[[], Coroutine[Any, Any, None]]:
     async def story() -> None:
-        config: dict[str, Any] = {
-            "bootstrap_servers": HERE.secure_bootstrap,
-            "security_protocol": "SASL_SSL",
-            "ssl_context": ssl.create_default_context(cafile=HERE.ca),
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": HERE.username,
-            "sasl_plain_password": HERE.password,
-        }
-        await write(topic, ["secret"], **config)
-        assert values_of(await read(topic, 1, **config)) == ["secret"]
+        topic, context = HERE.topic(feature), ssl.create_default_context(cafile=HERE.ca)
+        if config["security_protocol"] == "SSL":
+            context.load_cert_chain(HERE.certificate, HERE.key)
+        await write(topic, ["secret"], ssl_context=context, **config)
+        assert values_of(await read(topic, 1, ssl_context=context, **config)) == ["secret"]
 
     return story
+
+
+def login_by(mechanism: str, feature: str, **more: Any) -> Callable[[], Coroutine[Any, Any, None]]:
+    node = {"bootstrap_servers": HERE.secure_bootstrap, "security_protocol": "SASL_SSL"}
+    return secured(feature, **node, sasl_mechanism=mechanism, **more)
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    async def token(self) -> str:
+        return HERE.token
+
+
+PASSWORD = {"sasl_plain_username": HERE.username, "sasl_plain_password": HERE.password}
 
 
 def blocking(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -176,7 +185,9 @@ STORIES = {
     "headers": headers,
     "timestamps": timestamps,
     "admin": admin,
-    "scram": login_by("SCRAM-SHA-512", HERE.topic("scram")),
-    "plain": login_by("PLAIN", HERE.topic("plain")),
+    "scram": login_by("SCRAM-SHA-512", "scram", **PASSWORD),
+    "plain": login_by("PLAIN", "plain", **PASSWORD),
+    "oauthbearer": login_by("OAUTHBEARER", "oauthbearer", sasl_oauth_token_provider=Token()),
+    "certificate": secured("certificate", bootstrap_servers=HERE.mutual_bootstrap, security_protocol="SSL"),
 }
 run({name: blocking(story) for name, story in STORIES.items()})

@@ -18,6 +18,7 @@ FETCH_S: Final = 900
 
 PYTHON_CODECS: Final = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
 """Packages for the codecs of the clients in pure Python."""
+KAFKAJS_CODECS: Final = ("kafkajs-snappy@1.1.0", "lz4-napi@2.10.0", "@mongodb-js/zstd@1.2.2")
 
 
 class NotToBeHad(Exception):
@@ -107,6 +108,21 @@ def rust(name: str, version: str) -> Client:
     return Client(name, version, fetch)
 
 
+def javascript(name: str, version: str, driver: str, *more: str) -> Client:
+    """A package of npm. more: packages for its codecs."""
+
+    def fetch() -> Sequence[str]:
+        home = BUILD / f"{name.rpartition('/')[2]}-{version}"
+        if not (home / ".ready").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            options = ["--no-fund", "--no-audit", "--loglevel=error", f"--prefix={home}"]
+            _run(["npm", "install", *options, f"{name}@{version}", *more])
+            (home / ".ready").touch()
+        return ["node", str(HERE / "javascript" / driver), str(home)]
+
+    return Client(name, version, fetch)
+
+
 def kcat() -> Client:
     """The one of the operating system."""
     version = "1.7"
@@ -131,5 +147,7 @@ CLIENTS: Final = (
     go("franz-go", "1.22.3", "franz"),
     go("sarama", "1.61.1", "sarama"),
     rust("rdkafka", "0.39.0"),
+    javascript("kafkajs", "2.2.4", "kafkajs_driver.js", *KAFKAJS_CODECS),
+    javascript("@platformatic/kafka", "2.12.1", "platformatic_driver.js"),
 )
 """The oldest confluent-kafka is the oldest with a wheel for Python 3.11."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 from tests.kafka_clients.reporting import CODECS, WAIT_S, Unsupported, eventually, run, settings
@@ -144,20 +145,26 @@ def admin() -> None:
         client.close()
 
 
-def login_by(mechanism: str, topic: str) -> Callable[[], None]:
+def secured(feature: str, **config: Any) -> Callable[[], None]:
     def story() -> None:
-        config: dict[str, Any] = {
-            "bootstrap_servers": HERE.secure_bootstrap,
-            "security_protocol": "SASL_SSL",
-            "ssl_cafile": HERE.ca,
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": HERE.username,
-            "sasl_plain_password": HERE.password,
-        }
-        write(topic, ["secret"], **config)
-        assert values_of(read(topic, 1, **config)) == ["secret"]
+        topic = HERE.topic(feature)
+        write(topic, ["secret"], ssl_cafile=HERE.ca, **config)
+        assert values_of(read(topic, 1, ssl_cafile=HERE.ca, **config)) == ["secret"]
 
     return story
+
+
+def login_by(mechanism: str, feature: str, **more: Any) -> Callable[[], None]:
+    node = {"bootstrap_servers": HERE.secure_bootstrap, "security_protocol": "SASL_SSL"}
+    return secured(feature, **node, sasl_mechanism=mechanism, **more)
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    def token(self) -> str:
+        return HERE.token
+
+
+PASSWORD = {"sasl_plain_username": HERE.username, "sasl_plain_password": HERE.password}
 
 
 run(
@@ -172,7 +179,15 @@ run(
         "headers": headers,
         "timestamps": timestamps,
         "admin": admin,
-        "scram": login_by("SCRAM-SHA-512", HERE.topic("scram")),
-        "plain": login_by("PLAIN", HERE.topic("plain")),
+        "scram": login_by("SCRAM-SHA-512", "scram", **PASSWORD),
+        "plain": login_by("PLAIN", "plain", **PASSWORD),
+        "oauthbearer": login_by("OAUTHBEARER", "oauthbearer", sasl_oauth_token_provider=Token()),
+        "certificate": secured(
+            "certificate",
+            bootstrap_servers=HERE.mutual_bootstrap,
+            security_protocol="SSL",
+            ssl_certfile=HERE.certificate,
+            ssl_keyfile=HERE.key,
+        ),
     }
 )

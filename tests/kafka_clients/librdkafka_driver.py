@@ -148,20 +148,28 @@ def admin() -> None:
     client.delete_topics([topic])[topic].result(WAIT_S)
 
 
-def login_by(mechanism: str, topic: str) -> Callable[[], None]:
+def secured(feature: str, config: dict[str, Any]) -> Callable[[], None]:
     def story() -> None:
-        config = {
-            "bootstrap.servers": HERE.secure_bootstrap,
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": HERE.ca,
-            "sasl.mechanism": mechanism,
-            "sasl.username": HERE.username,
-            "sasl.password": HERE.password,
-        }
-        write(topic, ["secret"], config)
-        assert values_of(read(topic, 1, **config)) == ["secret"]
+        topic, given = HERE.topic(feature), {"ssl.ca.location": HERE.ca, **config}
+        write(topic, ["secret"], given)
+        assert values_of(read(topic, 1, **given)) == ["secret"]
 
     return story
+
+
+def login_by(mechanism: str, **more: Any) -> dict[str, Any]:
+    node = {"bootstrap.servers": HERE.secure_bootstrap, "security.protocol": "SASL_SSL"}
+    return {**node, "sasl.mechanism": mechanism, **more}
+
+
+PASSWORD = {"sasl.username": HERE.username, "sasl.password": HERE.password}
+CERTIFICATE = {
+    "bootstrap.servers": HERE.mutual_bootstrap,
+    "security.protocol": "SSL",
+    "ssl.certificate.location": HERE.certificate,
+    "ssl.key.location": HERE.key,
+}
+TOKEN_EXPIRES_S = 2**31
 
 
 run(
@@ -176,7 +184,11 @@ run(
         "headers": headers,
         "timestamps": timestamps,
         "admin": admin,
-        "scram": login_by("SCRAM-SHA-512", HERE.topic("scram")),
-        "plain": login_by("PLAIN", HERE.topic("plain")),
+        "scram": secured("scram", login_by("SCRAM-SHA-512", **PASSWORD)),
+        "plain": secured("plain", login_by("PLAIN", **PASSWORD)),
+        "oauthbearer": secured(
+            "oauthbearer", login_by("OAUTHBEARER", oauth_cb=lambda _: (HERE.token, TOKEN_EXPIRES_S))
+        ),
+        "certificate": secured("certificate", CERTIFICATE),
     }
 )

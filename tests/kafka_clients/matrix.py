@@ -29,6 +29,8 @@ FEATURES: Final[Mapping[str, str]] = {
     "admin": "admin",
     "scram": "SCRAM, TLS",
     "plain": "PLAIN, TLS",
+    "oauthbearer": "OAUTHBEARER, TLS",
+    "certificate": "mutual TLS",
 }
 """Names in the lines of drivers, and heads of the table's columns."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -24,9 +24,15 @@ class Settings:
     bootstrap: str
     secure_bootstrap: str
     """The node with SASL_SSL."""
+    mutual_bootstrap: str
+    """The node with SSL, which wants a certificate."""
     ca: str
     username: str
     password: str
+    token: str
+    """For OAUTHBEARER, of the same user."""
+    certificate: str
+    key: str
     prefix: str
     """Of all names that the driver uses."""
 
@@ -36,8 +42,7 @@ class Settings:
 
 def settings() -> Settings:
     """From the environment, as every driver gets them."""
-    names = ("BOOTSTRAP", "SECURE_BOOTSTRAP", "CA", "USERNAME", "PASSWORD", "PREFIX")
-    return Settings(*(os.environ[f"MATRIX_{name}"] for name in names))
+    return Settings(**{each.name: os.environ[f"MATRIX_{each.name.upper()}"] for each in fields(Settings)})
 
 
 def eventually(holds: Callable[[], bool]) -> None:

@@ -3,11 +3,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sort"
 	"strings"
 	"time"
@@ -15,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"tidelog/matrix/report"
@@ -303,20 +301,28 @@ func administers() error {
 }
 
 func logsIn(mechanism sasl.Mechanism, topic string) error {
-	ca, err := os.ReadFile(report.Setting("CA"))
+	secured, err := report.TLS()
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	secured := []kgo.Opt{
-		kgo.SeedBrokers(report.Setting("SECURE_BOOTSTRAP")), kgo.SASL(mechanism),
-		kgo.DialTLSConfig(&tls.Config{RootCAs: roots}),
-	}
-	if err := write(records(topic, "secret"), secured...); err != nil {
+	return keepsSecret(topic, kgo.SeedBrokers(report.Setting("SECURE_BOOTSTRAP")), kgo.SASL(mechanism),
+		kgo.DialTLSConfig(secured))
+}
+
+func hasCertificate() error {
+	mutual, err := report.MutualTLS()
+	if err != nil {
 		return err
 	}
-	return holds(topic, []string{"secret"}, secured...)
+	return keepsSecret(report.Topic("certificate"), kgo.SeedBrokers(report.Setting("MUTUAL_BOOTSTRAP")),
+		kgo.DialTLSConfig(mutual))
+}
+
+func keepsSecret(topic string, options ...kgo.Opt) error {
+	if err := write(records(topic, "secret"), options...); err != nil {
+		return err
+	}
+	return holds(topic, []string{"secret"}, options...)
 }
 
 func main() {
@@ -340,5 +346,9 @@ func main() {
 		{"plain", func() error {
 			return logsIn(plain.Auth{User: user, Pass: password}.AsMechanism(), report.Topic("plain"))
 		}},
+		{"oauthbearer", func() error {
+			return logsIn(oauth.Auth{Token: report.Setting("TOKEN")}.AsMechanism(), report.Topic("oauthbearer"))
+		}},
+		{"certificate", hasCertificate},
 	})
 }

@@ -2,6 +2,8 @@
 package report
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +45,28 @@ func Eventually(story func() error) error {
 			return err
 		}
 	}
+}
+
+// TLS trusts the authority of the nodes.
+func TLS() (*tls.Config, error) {
+	ca, err := os.ReadFile(Setting("CA"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &tls.Config{RootCAs: roots}, nil
+}
+
+// MutualTLS also has the certificate of the caller.
+func MutualTLS() (*tls.Config, error) {
+	config, err := TLS()
+	if err != nil {
+		return nil, err
+	}
+	own, err := tls.LoadX509KeyPair(Setting("CERTIFICATE"), Setting("KEY"))
+	config.Certificates = []tls.Certificate{own}
+	return config, err
 }
 
 // Run runs each feature and prints a line for it.

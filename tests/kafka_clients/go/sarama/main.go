@@ -4,10 +4,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sort"
 	"strings"
 	"time"
@@ -347,23 +345,40 @@ func (c *conversation) Begin(user, password, authorization string) error {
 	return nil
 }
 
+type token struct{}
+
+func (token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: report.Setting("TOKEN")}, nil
+}
+
 func logsIn(mechanism sarama.SASLMechanism, topic string) error {
-	ca, err := os.ReadFile(report.Setting("CA"))
+	secured, err := report.TLS()
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
 	with := config()
-	with.Net.TLS.Enable, with.Net.TLS.Config = true, &tls.Config{RootCAs: roots}
 	with.Net.SASL.Enable, with.Net.SASL.Mechanism = true, mechanism
 	with.Net.SASL.User, with.Net.SASL.Password = report.Setting("USERNAME"), report.Setting("PASSWORD")
 	with.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{} }
-	secured := []string{report.Setting("SECURE_BOOTSTRAP")}
-	if err := write(secured, with, messages(topic, "secret")); err != nil {
+	with.Net.SASL.TokenProvider = token{}
+	return keepsSecret("SECURE_BOOTSTRAP", with, secured, topic)
+}
+
+func hasCertificate() error {
+	mutual, err := report.MutualTLS()
+	if err != nil {
 		return err
 	}
-	return holds(secured, with, topic, []string{"secret"})
+	return keepsSecret("MUTUAL_BOOTSTRAP", config(), mutual, report.Topic("certificate"))
+}
+
+func keepsSecret(bootstrap string, with *sarama.Config, secured *tls.Config, topic string) error {
+	with.Net.TLS.Enable, with.Net.TLS.Config = true, secured
+	node := []string{report.Setting(bootstrap)}
+	if err := write(node, with, messages(topic, "secret")); err != nil {
+		return err
+	}
+	return holds(node, with, topic, []string{"secret"})
 }
 
 func main() {
@@ -380,5 +395,7 @@ func main() {
 		{"admin", administers},
 		{"scram", func() error { return logsIn(sarama.SASLTypeSCRAMSHA512, report.Topic("scram")) }},
 		{"plain", func() error { return logsIn(sarama.SASLTypePlaintext, report.Topic("plain")) }},
+		{"oauthbearer", func() error { return logsIn(sarama.SASLTypeOAuth, report.Topic("oauthbearer")) }},
+		{"certificate", hasCertificate},
 	})
 }

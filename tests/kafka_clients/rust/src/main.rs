@@ -2,10 +2,10 @@
 
 use futures_executor::block_on;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::client::{ClientContext, DefaultClientContext, OAuthToken};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use std::env::var;
 use std::error::Error;
@@ -41,8 +41,31 @@ fn config(more: Options) -> ClientConfig {
     made
 }
 
+// Has a token, where the mechanism is OAUTHBEARER.
+struct Caller;
+
+impl ClientContext for Caller {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Outcome<OAuthToken> {
+        Ok(OAuthToken {
+            token: setting("TOKEN"),
+            principal_name: setting("USERNAME"),
+            lifetime_ms: 4_000_000_000_000,
+        })
+    }
+}
+
+impl ConsumerContext for Caller {}
+
+impl ProducerContext for Caller {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, _: Self::DeliveryOpaque) {}
+}
+
 fn write(topic: &str, values: &[String], more: Options) -> Outcome {
-    let producer: BaseProducer = config(more).create()?;
+    let producer: BaseProducer<Caller> = config(more).create_with_context(Caller)?;
     for value in values {
         producer
             .send(BaseRecord::<(), str>::to(topic).payload(value))
@@ -51,7 +74,7 @@ fn write(topic: &str, values: &[String], more: Options) -> Outcome {
     Ok(producer.flush(WAIT)?)
 }
 
-fn received(consumer: &BaseConsumer, count: usize) -> Outcome<Vec<OwnedMessage>> {
+fn received<C: ConsumerContext>(consumer: &BaseConsumer<C>, count: usize) -> Outcome<Vec<OwnedMessage>> {
     let (mut found, deadline) = (Vec::new(), Instant::now() + WAIT);
     while found.len() < count {
         // It also returns without a record after each change of the assignment.
@@ -65,7 +88,8 @@ fn received(consumer: &BaseConsumer, count: usize) -> Outcome<Vec<OwnedMessage>>
 }
 
 fn read(topic: &str, count: usize, more: Options) -> Outcome<Vec<OwnedMessage>> {
-    let consumer: BaseConsumer = config(&[&[("group.id", topic)], more].concat()).create()?;
+    let consumer: BaseConsumer<Caller> =
+        config(&[&[("group.id", topic)], more].concat()).create_with_context(Caller)?;
     let mut start = TopicPartitionList::new();
     start.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&start)?;
@@ -275,24 +299,39 @@ fn admin() -> Outcome {
 }
 
 fn login(mechanism: &str, topic: &str) -> Outcome {
-    let secured = [
-        ("bootstrap.servers", setting("SECURE_BOOTSTRAP")),
-        ("security.protocol", "SASL_SSL".into()),
-        ("ssl.ca.location", setting("CA")),
-        ("sasl.mechanism", mechanism.into()),
-        ("sasl.username", setting("USERNAME")),
-        ("sasl.password", setting("PASSWORD")),
-    ];
-    let options: Vec<(&str, &str)> = secured
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
+    secured(
+        topic,
+        &[
+            ("bootstrap.servers", &setting("SECURE_BOOTSTRAP")),
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", mechanism),
+            ("sasl.username", &setting("USERNAME")),
+            ("sasl.password", &setting("PASSWORD")),
+        ],
+    )
+}
+
+fn certificate(topic: &str) -> Outcome {
+    secured(
+        topic,
+        &[
+            ("bootstrap.servers", &setting("MUTUAL_BOOTSTRAP")),
+            ("security.protocol", "SSL"),
+            ("ssl.certificate.location", &setting("CERTIFICATE")),
+            ("ssl.key.location", &setting("KEY")),
+        ],
+    )
+}
+
+fn secured(topic: &str, more: Options) -> Outcome {
+    let ca = setting("CA");
+    let options = [more, &[("ssl.ca.location", ca.as_str())]].concat();
     write(topic, &texts(&["secret"]), &options)?;
     same(values(&read(topic, 1, &options)?), texts(&["secret"]))
 }
 
 fn main() {
-    let features: [(&str, &dyn Fn() -> Outcome); 12] = [
+    let features: [(&str, &dyn Fn() -> Outcome); 14] = [
         ("codecs", &codecs),
         ("acks", &acks),
         ("idempotence", &idempotence),
@@ -305,6 +344,10 @@ fn main() {
         ("admin", &admin),
         ("scram", &|| login("SCRAM-SHA-512", &topic("scram"))),
         ("plain", &|| login("PLAIN", &topic("plain"))),
+        ("oauthbearer", &|| {
+            login("OAUTHBEARER", &topic("oauthbearer"))
+        }),
+        ("certificate", &|| certificate(&topic("certificate"))),
     ];
     for (feature, story) in features {
         let (result, note) = match story() {
