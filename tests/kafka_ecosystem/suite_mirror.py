@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import Popen
 from typing import Final
 
 import confluent_kafka
@@ -30,8 +31,9 @@ _ADDRESSES: Final = {"kafka": "kafka-0.example.org:9092", "tidelog": "localhost:
 _QUICK: Final = (
     "emit.checkpoints.interval.seconds = 1",
     "sync.group.offsets.interval.seconds = 1",
+    "tidelog.scheduled.rebalance.max.delay.ms = 0",
 )
-"""Otherwise the offsets of groups follow once a minute."""
+"""Otherwise the offsets of groups follow once a minute, and the tasks of a killed MirrorMaker start after five."""
 _RETENTION_MS: Final = "259200000"
 
 
@@ -47,9 +49,10 @@ def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     broker = Broker(own)
     broker.start()
     try:
-        broker.create_topics({"orders": {"retention.ms": _RETENTION_MS}}, PARTITIONS)
+        broker.create_topics({"orders": {"retention.ms": _RETENTION_MS}, "lines": {}}, PARTITIONS)
         mirror = _Mirror(broker, cluster, home)
         yield outcome("topics, settings, records and a group move", lambda: mirror.move_group(effort.records))
+        yield outcome("records are copied once, killed in the middle", lambda: mirror.copy(effort.records))
     finally:
         broker.stop()
 
@@ -70,7 +73,7 @@ class _Mirror:
         write_to(self._kafka, "orders", values)
         seen = _read_in_group(self._kafka, "earliest", is_half=True)
         with running(self._command, self._log) as process:
-            wait_until(lambda: self._has_records(records), process, self._log)
+            self._wait_copied("orders", records, process)
             wait_until(self._has_group, process, self._log)
         copied = [row.value for row in committed(self._cluster, "orders")]
         if sorted(copied) != sorted(values):
@@ -81,10 +84,30 @@ class _Mirror:
             raise Failed(f"the group saw {len(seen)} of {records} records, then {len(left)}: {missing} are missing")
         self._check_settings()
 
-    def _has_records(self, records: int) -> bool:
-        # To ask for a topic by its name would create it here.
+    def copy(self, records: int) -> None:
+        """Exactly once, though MirrorMaker is killed."""
+        values = [f"line-{number}" for number in range(records)]
+        half = records // 2
+        write_to(self._kafka, "lines", values[:half])
+        with running(self._command, self._log) as process:
+            self._wait_copied("lines", 1, process)
+            write_to(self._kafka, "lines", values[half:])
+            process.kill()
+        with running(self._command, self._log) as process:
+            self._wait_copied("lines", records, process)
+        copied = [row.value for row in committed(self._cluster, "lines")]
+        if sorted(copied) != sorted(values):
+            raise Failed(f"{records} records, {len(copied)} copied, {len(set(copied))} distinct")
+
+    def _wait_copied(self, topic: str, records: int, process: Popen[bytes]) -> None:
+        wait_until(
+            lambda: self._has_topic(topic) and len(committed(self._cluster, topic)) >= records, process, self._log
+        )
+
+    def _has_topic(self, topic: str) -> bool:
+        """An admin client asks for all topics: to ask for one would create it here."""
         client = AdminClient({"bootstrap.servers": self._cluster.kafka_bootstrap})
-        return "orders" in client.list_topics(timeout=10).topics and len(committed(self._cluster, "orders")) >= records
+        return topic in client.list_topics(timeout=10).topics
 
     def _has_group(self) -> bool:
         """Whether the offsets of the group are there, of each partition."""
