@@ -1,4 +1,4 @@
-"""Options that all commands share: profiles, the environment, places before and after the command, start times."""
+"""Options that all commands share: profiles, the environment, places before and after the command, imports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidelog.cli.app import app
 from tidelog.cli.declared import CommandGroup, commands_below
 
 NOWHERE = "127.0.0.1:1"
+HEAVY = {"cryptography", "pyarrow", "numpy", "pandas", "lz4", "zstandard"}
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_a_missing_node_is_said_early_and_each_address_is_named(
     addresses = (NOWHERE, "192.0.2.1:9192", "192.0.2.2:9192", "no-such-host.invalid:9192")
     begun = os.times().elapsed
     assert tidelog("topic", "create", "orders", "-b", ",".join(addresses)) == 1
-    assert os.times().elapsed - begun < 8, "5 s on an idle machine"
+    assert os.times().elapsed - begun < 30, "5 s on an idle machine, and not the minute of a call"
     first, *_, last = tidelog.err.splitlines()
     assert first.startswith("tidelog: no node of the cluster answers, the client keeps trying: ")
     for address in addresses:
@@ -133,43 +134,29 @@ def test_a_node_is_run_and_probed_as_by_its_own_programs(tidelog: Terminal, tmp_
     assert str(absent) in tidelog.err
 
 
-PROCESSOR = (
-    "import resource, sys; from tidelog.cli import main; main(); print(sum(resource.getrusage(0)[:2]), file=sys.stderr)"
-)
+def imported(code: str) -> set[str]:
+    """Modules that a new process has imported once it has run the code."""
+    printing = "import sys; print('\\n', *sys.modules, sep='\\n')"
+    ended = subprocess.run([sys.executable, "-c", f"{code}\n{printing}"], capture_output=True, text=True, check=True)
+    return set(ended.stdout.split())
 
 
-def allowed(seconds: float) -> float:
-    """The processor time that a process may use, measured on idle cores: under load each second is worth less."""
-    return seconds * min(2.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Without bytecode on disk every module is compiled again."""
-    return {name: value for name, value in {**os.environ, **more}.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize(("arguments", "seconds"), [(["--help"], 0.25), (["topic", "list"], 0.35)])
-def test_a_command_starts_quickly(arguments: list[str], seconds: float) -> None:
-    """Processor time of the whole process, the best of three."""
+def test_a_command_imports_no_other_command_and_nothing_that_it_does_not_use() -> None:
+    """What is imported decides how long a command takes to start."""
     with cluster_in_a_thread() as cluster:
-        given, used = environment(TIDELOG_BOOTSTRAP=cluster.bootstrap), []
-        for _ in range(3):
-            ended = subprocess.run(
-                [sys.executable, "-c", PROCESSOR, *arguments], capture_output=True, env=given, check=True
-            )
-            used.append(float(ended.stderr.decode().splitlines()[-1]))
-        assert min(used) < allowed(seconds)
+        modules = imported(
+            f"from tidelog.cli import main; main(['topic', 'list', '--bootstrap', {cluster.bootstrap!r}])"
+        )
+    assert {name for name in modules if name.startswith("tidelog.cli.") and name.endswith("_commands")} == {
+        "tidelog.cli.topic_commands"
+    }
+    assert modules & HEAVY == set()
 
 
-@pytest.mark.alone
-def test_the_client_is_imported_quickly() -> None:
-    code = "import resource, tidelog; tidelog.Producer; print(sum(resource.getrusage(0)[:2]))"
-    used = []
-    for _ in range(3):
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment())
-        used.append(float(ended.stdout))
-    assert min(used) < allowed(0.2)
+def test_the_producer_is_imported_without_the_other_clients() -> None:
+    modules = imported("import tidelog; tidelog.Producer")
+    assert "tidelog.client.producer" in modules
+    assert modules & {"tidelog.client.consumer", "tidelog.client.admin", "tidelog.cli", *HEAVY} == set()
 
 
 def test_help_imports_no_command() -> None:
