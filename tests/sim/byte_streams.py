@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.sim.network import Link, Network
 
-WINDOW_BYTES: Final = 4_096
+WINDOW_BYTES: Final = 1_024
 """What the system of a node takes of an answer while the client does not read. Small, so that answers often wait."""
 
 CUT: Final = 0.1
@@ -162,6 +162,9 @@ class ServerSocket(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Without effect: every byte that the system does not take blocks."""
+
+    def get_write_buffer_size(self) -> int:
+        return self._connection.down.unread
 
     def pause_reading(self) -> None:
         self._is_reading = False

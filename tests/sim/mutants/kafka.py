@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import repeat
 from typing import Any, Final
 
+from node.api.produce import ProducedBatch
 from node.listeners.kafka import kafka_fetch, kafka_produce
 from node.listeners.kafka.kafka_connection import KafkaConnection
 from tests.sim import kafka_stories as stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Offset
 
 ANOTHER_ANSWER: Final = r"was given the answer to request \d+ of a connection, where that to"
 
@@ -29,7 +32,10 @@ def acks_0_is_answered(patch: Patch) -> None:
     produced = kafka_produce._produced
 
     def answered(message: Any, batches: Any, version: int) -> Any:
-        return produced(message.replace(acks=1) if message.acks == 0 else message, batches, version)
+        if message.acks != 0:
+            return produced(message, batches, version)
+        none = ProducedBatch(None, Offset(0), NO_TIMESTAMP, Offset(0), LeaderEpoch(0))
+        return produced(message.replace(acks=1), repeat(none), version)
 
     patch.setattr(kafka_produce, "_produced", answered)
 
@@ -131,7 +137,7 @@ MUTANTS: Final = (
         waiting_frames_are_forgotten,
         "order of requests",
         stories.kafka_clients_are_answered_in_order,
-        "has no answer to its",
+        "has no answer to its|a node has ended the connection",
     ),
     Mutant(
         records_are_of_another_partition,
