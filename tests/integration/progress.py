@@ -16,14 +16,15 @@ Place = tuple[int, int]
 
 
 class Workload:
-    """Runs tests/integration/workload.py where a client may stand: `shell` is the command that gets into that place,
-    `options` precede each command of the workload."""
+    """Runs tests/integration/workload.py, or another script, where a client may stand: `shell` is the command that gets
+    into that place, `options` precede each command of the workload."""
 
-    def __init__(self, *shell: str, options: Sequence[str] = ()) -> None:
+    def __init__(self, *shell: str, options: Sequence[str] = (), script: Path = WORKLOAD) -> None:
         self._command = (*shell, "python", "-", *options)
+        self._script = script
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
-        with WORKLOAD.open() as script:
+        with self._script.open() as script:
             return subprocess.Popen(
                 [*self._command, *map(str, arguments)],
                 stdin=script,
