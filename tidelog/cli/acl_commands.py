@@ -23,6 +23,9 @@ from tidelog.security.acls import (
     AclPermission,
     PatternType,
     ResourceType,
+    checked_binding,
+    checked_host,
+    checked_principal,
 )
 from tidelog.standard_streams import say
 
@@ -89,7 +92,7 @@ def add(
     principals = [(AclPermission.ALLOW, each) for each in allow or ()]
     principals += [(AclPermission.DENY, each) for each in deny or ()]
     bindings = [
-        AclBinding(*resource, pattern, principal, where, _operation(word), permission)
+        checked_binding(AclBinding(*resource, pattern, principal, where, _operation(word), permission))
         for permission, principal in principals
         for word in operation
         for where in host or [WILDCARD]
@@ -177,8 +180,8 @@ def explain(
     resource = on.named()
     if resource is None:
         raise InvalidRequest("name a resource, for example --topic orders or --cluster")
-    asked = _operation(operation)
-    decision = call.query(lambda admin: admin.test_acl(principal, asked, *resource, host=host))
+    asked, who, where = _operation(operation), checked_principal(principal), checked_host(host)
+    decision = call.query(lambda admin: admin.test_acl(who, asked, *resource, host=where))
     if call.as_json:
         rule = None if decision.rule is None else _plain(decision.rule)
         print_json({**dataclasses.asdict(decision), "rule": rule})
