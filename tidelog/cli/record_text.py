@@ -52,9 +52,8 @@ def unescaped(option: str, text: str) -> bytes:
         if len(found) == 3:
             return bytes([int(found[1:], 16)])
         if found not in _ESCAPES:
-            raise WrongUsage(
-                rf"{option} {text!r}: unknown escape \{found.decode()}; use \n \t \r \0 \\ or \x00 to \xff"
-            )
+            name = found.decode(errors="replace")
+            raise WrongUsage(rf"{option} {text!r}: unknown escape \{name}; use \n \t \r \0 \\ or \x00 to \xff")
         return _ESCAPES[found]
 
     return _ESCAPE.sub(replaced, text.encode("utf-8", "surrogateescape"))
