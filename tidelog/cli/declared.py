@@ -21,6 +21,8 @@ from typing import Any, Final, Literal, Protocol, cast, get_args, get_origin, ge
 import click
 from click.core import ParameterSource
 
+from tidelog.cli.interrupts import INTERRUPTED
+
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
@@ -96,6 +98,12 @@ class _Option(click.Option):
 
 class DeclaredCommand(click.Command):
     """A command whose help has a section for each kind of parameter."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click would print an empty line: what a script reads has none
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], "Global options": []}
