@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.api.admin_requests import DescribeLogDirsRequest, TopicPartitionId
+from node.api.admin_requests import DescribeLogDirsRequest, DescribeReplicaLogsRequest, TopicPartitionId
 from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.metadata import GetMetadataAnswer, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_GET_METADATA, APIS
@@ -88,6 +88,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return LEAVES[hint]
     if hint is TopicPartition:  # nodes also tell the id
         return values(TopicPartitionId)
+    if hint is DescribeReplicaLogsRequest:  # an empty list of a message is all partitions, as None
+        return st.builds(hint, partitions=values(frozenset[TopicPartition] | None).map(lambda asked: asked or None))
     if isinstance(hint, NewType):
         return values(hint.__supertype__)
     origin, parts = get_origin(hint), get_args(hint)

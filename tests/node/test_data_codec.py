@@ -273,8 +273,10 @@ def _plain(value: Any) -> Any:
             return _correlated(value, "batch_id")
         case fetch.PartitionFetch() | FetchedPartition():
             return _correlated(value, "fetch_id")
-        case fetch.FetchRequest():  # messages limit single partitions only
-            return _named(value, (name for name in value._fields if name != "max_bytes"))
+        case fetch.FetchRequest():  # messages limit single partitions only; sessions are those of Kafka's listener
+            return _named(value, (name for name in value._fields if name not in ("max_bytes", "session")))
+        case FetchAnswer():
+            return _named(value, (name for name in value._fields if name != "session_id"))
         case BatchReceipt():
             named = _named(value, ("topic_id", "last_offset", "checksum", "replicas", "durable_replicas"))
             return {**named, "fsync": value.durability is Durability.FSYNC}

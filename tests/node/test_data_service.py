@@ -469,7 +469,7 @@ def test_the_end_offsets_of_leader_epochs(cluster: Cluster) -> None:
         request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=2, leader_epoch=epoch)
     request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=1, leader_epoch=1)
     *answers, fenced = cluster.wait(cluster.service(1).offset_for_leader_epoch(request, CALLER)).partitions
-    assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(-1, 0), (1, 2), (2, 3)]
+    assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(0, 0), (1, 2), (2, 3)]
     assert fenced.error.code == FencedLeaderEpoch.code
 
 

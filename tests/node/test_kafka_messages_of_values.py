@@ -192,7 +192,7 @@ def fetch_message(version: int = 12, **fields: Any) -> Any:
 @pytest.mark.parametrize("version", FETCH.versions)
 def test_every_asked_partition_is_answered_in_order(version: int) -> None:
     """A full answer without one of them is dropped by Java. Errors have the watermark where it is known."""
-    records = memoryview(b"batches")
+    records = memoryview(b"batches" * 1_000)  # a small answer leaves in one piece
     orders = reference("orders", version)
     fetched = [
         FetchedPartition(
@@ -210,7 +210,7 @@ def test_every_asked_partition_is_answered_in_order(version: int) -> None:
     (topic,) = answer.responses
     first, second = topic.partitions
     assert (topic.topic, topic.topic_id) == (message.topics[0].topic, message.topics[0].topic_id)
-    assert (first.partition_index, first.error_code, bytes(first.records)) == (3, 0, b"batches")
+    assert (first.partition_index, first.error_code, bytes(first.records)) == (3, 0, bytes(records))
     assert (first.high_watermark, first.last_stable_offset) == (9, 8)
     assert [(each.producer_id, each.first_offset) for each in first.aborted_transactions] == [(1, 6)]
     assert (second.partition_index, second.error_code, second.high_watermark, second.last_stable_offset) == (1, 1, 9, 8)
