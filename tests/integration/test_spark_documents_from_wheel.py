@@ -145,6 +145,7 @@ ONE_PRODUCER = "one line of a program against a cluster with TLS: test_document_
 NOT_RUN = {
     "up": STARTS,
     "acl add": NAMED,
+    "produce": NAMED,
     "txn abort": NAMED,
     "spark check --master -b": NAMED,
     "user add alice": "asks at a terminal: `user add alice --password-file FILE` is the same without one",
