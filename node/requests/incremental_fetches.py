@@ -43,6 +43,9 @@ SUSPEND_MS: Final = 90_000
 """The fetches of a session that is not used for this long are closed: its client may be gone. Longer than a request may
 wait."""
 
+RACK_LENGTH_MAX: Final = 255
+"""No node has a longer rack. A rack may be as long as a request, and the open fetches would keep it."""
+
 _NEVER: Final = Millis(1 << 62)
 _AT_DISK: Final = (QUEUED, CALLED, READING, READ)
 
@@ -83,6 +86,8 @@ class LastingFetches(FetchSession):
     def open(self, request: FetchRequest, forgotten: Iterable[Key], context: RequestContext) -> None:
         """Open the fetches of a request."""
         self._context = context
+        if len(request.rack) > RACK_LENGTH_MAX:
+            request = request._replace(rack="")
         self.outbox.answers.clear()  # errors since the last request: these fetches are opened again
         self._tried.clear()
         now, terms = self._clock.monotonic_ms(), (request.isolation_level, request.rack, request.min_bytes)

@@ -7,7 +7,7 @@ Invariants:
   3. There are at most `slots` sessions. A new one replaces one that is stale, or that has fewer partitions and is not
      young; otherwise the client gets none, and names all partitions in each request.
   4. All sessions together have at most `partitions_max` partitions, and one has at most `ENTRIES_MAX`. Kafka has no
-     such limit.
+     such limit. Topics are named by what may be a name: a partition occupies few bytes.
 
 Not here: the fetches (incremental_fetches.py).
 Source: KIP-227, KIP-516, Kafka's FetchSession.
@@ -25,10 +25,10 @@ from node.api.fetch import PartitionFetch, SessionFetch
 from node.runtime.limits import ENTRIES_MAX
 from tidelog.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from tidelog.record_exchange import FetchedPartition, TopicReference
-from tidelog.types import INT32_MAX, Millis, Offset
+from tidelog.types import INT32_MAX, TOPIC_NAME_LENGTH_MAX, Millis, Offset
 
 PARTITIONS_MAX: Final = 100_000
-"""Partitions of all sessions of a node: some 80 MB with their open fetches."""
+"""Partitions of all sessions of a node: some 80 MB with their open fetches, and at most 30 MB more with their names."""
 
 EVICTION_MS: Final = 120_000
 """A session that is not used for this long is stale, and one that is older is not young. As in Kafka."""
@@ -127,7 +127,7 @@ class SessionCache:
     ) -> IncrementalSession | None:
         """A new session after a request for all of its partitions, and its answer. None if there is no place for it."""
         partitions = {(each.topic_id, each.partition): SessionPartition(each) for each in asked}
-        if not partitions or not self._make_place(len(partitions), now):
+        if not partitions or not _are_short(asked) or not self._make_place(len(partitions), now):
             return None
         for key, partition in partitions.items():
             partition.tell(told[key])
@@ -156,6 +156,12 @@ class SessionCache:
             raise FetchSessionTopicIdError(
                 f"fetch session {session.session_id} names topics by {'id' if session.by_id else 'name'}; name all "
                 "partitions again"
+            )
+        if not _are_short(asked):
+            self._end(session)
+            raise FetchSessionIdNotFound(
+                f"fetch session {session.session_id} is closed: a topic is named with more than "
+                f"{TOPIC_NAME_LENGTH_MAX} characters, or others than those of ASCII; name all partitions again"
             )
         before = len(session.partitions)
         session.update(asked, request.forgotten)
@@ -214,3 +220,12 @@ class SessionCache:
             session_id = self._rng.randint(1, INT32_MAX)
             if session_id not in self._sessions:
                 return session_id
+
+
+def _are_short(asked: Iterable[PartitionFetch]) -> bool:
+    """Whether no topic has a name that is longer than any may be. A name may be as long as a request, and a session
+    would keep it although there is no such topic."""
+    for name in (each.topic_id for each in asked):
+        if isinstance(name, str) and not (name.isascii() and len(name) <= TOPIC_NAME_LENGTH_MAX):
+            return False
+    return True

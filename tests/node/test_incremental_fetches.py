@@ -15,7 +15,7 @@ from node.api.fetch import NEW_SESSION, NO_SESSION, FetchRequest, PartitionFetch
 from node.replicas.waiting_fetch import AT_ONCE
 from node.requests.context import RequestContext
 from node.requests.fetch_session import FetchSession
-from node.requests.incremental_fetches import REOPEN_MS, SUSPEND_MS
+from node.requests.incremental_fetches import RACK_LENGTH_MAX, REOPEN_MS, SUSPEND_MS
 from node.runtime.memory_budget import Kind
 from node.security.authorizer import Authorizer
 from tests.fakes.log_start import delete_records
@@ -74,6 +74,7 @@ class Client:
             self.fields.get("min_bytes", 1),
             self.fields.get("isolation", Isolation.READ_UNCOMMITTED),
             [PartitionFetch(self.topic, each, Offset(at), max_bytes=1 << 20) for each, at in asked.items()],
+            rack=self.fields.get("rack", ""),
             max_bytes=self.fields.get("max_bytes", 1 << 20),
             session=SessionFetch(
                 self.session_id, self.epoch, by_id=True, forgotten=[(self.topic, each) for each in (*gone, *forgotten)]
@@ -370,6 +371,14 @@ def test_records_that_are_read_from_disk_occupy_no_memory_between_requests(
     while len(client.read) < 12:
         client.fetch()
     assert all(client.read[index] == cluster.contents(1, index) for index in range(12))
+
+
+@pytest.mark.parametrize(("length", "kept"), [(RACK_LENGTH_MAX, RACK_LENGTH_MAX), (RACK_LENGTH_MAX + 1, 0)])
+def test_a_rack_that_no_node_has_is_not_kept(cluster: Cluster, client: Client, length: int, kept: int) -> None:
+    """It may be as long as a request, and open fetches stay."""
+    client.fields["rack"] = "r" * length
+    client.fetch()
+    assert {len(fetch.rack) for index in range(MANY) for fetch in cluster.partition(1, index)._readers} == {kept}
 
 
 def test_a_node_that_stops_ends_the_wait(cluster: Cluster, client: Client) -> None:

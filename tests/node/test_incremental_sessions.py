@@ -145,6 +145,20 @@ def test_a_session_cannot_grow_beyond_what_a_request_may_have() -> None:
     assert not len(cache)
 
 
+@pytest.mark.parametrize("name", ["x" * 250, "\N{GRINNING FACE}" * 249])
+def test_names_that_no_topic_has_are_not_kept(name: str) -> None:
+    """A name may be as long as a request. The client names all partitions again, and gets no session."""
+    cache, long = cache_of(), [fetch_of(1), fetch_of(1)._replace(topic_id=name)]
+    told = {(each.topic_id, each.partition): answer_of(1) for each in long}
+    assert cache.open(OWNER, long, told, by_id=False, now=Millis(0)) is None
+    session = some(opened(cache, 1))
+    with pytest.raises(FetchSessionIdNotFound, match="name all partitions again"):
+        cache.proceed(SessionFetch(session.session_id, 1, by_id=False), long, OWNER, Millis(0))
+    assert (len(cache), cache.partitions) == (0, 0)
+    longest = fetch_of(1)._replace(topic_id="x" * 249)
+    assert cache.open(OWNER, [longest], {("x" * 249, 1): answer_of(1)}, by_id=False, now=Millis(0)) is not None
+
+
 # --- epochs -------------------------------------------------------------------------------------------------------
 
 
