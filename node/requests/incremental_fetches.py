@@ -2,9 +2,10 @@
 replicas: a request costs as much as the partitions that it names, and those that have something new.
 
 Invariants:
-  1. Each partition of a session has an open fetch, or the next request opens one.
+  1. Each partition of a session has an open fetch, or the next request opens one; of those with errors, some.
   2. Between two requests of a session no memory is occupied by records, and no timer runs for them.
   3. One request of a session is handled at a time: a later one ends an earlier one.
+  4. An error ends the wait of a request once. As long as it lasts it is told again, but slowly, and with few others.
 
 Not here: which partitions a session has, and what its client knows (incremental_sessions.py); the fetches of a call
 (fetch_session.py).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from node.api.fetch import NEW_SESSION, FetchRequest, SessionFetch
@@ -43,11 +45,22 @@ SUSPEND_MS: Final = 90_000
 """The fetches of a session that is not used for this long are closed: its client may be gone. Longer than a request may
 wait."""
 
+AGAIN_MAX: Final = 200
+"""Partitions with an error that one request tries again: a request without a partition must not cost thousands."""
+
+AGAIN_MS: Final = 100
+"""How long a request waits while partitions have errors that its client knows. As long as clients wait after an error
+by default: such a partition is tried by the next request only."""
+
 RACK_LENGTH_MAX: Final = 255
 """No node has a longer rack. A rack may be as long as a request, and the open fetches would keep it."""
 
 _NEVER: Final = Millis(1 << 62)
 _AT_DISK: Final = (QUEUED, CALLED, READING, READ)
+
+
+def _key_of(answer: FetchedPartition) -> Key:
+    return answer.topic_id, answer.partition
 
 
 class LastingFetches(FetchSession):
@@ -64,8 +77,13 @@ class LastingFetches(FetchSession):
     ) -> None:
         super().__init__(manager, streams, context, clock, config)
         self._session = session
-        self._to_open: dict[Key, None] = dict.fromkeys(session.partitions)
-        """Partitions without an open fetch."""
+        known = session.partitions
+        self._failed: dict[Key, None] = {key: None for key, each in known.items() if each.high_watermark < 0}
+        """Partitions without an open fetch whose error the client knows, the one that was tried last at the end."""
+        self._to_open: dict[Key, None] = {key: None for key in known if key not in self._failed}
+        """The others without an open fetch."""
+        self._again: list[FetchedPartition] = []
+        """Errors that the client knows."""
         self._tried: dict[WaitingFetch, None] = {}
         """Fetches that are new, or were woken for nothing: the client may lack a high watermark or log start offset."""
         self._terms: tuple[object, ...] = ()
@@ -98,23 +116,43 @@ class LastingFetches(FetchSession):
             if key in self._open:
                 self._end(self._open[key][0])
             self._to_open.pop(key, None)
-        self._ends_at = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
-        self.is_overdue = self._ends_at == now
+            self._failed.pop(key, None)
+        self._open_all(request, now)
+        wait_ms = max(0, min(request.max_wait_ms, self._config.max_wait_ms))
+        if self._failed:
+            wait_ms = min(wait_ms, AGAIN_MS)
+        self._ends_at = Millis(now + wait_ms)
+        self.is_overdue = not wait_ms
         self._manager.ticker.by(self._ends_at)
+
+    def _open_all(self, request: FetchRequest, now: Millis) -> None:
+        """Open the fetches that the request names, and those that are not open."""
         to_open, self._to_open = self._to_open, {}
-        to_open.update(dict.fromkeys((each.topic_id, each.partition) for each in request.partitions))
+        for each in request.partitions:
+            key = each.topic_id, each.partition
+            to_open[key] = None
+            self._failed.pop(key, None)
+        again = dict.fromkeys(islice(self._failed, AGAIN_MAX))
         isolation = READS_UP_TO[request.isolation_level]
-        for key in to_open:
+        for key in (*to_open, *again):
             known = self._session.partitions.get(key)
             if known is None:  # it was named, and forgotten in the same request
                 continue
             self._open_one(known.fetch, request, _NEVER, None, isolation, now)
+            self._to_open.pop(key, None)  # it has replaced an earlier fetch, or was refused
+            self._failed.pop(key, None)
             opened = self._open.get(key)
-            if opened is None:
-                self._to_open[key] = None
-            else:
-                self._to_open.pop(key, None)  # it has replaced an earlier fetch
+            if opened is not None:
                 self._tried[opened[0]] = None
+            elif key in again:
+                self._failed[key] = None
+            else:
+                self._to_open[key] = None
+        self._again = [each for each in self.outbox.answers if each.error is not None and _key_of(each) in again]
+        if self._again:
+            self.outbox.answers[:] = [
+                each for each in self.outbox.answers if each.error is None or _key_of(each) not in again
+            ]
 
     def has_turn(self, turn: int) -> bool:
         """True if no later request has begun."""
@@ -146,7 +184,7 @@ class LastingFetches(FetchSession):
         """Leave of the collected answers what the client does not know, and add what it lacks of other partitions."""
         partitions = self._session.partitions
         answer.partitions[:] = limited(answer.partitions, limit)
-        told = {(each.topic_id, each.partition) for each in answer.partitions}
+        told = {_key_of(each) for each in answer.partitions}
         for fetch in self._tried:
             key = fetch.topic_id, fetch.index
             opened = self._open.get(key)
@@ -155,8 +193,13 @@ class LastingFetches(FetchSession):
                 if partitions[key].lacks(replica.log.high_watermark, replica.log_start):
                     nothing = LogRead(b"", fetch.next_offset, ())
                     answer.partitions.append(read_answer(fetch, replica.log, replica.leader_epoch, nothing))
+        for each in answer.partitions:
+            key = _key_of(each)
+            if each.error is not None and key in self._to_open:
+                del self._to_open[key]
+                self._failed[key] = None
         answer.partitions[:] = [
-            each for each in answer.partitions if partitions[each.topic_id, each.partition].tell(each)
+            each for each in (*answer.partitions, *self._again) if partitions[_key_of(each)].tell(each)
         ]
         self.rest()
 
@@ -165,6 +208,7 @@ class LastingFetches(FetchSession):
         self._ends_at = None
         self.is_overdue = False
         self._tried.clear()
+        self._again.clear()
         if self.outbox.uses_disk:
             for fetch, _ in list(self._open.values()):
                 if fetch.state in _AT_DISK:
@@ -250,7 +294,7 @@ class IncrementalFetches:
         answer = await self._fetch_all(request, context)
         if asked.epoch != NEW_SESSION:
             return answer
-        told = {(each.topic_id, each.partition): each for each in answer.partitions}
+        told = {_key_of(each): each for each in answer.partitions}
         begun = self._cache.open(owner, request.partitions, told, by_id=asked.by_id, now=self._clock.monotonic_ms())
         return answer if begun is None else answer._replace(session_id=begun.session_id)
 

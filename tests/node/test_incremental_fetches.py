@@ -15,7 +15,7 @@ from node.api.fetch import NEW_SESSION, NO_SESSION, FetchRequest, PartitionFetch
 from node.replicas.waiting_fetch import AT_ONCE
 from node.requests.context import RequestContext
 from node.requests.fetch_session import FetchSession
-from node.requests.incremental_fetches import RACK_LENGTH_MAX, REOPEN_MS, SUSPEND_MS
+from node.requests.incremental_fetches import AGAIN_MAX, AGAIN_MS, RACK_LENGTH_MAX, REOPEN_MS, SUSPEND_MS
 from node.runtime.memory_budget import Kind
 from node.security.authorizer import Authorizer
 from tests.fakes.log_start import delete_records
@@ -220,6 +220,70 @@ def test_an_error_is_repeated_until_it_is_over(cluster: Cluster, client: Client)
     client.take(answer)
     cluster.produce(1, batch(b"a"), index=4)
     assert client.fetch() == [4]
+
+
+def unknown(count: int) -> dict[int, int]:
+    """Partitions that the topic does not have."""
+    return dict.fromkeys(range(MANY, MANY + count), 0)
+
+
+def test_an_error_that_the_client_knows_is_told_again_slowly(cluster: Cluster, client: Client) -> None:
+    """A client that fetches at once after each answer would otherwise ask without a pause."""
+    client.offsets.update(unknown(1))
+    began = cluster.loop.time()
+    assert client.fetch() == [MANY]
+    assert cluster.loop.time() - began < 0.01, "the first time at once"
+    for _ in range(3):
+        began = cluster.loop.time()
+        assert client.fetch() == [MANY]
+        assert AGAIN_MS - 1 < (cluster.loop.time() - began) * 1_000 < AGAIN_MS + 50
+    waiting = client.begin()
+    cluster.produce(1, batch(b"a"), index=7)
+    began = cluster.loop.time()
+    assert client.take(cluster.wait(waiting)) == [7, MANY]
+    assert cluster.loop.time() - began < 0.01, "records are not delayed"
+
+
+def test_a_small_request_has_no_large_answer(cluster: Cluster, client: Client) -> None:
+    """A session may have thousands of partitions with errors. All are told, some in each answer."""
+    client.offsets.update(unknown(2 * AGAIN_MAX + 10))
+    assert len(client.fetch()) == 2 * AGAIN_MAX + 10, "the request names them"
+    told = [client.fetch() for _ in range(3)]
+    assert [len(each) for each in told] == [AGAIN_MAX] * 3
+    assert {*told[0], *told[1], *told[2]} == {*unknown(2 * AGAIN_MAX + 10)}
+    client.max_wait_ms = 0
+    assert len(client.fetch()) == AGAIN_MAX
+    for each in unknown(2 * AGAIN_MAX + 10):
+        del client.offsets[each]
+    assert client.fetch() == [], "they are forgotten"
+
+
+def test_errors_of_a_new_session_are_not_told_at_once_again(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.offsets.update(unknown(AGAIN_MAX + 1))
+    client.fetch()
+    began = cluster.loop.time()
+    assert len(client.fetch()) == AGAIN_MAX
+    assert (cluster.loop.time() - began) * 1_000 > AGAIN_MS - 1
+    cluster.run(SUSPEND_MS / 1_000 + 1)
+    assert len(client.fetch()) == AGAIN_MAX
+
+
+def test_a_partition_is_read_soon_after_its_error_is_over(cluster: Cluster, client: Client) -> None:
+    """The client has the right leader, and names it no more. It must not wait as long as for records."""
+    for index in range(MANY):
+        cluster.set(index, leader=NodeId(-1), publish=False)
+    cluster.publish()
+    client.max_wait_ms = 60_000
+    assert client.fetch() == [*range(MANY)]
+    assert sorted(client.fetch()) == [*range(MANY)]
+    waiting = client.begin()
+    for index in range(MANY):
+        cluster.set(index, leader=NodeId(1), publish=False)
+    cluster.publish()
+    cluster.produce(1, batch(b"a"), index=9)
+    assert sorted(client.take(cluster.wait(waiting, within=0.2))) == [*range(MANY)]
+    assert 9 in client.take(cluster.wait(client.send(), within=0.2))
 
 
 def test_an_error_ends_the_wait(cluster: Cluster, client: Client) -> None:
