@@ -2,7 +2,8 @@
 
 Invariants:
   1. A fetch is in the queue of its state and in no other queue. Only `FetchOutbox.move` changes the state.
-  2. Fetches are tried in the order in which they became ready, and get disk places in the order in which they queued.
+  2. Fetches are tried in the order in which they became ready, but for those that are put before the others, and get
+     disk places in the order in which they queued.
   3. At most `AT_ONCE` reads of a stream are called, in progress or unsent, since their results occupy memory. If a
      fetch ends while the disk reads it, its read keeps its place until the disk has answered.
 
@@ -209,6 +210,11 @@ class FetchOutbox:
             self._count_places(fetch, before, after)
         if after in TRIED_NEXT:
             self.wake()
+
+    def try_first(self, fetch: WaitingFetch) -> None:
+        """Try a fetch before the others, if it is ready."""
+        if fetch in self.ready:
+            self.ready.move_to_end(fetch, last=False)
 
     def _count_places(self, fetch: WaitingFetch, before: FetchState, after: FetchState) -> None:
         if before is READ:

@@ -80,8 +80,9 @@ class LastingFetches(FetchSession):
         known = session.partitions
         self._failed: dict[Key, None] = {key: None for key, each in known.items() if each.high_watermark < 0}
         """Partitions without an open fetch whose error the client knows, the one that was tried last at the end."""
-        self._to_open: dict[Key, None] = {key: None for key in known if key not in self._failed}
-        """The others without an open fetch."""
+        self._to_open: dict[Key, bool] = {key: True for key in known if key not in self._failed}
+        """The others without an open fetch. True: it is tried before those that are ready, because the last answer had
+        no room for its records. It would starve behind them, which are ready again and again."""
         self._again: list[FetchedPartition] = []
         """Errors that the client knows."""
         self._tried: dict[WaitingFetch, None] = {}
@@ -130,7 +131,7 @@ class LastingFetches(FetchSession):
         to_open, self._to_open = self._to_open, {}
         for each in request.partitions:
             key = each.topic_id, each.partition
-            to_open[key] = None
+            to_open.setdefault(key, False)
             self._failed.pop(key, None)
         again = dict.fromkeys(islice(self._failed, AGAIN_MAX))
         isolation = READS_UP_TO[request.isolation_level]
@@ -147,7 +148,9 @@ class LastingFetches(FetchSession):
             elif key in again:
                 self._failed[key] = None
             else:
-                self._to_open[key] = None
+                self._to_open[key] = False
+        for key in reversed([key for key, is_first in to_open.items() if is_first and key in self._open]):
+            self.outbox.try_first(self._open[key][0])
         self._again = [each for each in self.outbox.answers if each.error is not None and _key_of(each) in again]
         if self._again:
             self.outbox.answers[:] = [
@@ -195,9 +198,13 @@ class LastingFetches(FetchSession):
                     answer.partitions.append(read_answer(fetch, replica.log, replica.leader_epoch, nothing))
         for each in answer.partitions:
             key = _key_of(each)
-            if each.error is not None and key in self._to_open:
+            if key not in self._to_open:
+                continue
+            if each.error is not None:
                 del self._to_open[key]
                 self._failed[key] = None
+            elif each.records:
+                self._to_open[key] = False
         answer.partitions[:] = [
             each for each in (*answer.partitions, *self._again) if partitions[_key_of(each)].tell(each)
         ]
@@ -253,7 +260,7 @@ class LastingFetches(FetchSession):
         return size
 
     def _forget(self, fetch: WaitingFetch) -> Replica:
-        self._to_open[fetch.topic_id, fetch.index] = None
+        self._to_open[fetch.topic_id, fetch.index] = True
         return super()._forget(fetch)
 
 
