@@ -321,8 +321,10 @@ class IncrementalFetches:
                 await fetches.wait_turn(turn)
                 await self._collect(answer, charge, fetches, limit)
                 fetches.ensure_turn(turn)
-            fetches.answer_short()
-            while fetches.is_busy and charge.size < limit * fetches.copies:
+            while charge.size < limit * fetches.copies:
+                fetches.answer_short()  # also those that were tried for the first time since the wait has ended
+                if not fetches.is_busy:
+                    break
                 if not (fetches.outbox.answers or fetches.outbox.ready or fetches.outbox.read):
                     await fetches.wait_cold()
                     fetches.ensure_turn(turn)

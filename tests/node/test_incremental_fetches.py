@@ -216,6 +216,20 @@ def test_few_bytes_are_answered_together_once_they_are_enough(cluster: Cluster, 
     assert client.fetch() == [3], "or at the deadline"
 
 
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_without_a_wait_there_is_no_least_number_of_bytes(cluster: Cluster, client: Client, is_cold: bool) -> None:
+    """Also for records that are first looked at when the wait is over, as those that come from a disk."""
+    client.fields["min_bytes"] = 1_000
+    client.max_wait_ms = 0
+    assert client.fetch() == []
+    for index in (1, 2):
+        cluster.produce(1, batch(b"x" * 100), index=index)
+    cluster.machines[1].disk.is_cold = lambda path: is_cold and path.endswith(".log")
+    while len(client.read) < 2:
+        assert client.fetch() != []
+    assert client.read[1] == cluster.contents(1, 1)
+
+
 def test_a_watermark_or_log_start_that_moved_is_told_without_records(cluster: Cluster, client: Client) -> None:
     """Consumers compute their lag from it. The log start moves under a consumer that is at the end."""
     cluster.produce(1, batch(b"a"), index=5)
