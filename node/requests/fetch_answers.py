@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from node.requests.fetch_session import FetchSession
 from node.runtime.memory_budget import AnswerCharge, MemoryBudget
@@ -18,10 +18,12 @@ async def add_next(
     enough: int,
     least: int,
     room: int | None = None,
+    ensure_wanted: Callable[[], None] = lambda: None,
 ) -> None:
     """Add answers that are due: with `wanted` bytes of records if the memory budget allows, but at least `least`;
     stop at `enough` bytes. room: as for `FetchSession.collect`. While this answer or a disk read of the session
-    occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
+    occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock. ensure_wanted:
+    called after such a wait; raises the reason if the answer is not wanted any more."""
     kind, copies = session.kind, session.copies
     if session.outbox.read or not least:
         charge.add(session.collect_read(answer.partitions, enough, room), memory.charge(kind, 0))
@@ -35,6 +37,11 @@ async def add_next(
             return
     else:
         share = await memory.take(kind, copies * wanted, copies * least)
+        try:
+            ensure_wanted()
+        except BaseException:
+            share.release()
+            raise
     granted = share.size // copies
     enough = min(enough, granted - least) if granted else enough
     room = granted if room is None else min(granted, room)

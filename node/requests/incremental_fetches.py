@@ -319,7 +319,7 @@ class IncrementalFetches:
             least_bytes = min(request.min_bytes, limit)
             while not (answer.partitions or fetches.is_overdue or fetches.outbox.short_bytes >= least_bytes):
                 await fetches.wait_turn(turn)
-                await self._collect(answer, charge, fetches, limit)
+                await self._collect(answer, charge, fetches, limit, turn)
                 fetches.ensure_turn(turn)
             while charge.size < limit * fetches.copies:
                 fetches.answer_short()  # also those that were tried for the first time since the wait has ended
@@ -328,7 +328,7 @@ class IncrementalFetches:
                 if not (fetches.outbox.answers or fetches.outbox.ready or fetches.outbox.read):
                     await fetches.wait_cold()
                     fetches.ensure_turn(turn)
-                await self._collect(answer, charge, fetches, limit)
+                await self._collect(answer, charge, fetches, limit, turn)
                 fetches.ensure_turn(turn)
             fetches.end_turn(answer, limit)
         except BaseException:
@@ -341,10 +341,22 @@ class IncrementalFetches:
                 self._calls.dismiss(fetches)
         return answer
 
-    async def _collect(self, answer: FetchAnswer, charge: AnswerCharge, fetches: LastingFetches, limit: int) -> None:
+    async def _collect(
+        self, answer: FetchAnswer, charge: AnswerCharge, fetches: LastingFetches, limit: int, turn: int
+    ) -> None:
         _, least = fetches.next_bytes(0)
         rest = limit - charge.size // fetches.copies
-        await add_next(answer, charge, fetches, self._manager.memory, rest, limit, least, room=rest)
+        await add_next(
+            answer,
+            charge,
+            fetches,
+            self._manager.memory,
+            rest,
+            limit,
+            least,
+            room=rest,
+            ensure_wanted=lambda: fetches.ensure_turn(turn),  # else it would take what belongs to a later request
+        )
 
     def _fetches_of(self, session: IncrementalSession, context: RequestContext) -> LastingFetches:
         opened = self._open.pop(session.session_id, None)

@@ -16,7 +16,7 @@ from node.replicas.waiting_fetch import AT_ONCE
 from node.requests.context import RequestContext
 from node.requests.fetch_session import FetchSession
 from node.requests.incremental_fetches import AGAIN_MAX, AGAIN_MS, RACK_LENGTH_MAX, REOPEN_MS, SUSPEND_MS
-from node.runtime.memory_budget import Kind
+from node.runtime.memory_budget import AnswerCharge, Kind
 from node.security.authorizer import Authorizer
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
@@ -372,6 +372,25 @@ def test_a_later_request_ends_the_one_that_waits(cluster: Cluster, client: Clien
     assert isinstance(earlier.exception(), InvalidFetchSessionEpoch)
     cluster.produce(1, batch(b"a"), index=7)
     assert client.take(cluster.wait(later)) == [7]
+
+
+def test_a_request_that_has_waited_for_memory_takes_nothing_from_a_later_one(cluster: Cluster, client: Client) -> None:
+    memory = cluster.manager(1).memory
+    others = memory.charge(Kind.PRODUCE, memory.limit)
+    cluster.produce(1, batch(b"a"), index=7)
+    earlier = client.begin()
+    client.epoch += 1
+    later = client.begin()
+    assert memory.figures.waiting[Kind.CONSUMER_FETCH] == 2
+    others.release()
+    cluster.run(0.001)
+    assert isinstance(earlier.exception(), InvalidFetchSessionEpoch)
+    answer = cluster.wait(later)
+    assert client.take(answer) == [7]
+    assert client.read[7] == cluster.contents(1, 7)
+    assert isinstance(answer.charge, AnswerCharge)
+    answer.charge.release()
+    assert not memory.figures.used[Kind.CONSUMER_FETCH]
 
 
 def test_a_client_that_is_gone_leaves_a_session_that_can_continue(cluster: Cluster, client: Client) -> None:
