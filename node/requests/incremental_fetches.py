@@ -42,8 +42,7 @@ REOPEN_MS: Final = 10_000
 replica, or a permission that was taken away while there are no records."""
 
 SUSPEND_MS: Final = 90_000
-"""The fetches of a session that is not used for this long are closed: its client may be gone. Longer than a request may
-wait."""
+"""The fetches of a session that is not used for this long are closed: its client may be gone."""
 
 AGAIN_MAX: Final = 200
 """Partitions with an error that one request tries again: a request without a partition must not cost thousands."""
@@ -94,11 +93,13 @@ class LastingFetches(FetchSession):
         """The deadline of the present request; None if it has passed, or there is none."""
         self._turn = 0
         """The number of the last request."""
-        self.is_overdue = False
+        self.is_asked = self.is_overdue = False
+        """True while a request is handled, and when it is to be answered with what there is."""
 
     def next_turn(self) -> int:
         """A request is to be answered now. Returns its turn. An earlier one ends."""
         self._turn += 1
+        self.is_asked = True
         self._wake.set()
         return self._turn
 
@@ -213,7 +214,7 @@ class LastingFetches(FetchSession):
     def rest(self) -> None:
         """No request is handled: give memory back, and need no ticks."""
         self._ends_at = None
-        self.is_overdue = False
+        self.is_asked = self.is_overdue = False
         self._tried.clear()
         self._again.clear()
         if self.outbox.uses_disk:
@@ -383,7 +384,10 @@ class IncrementalFetches:
             if now - used < SUSPEND_MS:
                 break
             del self._open[number]
-            fetches.close()
+            if fetches.is_asked:  # the request waits for memory, or for a slow disk
+                self._open[number] = now, fetches
+            else:
+                fetches.close()
 
     def _suspend_due(self, _now: Millis) -> Millis | None:
         return Millis(next(iter(self._open.values()))[0] + SUSPEND_MS) if self._open else None

@@ -462,6 +462,19 @@ def test_a_session_that_is_not_used_has_no_open_fetches(cluster: Cluster, client
     assert sorted(opened) == [*range(MANY)]
 
 
+def test_a_request_may_take_longer_than_a_session_is_kept_without_any(cluster: Cluster, client: Client) -> None:
+    """It waits for memory that clients occupy which read slowly."""
+    memory = cluster.manager(1).memory
+    others = memory.charge(Kind.PRODUCE, memory.limit)
+    cluster.produce(1, batch(b"a"), index=7)
+    waiting = client.begin()
+    cluster.run(SUSPEND_MS / 1_000 + 1)
+    others.release()
+    assert client.take(cluster.wait(waiting)) == [7]
+    cluster.run(SUSPEND_MS / 1_000 + 1)
+    assert not any(cluster.partition(1, index)._readers for index in range(MANY))
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_records_that_are_read_from_disk_occupy_no_memory_between_requests(
     cluster: Cluster, client: Client, stays: bool
