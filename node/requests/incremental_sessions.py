@@ -6,8 +6,8 @@ Invariants:
   2. A request continues a session only with the epoch that the answer before it has announced.
   3. There are at most `slots` sessions. A new one replaces one that is stale, or that has fewer partitions and is not
      young; otherwise the client gets none, and names all partitions in each request.
-  4. All sessions together have at most `partitions_max` partitions, and one has at most `ENTRIES_MAX`. Kafka has no
-     such limit. Topics are named by what may be a name: a partition occupies few bytes.
+  4. All sessions together have at most `partitions_max` partitions, those of one principal half of them, and one has at
+     most `ENTRIES_MAX`. Kafka has no such limit. Names are no longer than those of topics: a partition has few bytes.
 
 Not here: the fetches (incremental_fetches.py).
 Source: KIP-227, KIP-516, Kafka's FetchSession.
@@ -16,9 +16,10 @@ Source: KIP-227, KIP-516, Kafka's FetchSession.
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from node.api.fetch import PartitionFetch, SessionFetch
@@ -104,11 +105,14 @@ class SessionCache:
 
     def __init__(self, slots: int, rng: random.Random, *, partitions_max: int = PARTITIONS_MAX) -> None:
         """slots: how many sessions there may be; 0: none."""
-        self._slots, self._rng, self._partitions_max = slots, rng, partitions_max
+        self._slots, self._rng = slots, rng
+        self._partitions_max, self._share_max = partitions_max, partitions_max // 2
         self._sessions: OrderedDict[int, IncrementalSession] = OrderedDict()
         """The one whose last use is longest ago comes first."""
         self.partitions = 0
         """Of all sessions."""
+        self._shares = Counter[Owner]()
+        """The partitions of each owner."""
         self.evictions = 0
         self.on_closed: Callable[[IncrementalSession], None] = lambda _session: None
         """Called with each session that ends."""
@@ -127,13 +131,13 @@ class SessionCache:
     ) -> IncrementalSession | None:
         """A new session after a request for all of its partitions, and its answer. None if there is no place for it."""
         partitions = {(each.topic_id, each.partition): SessionPartition(each) for each in asked}
-        if not partitions or not _are_short(asked) or not self._make_place(len(partitions), now):
+        if not partitions or not _are_short(asked) or not self._make_place(owner, len(partitions), now):
             return None
         for key, partition in partitions.items():
             partition.tell(told[key])
         session = IncrementalSession(self._new_id(), owner, by_id, partitions, now, now)
         self._sessions[session.session_id] = session
-        self.partitions += len(partitions)
+        self._add(owner, len(partitions))
         return session
 
     def proceed(
@@ -165,15 +169,20 @@ class SessionCache:
             )
         before = len(session.partitions)
         session.update(asked, request.forgotten)
-        self.partitions += len(session.partitions) - before
+        self._add(owner, len(session.partitions) - before)
         if not session.partitions:
             self._end(session)
             return None
-        if len(session.partitions) > ENTRIES_MAX or self.partitions > self._partitions_max:
+        if (
+            len(session.partitions) > ENTRIES_MAX
+            or self.partitions > self._partitions_max
+            or self._shares[owner] > self._share_max
+        ):
             self._end(session)
             raise FetchSessionIdNotFound(
                 f"fetch session {session.session_id} is closed: the sessions of a node have at most "
-                f"{self._partitions_max} partitions, and one has at most {ENTRIES_MAX}; name all partitions again"
+                f"{self._partitions_max} partitions, those of one principal {self._share_max}, and one has at most "
+                f"{ENTRIES_MAX}; name all partitions again"
             )
         session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
         session.used_ms = now
@@ -192,28 +201,53 @@ class SessionCache:
 
     def _end(self, session: IncrementalSession) -> None:
         del self._sessions[session.session_id]
-        self.partitions -= len(session.partitions)
+        self._add(session.owner, -len(session.partitions))
         self.on_closed(session)
 
-    def _make_place(self, size: int, now: Millis) -> bool:
-        """Whether there is a place for a session with `size` partitions, if need be after others have been evicted."""
-        if not self._slots or size > self._partitions_max:
-            return False
-        while len(self._sessions) >= self._slots or self.partitions + size > self._partitions_max:
-            evicted = self._evictable(size, now)
-            if evicted is None:
-                return False
-            self.evictions += 1
-            self._end(evicted)
-        return True
+    def _add(self, owner: Owner, count: int) -> None:
+        self.partitions += count
+        self._shares[owner] += count
+        if not self._shares[owner]:
+            del self._shares[owner]
 
-    def _evictable(self, size: int, now: Millis) -> IncrementalSession | None:
-        oldest = next(iter(self._sessions.values()))
-        if now - oldest.used_ms > EVICTION_MS:
-            return oldest
-        settled = (each for each in self._sessions.values() if each.used_ms - each.created_ms > EVICTION_MS)
-        smallest = min(settled, key=lambda each: (len(each.partitions), each.session_id), default=None)
-        return smallest if smallest is not None and len(smallest.partitions) < size else None
+    def _make_place(self, owner: Owner, size: int, now: Millis) -> bool:
+        """Whether there is a place for a session with `size` partitions, if need be after others have been evicted.
+        None is if that does not suffice."""
+        evicted = self._to_evict(owner, size, now)
+        for session in evicted or ():
+            self.evictions += 1
+            self._end(session)
+        return evicted is not None
+
+    def _to_evict(self, owner: Owner, size: int, now: Millis) -> list[IncrementalSession] | None:
+        """The sessions that make place for one with `size` partitions; None if there would be none even so."""
+        if not self._slots:
+            return None
+        sessions = len(self._sessions) + 1 - self._slots
+        partitions = self.partitions + size - self._partitions_max
+        share = self._shares[owner] + size - self._share_max
+        evicted: list[IncrementalSession] = []
+        if max(sessions, partitions, share) <= 0:
+            return evicted
+        for each in self._evictable(size, now):
+            if sessions <= 0 and partitions <= 0 and each.owner != owner:
+                continue
+            evicted.append(each)
+            sessions, partitions = sessions - 1, partitions - len(each.partitions)
+            share -= len(each.partitions) if each.owner == owner else 0
+            if max(sessions, partitions, share) <= 0:
+                return evicted
+        return None
+
+    def _evictable(self, size: int, now: Millis) -> list[IncrementalSession]:
+        """In this order: those that are stale, and smaller ones that are not young."""
+        stale = list(takewhile(lambda each: now - each.used_ms > EVICTION_MS, self._sessions.values()))
+        smaller = [
+            each
+            for each in islice(self._sessions.values(), len(stale), None)
+            if each.used_ms - each.created_ms > EVICTION_MS and len(each.partitions) < size
+        ]
+        return stale + sorted(smaller, key=lambda each: (len(each.partitions), each.session_id))
 
     def _new_id(self) -> int:
         while True:  # at most 10,000 of two billion numbers are in use

@@ -127,14 +127,51 @@ def test_a_request_of_no_partition_begins_no_session() -> None:
 
 def test_partitions_are_limited_too() -> None:
     """Kafka limits sessions alone, so that a client may fill the memory."""
-    cache = cache_of(partitions_max=5)
-    assert opened(cache, *range(6)) is None
+    cache = cache_of(partitions_max=10)
     first = some(opened(cache, *range(3)))
-    assert opened(cache, *range(3)) is None
+    assert opened(cache, *range(5), owner=OTHERS[1]) is not None
+    assert opened(cache, *range(3), owner=OTHERS[2]) is None
+    assert opened(cache, *range(2), owner=OTHERS[2]) is not None
     grows = SessionFetch(first.session_id, 1, by_id=False)
-    with pytest.raises(FetchSessionIdNotFound, match="at most 5 partitions"):
-        cache.proceed(grows, [fetch_of(each) for each in range(6)], OWNER, Millis(0))
-    assert (len(cache), cache.partitions) == (0, 0), "the client names all partitions again, and gets no session"
+    with pytest.raises(FetchSessionIdNotFound, match="at most 10 partitions"):
+        cache.proceed(grows, [fetch_of(3)], OWNER, Millis(0))
+    assert (len(cache), cache.partitions) == (2, 7), "the client names all partitions again, and gets no session"
+
+
+def test_half_of_the_partitions_remain_for_other_principals() -> None:
+    """One could take all of them for as long as it uses its sessions."""
+    cache, other = cache_of(partitions_max=10), OTHERS[1]
+    assert opened(cache, *range(6)) is None
+    mine = some(opened(cache, *range(4)))
+    assert opened(cache, *range(2)) is None
+    assert opened(cache, *range(5), owner=other) is not None
+    with pytest.raises(FetchSessionIdNotFound, match="those of one principal 5"):
+        cache.proceed(
+            SessionFetch(mine.session_id, 1, by_id=False), [fetch_of(each) for each in (7, 8)], OWNER, Millis(0)
+        )
+    assert opened(cache, *range(5)) is not None
+
+
+def test_no_session_is_evicted_if_that_does_not_suffice() -> None:
+    cache = cache_of(partitions_max=20)
+    for owner in OTHERS:
+        assert opened(cache, *range(5), owner=owner) is not None
+    stale, now = some(opened(cache, *range(3), owner=OTHERS[1])), EVICTION_MS + 1
+    for each in [*cache._sessions.values()][:3]:
+        cache.proceed(SessionFetch(each.session_id, 1, by_id=False), [], each.owner, Millis(EVICTION_MS))
+    assert opened(cache, *range(9), now=now, owner=OTHERS[2]) is None, "15 and 9 are more than 20"
+    assert (len(cache), cache.evictions) == (4, 0)
+    assert opened(cache, *range(5), now=now, owner=OTHERS[2]) is not None
+    assert stale.session_id not in cache._sessions
+    assert (len(cache), cache.partitions) == (4, 20)
+
+
+def test_only_sessions_of_the_same_principal_make_place_in_its_share() -> None:
+    cache, now = cache_of(partitions_max=20), EVICTION_MS + 1
+    theirs, mine = some(opened(cache, 1, owner=OTHERS[1])), some(opened(cache, *range(8)))
+    assert opened(cache, *range(8), now=now) is not None
+    assert theirs.session_id in cache._sessions
+    assert mine.session_id not in cache._sessions
 
 
 def test_a_session_cannot_grow_beyond_what_a_request_may_have() -> None:
@@ -216,7 +253,7 @@ class RandomClients(RuleBasedStateMachine):
 
     @rule(numbers=NUMBERS, owner=st.sampled_from(OTHERS), by_id=st.booleans())
     def a_session_is_asked_for(self, numbers: set[int], owner: Owner, by_id: bool) -> None:
-        expected = self._evicted_for(len(numbers))
+        expected = self._evicted_for(owner, len(numbers))
         told: dict[Key, FetchedPartition] = {("orders", each): answer_of(each) for each in numbers}
         fetches = [fetch_of(each) for each in numbers]
         session = self.cache.open(owner, fetches, told, by_id=by_id, now=Millis(self.now))
@@ -228,27 +265,38 @@ class RandomClients(RuleBasedStateMachine):
             self.model[session.session_id] = Expected(owner, by_id, self.now, self.now, offsets)
             self.past.append(session.session_id)
 
-    def _evicted_for(self, size: int) -> bool:
-        """Whether there is a place after evictions, which the model makes."""
-        if not 0 < size <= PARTITIONS:
-            return False
-        while len(self.model) >= SLOTS or size + self._partitions > PARTITIONS:
-            oldest = min(self.model, key=lambda each: self.model[each].used)
-            ties = [each for each in self.model if self.model[each].used == self.model[oldest].used]
-            if self.now - self.model[oldest].used > EVICTION_MS:
-                evicted = next(each for each in self.ended_order if each in ties)
+    def _evicted_for(self, owner: Owner, size: int) -> bool:
+        """Whether there is a place after evictions, which the model makes: one after the other, as long as it is short
+        of what the next one has."""
+        before = dict(self.model)
+        while size:
+            is_full = len(self.model) >= SLOTS or size + self._partitions > PARTITIONS
+            if not is_full and size + self._share_of(owner) <= PARTITIONS // 2:
+                return True
+            candidates = [each for each in self.model if is_full or self.model[each].owner == owner]
+            stale = [each for each in candidates if self.now - self.model[each].used > EVICTION_MS]
+            smaller = [
+                each
+                for each in candidates
+                if self.model[each].used - self.model[each].created > EVICTION_MS
+                and len(self.model[each].offsets) < size
+            ]
+            if stale:
+                del self.model[min(stale, key=self.ended_order.index)]
+            elif smaller:
+                del self.model[min(smaller, key=lambda each: (len(self.model[each].offsets), each))]
             else:
-                old = [each for each in self.model if self.model[each].used - self.model[each].created > EVICTION_MS]
-                evicted = min(old, key=lambda each: (len(self.model[each].offsets), each), default=0)
-                if not evicted or len(self.model[evicted].offsets) >= size:
-                    return False
-            del self.model[evicted]
-        return True
+                break
+        self.model = before
+        return False
 
     @property
     def ended_order(self) -> list[int]:
         """Sessions by their last use, also of those that were used at the same time."""
         return [*self.cache._sessions]
+
+    def _share_of(self, owner: Owner) -> int:
+        return sum(len(each.offsets) for each in self.model.values() if each.owner == owner)
 
     @property
     def _partitions(self) -> int:
@@ -289,7 +337,7 @@ class RandomClients(RuleBasedStateMachine):
             known.offsets.update({("orders", each): offset for each in asked})
             for each in forgotten:
                 known.offsets.pop(("orders", each), None)
-            if self._partitions > PARTITIONS:
+            if self._partitions > PARTITIONS or self._share_of(owner) > PARTITIONS // 2:
                 error = FetchSessionIdNotFound
             if error is not None or not known.offsets:
                 del self.model[number]
@@ -318,6 +366,8 @@ class RandomClients(RuleBasedStateMachine):
         } == {number: (each.epoch, each.offsets) for number, each in self.model.items()}
         assert len(self.cache) == len(self.model) <= SLOTS
         assert self.cache.partitions == self._partitions <= PARTITIONS
+        assert self.cache._shares == {each.owner: self._share_of(each.owner) for each in self.model.values()}
+        assert all(share <= PARTITIONS // 2 for share in self.cache._shares.values())
         assert {*self.ended} == {*self.past[3:]} - {*self.model}, "each end is told"
         assert len(self.ended) == len({*self.ended}), "once"
 
