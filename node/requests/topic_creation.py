@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from replication.controller.events import ChangedTopic, CreateTopic
 from replication.controller.image import ClusterImage
 from tidelog.errors import (
     InvalidTopic,
+    NotController,
     RequestTimedOut,
     TidelogError,
     TopicAuthorizationFailed,
@@ -92,44 +93,55 @@ class TopicCreation:
         names = self._among(request, image, context)
         if not names:
             return {}
-        asked = CreateTopicsRequest(tuple(CreateTopic(name, DEFAULT, DEFAULT, {}) for name in names))
+        outcomes: list[ChangedTopic] = []
         try:
             async with asyncio.timeout(WAIT_MS / 1_000):
-                created = (await create(asked, context)).topics
+                for name in names:
+                    outcomes += (await create(_one(name), context)).topics
+                    if isinstance(outcomes[-1].error, NotController | RequestTimedOut):
+                        break  # the others would wait as long
         except TimeoutError:
             late = RequestTimedOut(f"the controller has not answered within {WAIT_MS} ms, and may still create it")
-            created = tuple(ChangedTopic(name, late) for name in names)
-        self._record(asked, created, context)
+            outcomes.append(ChangedTopic(names[len(outcomes)], late))
+        for outcome in outcomes:
+            self._record(outcome, context)
+        not_tried = RequestTimedOut(
+            "the controller has not answered in time for others that the request names before it"
+        )
+        outcomes += [ChangedTopic(name, not_tried) for name in names[len(outcomes) :]]
         # Another client may have been quicker; the topic is in the image then, or soon.
         return {
             each.name: _for_client(each.name, each.error)
-            for each in created
+            for each in outcomes
             if each.error and not isinstance(each.error, TopicExists)
         }
 
-    def _record(self, asked: CreateTopicsRequest, outcomes: Iterable[ChangedTopic], context: RequestContext) -> None:
-        """Record each topic that was created, or may be, in the audit log, and write what became of it to the log of
-        the node. What has failed is said once: its client asks several times in a second."""
-        topics = {each.name: each for each in asked.topics}
-        for outcome in outcomes:
-            key, error = (context.principal, outcome.name), outcome.error
-            if error is None:
-                self._failed.pop(key, None)
-                _log.info("topic %s is created: %s at listener %s asked for it", outcome.name, *_who(context))
-            elif isinstance(error, TopicExists | TopicAuthorizationFailed) or self._failed.get(key) is type(error):
-                continue  # the authorizer has recorded a denial
-            else:
-                if len(self._failed) >= FAILURES_MAX:
-                    self._failed.clear()
-                self._failed[key] = type(error)
-                _log.info(
-                    "topic %s, for which %s at listener %s asked, was not created: %s",
-                    outcome.name,
-                    *_who(context),
-                    error.message,
-                )
-            one = CreateTopicsRequest((topics[outcome.name],))
-            context.audit.changed(context, ADMIN_CREATE_TOPICS, one, ChangedTopics((outcome,)))
+    def _record(self, outcome: ChangedTopic, context: RequestContext) -> None:
+        """Record a topic that was created, or may be, in the audit log, and write what became of it to the log of the
+        node. What has failed is said once: its client asks several times in a second."""
+        key, error = (context.principal, outcome.name), outcome.error
+        if isinstance(error, TopicExists | TopicAuthorizationFailed):
+            return  # the authorizer has recorded a denial
+        is_known = error is not None and self._failed.get(key) is type(error)
+        if error is None:
+            self._failed.pop(key, None)
+            _log.info("topic %s is created: %s at listener %s asked for it", outcome.name, *_who(context))
+        elif not is_known:
+            if len(self._failed) >= FAILURES_MAX:
+                self._failed.clear()
+            self._failed[key] = type(error)
+            _log.info(
+                "topic %s, for which %s at listener %s asked, was not created: %s",
+                outcome.name,
+                *_who(context),
+                error.message,
+            )
+        if error is None or not is_known or error.written is not False:  # any attempt may have created it
+            context.audit.changed(context, ADMIN_CREATE_TOPICS, _one(outcome.name), ChangedTopics((outcome,)))
+
+
+def _one(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest((CreateTopic(name, DEFAULT, DEFAULT, {}),))
 
 
 def _who(context: RequestContext) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from replication.controller.events import ChangedTopic
 from replication.controller.image import EMPTY
 from tests.node.audit_world import ALICE, World
 from tidelog.errors import (
+    ConnectionLost,
     InvalidTopic,
     NotController,
     RequestTimedOut,
@@ -112,6 +113,47 @@ async def test_each_topic_that_was_made_or_has_failed_is_recorded_with_who_asked
         for outcome in ("ok", "NOT_CONTROLLER", "TooFewNodes")
     ]
     assert [each["asked"]["topics"][0]["name"] for each in world.events] == ["orders"] * 3
+
+
+async def test_an_attempt_whose_outcome_is_unknown_is_recorded_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Any of them may have created the topic: the audit log would not say for whom. The node's log says it once."""
+    caplog.set_level("INFO", "node.requests")
+    world, topics = World(), creation()
+    request = GetMetadataRequest(("orders",), creates_missing=True)
+    for error in (RequestTimedOut("late"), RequestTimedOut("late"), ConnectionLost("lost"), ConnectionLost("lost")):
+        await topics.create(request, EMPTY, Controller(error).create, replace(ALICE, audit=world.log))
+    assert len(world.events) == 4
+    assert len(caplog.messages) == 2
+
+
+async def test_a_controller_that_gets_slow_leaves_the_topics_that_it_has_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The third may be created later; nobody has asked for the others."""
+    monkeypatch.setattr(topic_creation, "WAIT_MS", 10)
+    controller, world = Controller(), World()
+
+    async def slow(request: CreateTopicsRequest, context: RequestContext) -> ChangedTopics:
+        if len(controller.created) == 2:
+            await asyncio.Event().wait()
+        return await controller.create(request, context)
+
+    request = GetMetadataRequest(("a", "b", "c", "d"), creates_missing=True)
+    errors = await creation().create(request, EMPTY, slow, replace(ALICE, audit=world.log))
+    assert controller.created == ["a", "b"]
+    assert {name: type(error) for name, error in errors.items()} == dict.fromkeys("cd", UnknownTopicOrPartition)
+    assert [(each["asked"]["topics"][0]["name"], each["outcome"]) for each in world.events] == [
+        ("a", {"ok": 1}),
+        ("b", {"ok": 1}),
+        ("c", {"REQUEST_TIMED_OUT": 1}),
+    ]
+
+
+@pytest.mark.parametrize("error", [NotController, RequestTimedOut])
+async def test_without_a_controller_only_one_topic_is_tried(error: type[TidelogError]) -> None:
+    controller = Controller(error("none"))
+    assert await refusals(controller, "a", "b") == dict.fromkeys("ab", UnknownTopicOrPartition)
+    assert controller.created == ["a"]
 
 
 async def test_a_request_for_very_many_topics_makes_some_of_them() -> None:
