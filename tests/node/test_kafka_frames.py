@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import struct
 from bisect import bisect_left
@@ -552,6 +553,10 @@ async def test_lines_about_many_addresses_are_bounded(caplog: pytest.LogCaptureF
     for number in range(1_000):
         log.closed("it is idle", f"10.0.0.{number}", "closing")
     assert len(caplog.messages) == connection_log.LINES_MAX
+    for number in range(3):
+        log.closed("too many connections", "", f"closing all further ones, {number}", level=logging.WARNING)
+    assert caplog.messages[-1] == "listener 'kafka': closing all further ones, 0", "a warning has its line even so"
+    assert len(caplog.messages) == connection_log.LINES_MAX + 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Log lines about connections that a listener closes: in each minute one for each address and cause, and a limited
-number of them. The others are counted, and reported when the minute is over.
+number of them. The others are counted, and reported when the minute is over. A warning is never one of the others only
+because there were many lines: it says what the operator must do.
 
 Health checks, port scans and programs with a wrong address connect again and again: they must not fill the log.
 """
@@ -34,9 +35,10 @@ class ConnectionLog:
     def closed(
         self, cause: str, host: str, text: str, *, logger: logging.Logger = _log, level: int = logging.INFO
     ) -> None:
-        """A connection is closed. cause: one of few. host: the address of the client. text: what the line says."""
+        """A connection is closed. cause: one of few. host: the address of the client; empty in warnings. text: what the
+        line says."""
         self.turn()
-        if (cause, host) in self._named or len(self._named) >= LINES_MAX:
+        if (cause, host) in self._named or (len(self._named) >= LINES_MAX and level < logging.WARNING):
             self._others[cause] += 1
             return
         self._named.add((cause, host))
