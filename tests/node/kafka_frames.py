@@ -25,7 +25,7 @@ from node.requests.gate import Gate
 from node.security.sasl_authenticator import SaslAuthenticator
 from replication.controller import features
 from tests.protocol.kafka_messages import ROOT, Message, generated
-from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceRequest
+from tidelog.record_exchange import AnswerMemory, FetchAnswer, FetchedPartition, ProduceRequest
 from tidelog.types import NO_TIMESTAMP, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset, ProducerId
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
@@ -99,7 +99,9 @@ class Service:
     error: Exception | None = None
     """Raised by each request."""
     records: bytes = b"records"
-    """The answer of a fetch."""
+    """The answer of a fetch, for each partition."""
+    charge: AnswerMemory | None = None
+    """The memory of that answer."""
     topics: tuple[TopicMetadata, ...] = ()
     """The answer to a request for metadata."""
     contexts: list[RequestContext] = field(default_factory=list)
@@ -153,7 +155,8 @@ class Service:
                     each.topic_id, each.partition, LeaderEpoch(0), Offset(9), Offset(8), Offset(0), records=self.records
                 )
                 for each in request.partitions
-            ]
+            ],
+            self.charge,
         )
 
 

@@ -21,9 +21,11 @@ import pytest
 from node.api.metadata import TopicMetadata
 from node.listeners.kafka import kafka_connection, kafka_tls
 from node.listeners.kafka.frame_budget import SMALL_BYTES
+from node.listeners.kafka.kafka_server import ANSWER_COPIES
 from node.listeners.kafka.unread_answers import UnreadAnswers
+from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.certificates import Authority
-from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, fetch, framed, kafka_listener, metadata
+from tests.node.kafka_frames import FRAME_BYTES_MAX, Listener, both_ways, fetch, framed, kafka_listener, metadata
 from tests.node.kafka_tls_clients import client_of, principal_of, tls_of
 
 CONNECTIONS = 10_000
@@ -222,6 +224,25 @@ async def test_a_client_that_asks_again_and_again_has_one_answer_in_memory() -> 
         (connection,) = listener.state.connections
         assert [each.value for each in connection._unsent] == [None]
         assert await client.correlation_id() == 1
+
+
+async def test_what_surrounds_unread_records_is_counted() -> None:
+    """Records are in the memory budget, twice. Their second copy hid as many bytes of names."""
+    names, size = [f"{number:030000d}" for number in range(30)], 100_000
+    module = both_ways("FetchRequest").module
+    asked = tuple(module.FetchTopic(topic=each, partitions=(module.FetchPartition(0, 0, 1 << 20),)) for each in names)
+    async with kafka_listener() as listener:
+        budget = MemoryBudget(1 << 30)
+        charge = AnswerCharge(budget, Kind.CONSUMER_FETCH, ANSWER_COPIES)
+        charge.add(size * len(names), budget.charge(Kind.CONSUMER_FETCH, 0))
+        listener.service.records, listener.service.charge = bytes(size), charge
+        client = await listener.connect()
+        await listener.until(lambda: listener.state.connections)
+        (connection,) = listener.state.connections
+        connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        client.send(fetch(topics=asked))
+        await listener.until(lambda: connection._unsent)
+        assert 100_000 < listener.state.unread.used < 1_000_000
 
 
 def test_clients_at_other_addresses_keep_their_answers() -> None:

@@ -507,7 +507,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         charged = _charged(opened.value)
         if not charged:  # the value of an answer about many topics is as large as its bytes
             opened.value, opened.answer = None, NO_ANSWER
-        self._shared.unread.add(self, max(0, self._transport.get_write_buffer_size() - charged))
+        records = charged // self._caller.answer_copies
+        self._shared.unread.add(self, max(0, self._transport.get_write_buffer_size() - records))
 
     def _all_sent(self) -> None:
         for opened in self._unsent:
@@ -606,7 +607,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 
 def _charged(value: object) -> int:
-    """The bytes of an answer that are in the memory budget of the node: records."""
+    """The bytes of an answer that are in the memory budget of the node: records, each copy of them."""
     return value.charge.size if isinstance(value, FetchAnswer) and value.charge is not None else 0
 
 
