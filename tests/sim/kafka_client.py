@@ -19,7 +19,7 @@ from uuid import UUID
 from node.listeners.kafka.api_versions import VERSIONS as API_VERSIONS
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
 from tests.node.kafka_frames import both_ways, decoded, request_frame
-from tests.sim.byte_streams import ByteConnection, ClientSocket
+from tests.sim.byte_streams import WINDOW_BYTES, ByteConnection, ClientSocket
 from tests.sim.checkers import Checkers
 from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.ledger import Violation
@@ -276,6 +276,31 @@ class KafkaClient:
         if found.keys() != names.keys():
             raise Violation(f"a fetch of {sorted(positions)} was answered for {sorted(found)}")
         return {names[key]: each for key, each in found.items()}
+
+    async def read_late(self, place: Place, *, requests: int, after_s: float) -> None:
+        """Ask for all records of a partition several times, on a connection of which nothing is read for so long, then
+        read all answers. Raises what a connection raises."""
+        client, known, sent = self.client, await self.place(place), message_of("Fetch")
+        topic = sent.FetchTopic(
+            topic_id=UUID(bytes=known.topic_id), partitions=(sent.FetchPartition(place[1], 0, 1 << 20),)
+        )
+        message = sent.FetchRequest(0, 1, 1 << 20, 0, (topic,), session_epoch=-1)
+        connection = ByteConnection(client.network, client.process.name, known.leader, client.process)
+        socket = await connection.opened()
+        for number in range(requests):
+            socket.send(request_frame("Fetch", _VERSIONS["Fetch"], message, number, client.process.name))
+        await client.sleep(after_s)
+        held = connection.down.unread
+        for number in range(requests):
+            size = int.from_bytes(await socket.read(4), "big")
+            answered, answer = decoded("Fetch", _VERSIONS["Fetch"], await socket.read(size))
+            found = self.only_partition((topic.topic_id, place[1]), answer.responses, "partitions", "partition_index")
+            raise_for(found.error_code, f"a fetch of {place}")
+            if answered != number or len(found.records) < WINDOW_BYTES:
+                raise Violation(f"request {number} has the answer to {answered}: {len(found.records)} bytes of records")
+            if number == 0 and held != 4 + size:
+                raise Violation(f"{held} bytes wait for {client.process.name}; the first answer has {4 + size}")
+        socket.close()
 
     async def earliest(self, place: Place) -> int:
         """The log start offset, from the leader. Raises as `fetch`."""

@@ -84,6 +84,20 @@ def kafka_clients_are_answered_in_order(sim: Simulation) -> None:
     clients.must_finish()
 
 
+def kafka_client_reads_late(sim: Simulation) -> None:
+    """Goal: a client that does not read has one answer in the memory of the node, and has all answers once it reads.
+    Method: ask three times for more than the system takes, and read seconds later; others are served meanwhile."""
+    clients = KafkaClients(sim)
+    sim.network.calm_since = sim.loop.time()
+    place = (TOPIC, 0)
+    sim.run_until(lambda: clients.readings[place].count >= 3 * BURSTS, within=30, what="there are records")
+    late = sim.client()
+    reading = late.start(KafkaClient(late).read_late(place, requests=3, after_s=5), "reads late")
+    clients.must_finish()
+    sim.run_until(reading.done, within=30, what="the late client has its answers")
+    reading.result()
+
+
 def connections_of_kafka_clients_are_cut(sim: Simulation) -> None:
     """Goal: what is sent again is written once, and a request that came in part leaves nothing. Method: cut
     connections again and again, some while requests and answers are on their way."""
@@ -111,6 +125,7 @@ def leaders_of_kafka_clients_change(sim: Simulation) -> None:
 
 ALL = [
     kafka_clients_are_answered_in_order,
+    kafka_client_reads_late,
     connections_of_kafka_clients_are_cut,
     leaders_of_kafka_clients_change,
 ]
