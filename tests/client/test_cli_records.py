@@ -21,6 +21,7 @@ from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.moments import moment_of
 from tidelog.cli.record_text import compiled_format, record_as_json, record_of_json, unescaped
 from tidelog.client.consumer_record import ConsumerRecord
+from tidelog.clock import MachineClock
 from tidelog.records import RecordBatch
 from tidelog.types import Millis, Offset, PartitionIndex
 
@@ -155,15 +156,17 @@ def test_options_that_contradict_each_other_are_refused(
 
 
 def test_a_rate_limits_the_records_of_a_second(cluster: MemoryCluster, tidelog: Terminal) -> None:
-    """Ten records at 50 a second: the last one leaves 180 ms after the first."""
+    """Forty records at 100 a second: the last one leaves 390 ms after the command has begun, or later."""
     cluster.create("orders")
-    assert tidelog("produce", "orders", "--rate", "50", typed=b"x\n" * 10) == 0
+    begun = MachineClock().wall_ms()
+    assert tidelog("produce", "orders", "--rate", "100", typed=b"x\n" * 40) == 0
     times = [
         record.timestamp
         for data in cluster.topics["orders"].partitions[0].batches
         for record in RecordBatch(data).records()
     ]
-    assert times[-1] - times[0] >= 170
+    assert len(times) == 40
+    assert times[-1] - begun >= 380
 
 
 def test_records_are_printed_as_kcat_does(cluster: MemoryCluster, tidelog: Terminal) -> None:
