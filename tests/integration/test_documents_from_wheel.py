@@ -92,7 +92,7 @@ STORY: tuple[Step, ...] = (
         "docs/client.md",
         "Administration",
         before=f"from tidelog.security.acls import {', '.join(ACL_NAMES)}",
-        values={'"orders"': '"shipments"', "1_000": "0"},  # it has no records
+        values={'"orders"': '"shipments"', '"invoices"': '"refunds"', "1_000": "0"},  # it has no records
     ),
     Command("topic list", says="shipments"),
     Command("topic describe NAME"),
