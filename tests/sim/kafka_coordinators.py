@@ -58,6 +58,10 @@ class KafkaCoordinator:
             self._endpoint = None
         raise_for(code, what)
 
+    def close(self) -> None:
+        """End the connections."""
+        self._kafka.close()
+
     async def _found(self) -> Endpoint:
         if self._endpoint is None:
             request = message_of("FindCoordinator").FindCoordinatorRequest("", self._kind, (self._key,))

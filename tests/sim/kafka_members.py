@@ -132,6 +132,8 @@ class SimKafkaMember:
         self._give_up(self._granted | self.owned)
         if self.epoch > JOINS and not self.is_fenced:
             await self._attempt(self._leave)
+        self._kafka.close()
+        self._coordinator.close()
         self.is_over = True
 
     async def _leave(self) -> None:

@@ -57,6 +57,11 @@ class TransactorOfVersion1:
         self._numbers, self._next = itertools.count(), dict[Place, int]()
         """Numbers of records, and the next sequence number of each partition."""
 
+    def close(self) -> None:
+        """End the connections."""
+        self._kafka.close()
+        self._coordinator.close()
+
     async def start(self) -> None:
         """Get a producer id and epoch, which fences all earlier instances. Raises the error of the last attempt."""
         request = message_of("InitProducerId").InitProducerIdRequest(self._id, self._timeout_ms, -1, -1)
@@ -176,7 +181,10 @@ class TransactorOfVersion1:
 
         await self._patiently(add)
         coordinator = KafkaCoordinator(self.client, GROUP_KEY, group)
-        await self._patiently(lambda: self._send_offsets(coordinator, member, epoch, offsets))
+        try:
+            await self._patiently(lambda: self._send_offsets(coordinator, member, epoch, offsets))
+        finally:  # a node has few connections, and closes none that a client has left behind
+            coordinator.close()
 
     async def _send_offsets(
         self,
@@ -273,6 +281,7 @@ class SimKafkaWorker:
                 raise
         finally:
             await member.close()
+            transactor.close()
 
     async def _transform(
         self, member: SimKafkaMember, transactor: TransactorOfVersion1, records: Sequence[tuple[Place, Record]]
