@@ -30,11 +30,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
         yield made
 
 
-@pytest.fixture
-def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
-    return Terminal(monkeypatch, capsysbinary)
-
-
 def test_topics_from_creation_to_deletion(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog("topic", "create", "orders", "-p", "3", "-c", "durability=page-cache") == 0
     assert "topic 'orders' created" in tidelog.err

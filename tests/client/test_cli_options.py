@@ -20,11 +20,6 @@ HEAVY = {"cryptography", "pyarrow", "numpy", "pandas", "lz4", "zstandard"}
 
 
 @pytest.fixture
-def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
-    return Terminal(monkeypatch, capsysbinary)
-
-
-@pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("TIDELOG_BOOTSTRAP", "TIDELOG_PROFILE"):

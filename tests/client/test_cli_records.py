@@ -33,11 +33,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
         yield made
 
 
-@pytest.fixture
-def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
-    return Terminal(monkeypatch, capsysbinary)
-
-
 def written(cluster: MemoryCluster, topic: str) -> list[tuple[Any, ...]]:
     """The records of a topic: partition, timestamp, key, value, headers."""
     return [

@@ -54,11 +54,6 @@ class Terminal:
         return json.loads(self.out)
 
 
-@pytest.fixture
-def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
-    return Terminal(monkeypatch, capsysbinary)
-
-
 def place(index: int) -> TopicPartition:
     return TopicPartition("orders", PartitionIndex(index))
 
