@@ -50,7 +50,7 @@ DEMO_PACKAGES := click cramjam crc32c cryptography google-re2 grpcio grpcio-heal
 	prometheus-client protobuf psutil pyarrow pyjwt pyspark rich uvloop xxhash zstandard
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
-SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
+SOURCES := $(shell find tidelog pyspark_tidelog storage replication node testbed -name '*.py' -o -name '*.pyx' 2>/dev/null)
 
 # --- what everything needs -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The two things that pyproject.toml cannot say: where the packages lie, and the optional compiled hot loops.
 
-Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
-`tidelog/_server/` (docs/decisions/0001). Extensions: every `.pyx` file of `tidelog` and `storage` is compiled
+Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication`, `node` and `testbed` are laid
+under `tidelog/_server/` (docs/decisions/0001). Extensions: every `.pyx` file of `tidelog` and `storage` is compiled
 where Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build continues
 without, says so, and the pure-Python reference beside them serves.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.build_ext import build_ext
 
-SERVER_ROOTS = ("storage", "replication", "node")
+SERVER_ROOTS = ("storage", "replication", "node", "testbed")
 SERVER_HOME = "tidelog._server"
 
 

@@ -3,7 +3,7 @@
 `tidelog` imports no other package. `storage` and `replication` import only its records, types, descriptions, errors,
 epochs, ACLs and settings, and not each other; `replication` also Kafka's messages. `node` joins them; its directories
 are floors that import downwards only. Only the outermost modules use the machine (sockets, threads, the builtin
-`open`).
+`open`). `testbed` imports all of these, and none of them imports it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
+ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node", "testbed")
 OURS = {*ROOMS, "bench", "examples", "tests"}
 LEAVES = {
     "tidelog.records",
@@ -78,6 +78,7 @@ MAY_OPEN = {
     "tidelog/security/tls_files.py",
     "tidelog/security/sasl_user.py",
     "tidelog/spark",
+    "testbed/disk_faults.py",
 }
 # The directories of a node, the highest first: each imports only those below it.
 FLOORS = (
@@ -204,6 +205,11 @@ def test_node_imports_neither_producer_nor_consumer() -> None:
     assert [str(found) for found in strays] == []
 
 
+def test_the_testbed_needs_no_tests_and_no_test_tools() -> None:
+    strays = [found for found in imports_of("testbed") if found.top in {"tests", "bench", "examples", "pytest"}]
+    assert [str(found) for found in strays] == []
+
+
 def test_nothing_below_a_listener_knows_messages() -> None:
     """Handlers, replicas, quorum and controller take and return values. Only metadata records use protobuf."""
     messages = {"google.protobuf", "grpc_health", "tidelog.protocol"}
@@ -233,7 +239,7 @@ def test_the_builtin_open_stays_in_the_outermost_modules() -> None:
     """All other modules use the `Files` that they get through their constructors."""
     opening = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
     strays = []
-    for room in ("tidelog", "storage", "replication", "node"):
+    for room in ("tidelog", "storage", "replication", "node", "testbed"):
         for path in sources(room):
             file = str(path.relative_to(ROOT))
             if any(file == allowed or file.startswith(f"{allowed}/") for allowed in MAY_OPEN):
@@ -299,7 +305,7 @@ def test_the_directories_import_each_other_in_no_circle() -> None:
     fail_on_circle(arrows, "directories")
 
 
-@pytest.mark.parametrize("room", ["tidelog", "storage", "replication", "node"])
+@pytest.mark.parametrize("room", ["tidelog", "storage", "replication", "node", "testbed"])
 def test_the_modules_import_each_other_in_no_circle(room: str) -> None:
     modules = modules_of(room)
     arrows = {module: {target: str(found) for target, found in arrows_of(module, modules)} for module in modules}

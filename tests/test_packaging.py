@@ -27,7 +27,7 @@ HEAVY = (
     "rich",
     "uvloop",
 )
-SERVER = ("storage", "replication", "node")
+SERVER = ("storage", "replication", "node", "testbed")
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep]
 

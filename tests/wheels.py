@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("tidelog", "pyspark_tidelog", "storage", "replication", "node", "proto")
+SOURCES = ("tidelog", "pyspark_tidelog", "storage", "replication", "node", "testbed", "proto")
 
 
 def environment_of_a_user(**environment: str) -> dict[str, str]:

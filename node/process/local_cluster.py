@@ -72,6 +72,10 @@ class LocalNode:
     """The address of the listener between nodes, if that is not the listener for clients."""
     kafka: Endpoint | None = None
     """The address of the listener for clients of Kafka, if there is one."""
+    between: Endpoint | None = None
+    """The address by which other nodes reach `inner`, if something stands between."""
+    is_out: bool = False
+    """It runs and need not answer, since it is paused or cut off: it is no part of a healthy cluster."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     wrapper: tuple[str, ...] = ()
     """A command that is prefixed to the command of the node (`nice`, `unshare ...`)."""
@@ -85,6 +89,11 @@ class LocalNode:
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether a healthy cluster contains it."""
+        return self.running and not self.is_out
 
     @property
     def pid(self) -> int:
@@ -140,7 +149,9 @@ class LocalCluster:
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
-        self.nodes = self._prepare(nodes, settings or {}, first_port, inner=inner, kafka=kafka)
+        self._settings = dict(settings or {})
+        self.nodes = self._prepare(nodes, first_port, inner=inner, kafka=kafka)
+        self.write_configs()
 
     # --- lifecycle ---
 
@@ -204,11 +215,18 @@ class LocalCluster:
         """Start one node on the present contents of its directory."""
         node = self.nodes[node_id]
         assert not node.running, f"node {node_id} runs already"
-        home = Path(__file__).resolve().parent.parent  # the directory of `node`, `storage` and `replication`
+        home = Path(__file__).resolve().parents[2]  # the directory of `node`, `storage` and `replication`
         path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry and Path(entry).is_dir())])
         with node.log.open("ab") as log:
             node.process = subprocess.Popen(
-                [*node.wrapper, sys.executable, "-m", "node", "--config", str(node.config), "--until-stdin-ends"],
+                [
+                    *node.wrapper,
+                    sys.executable,
+                    *self._program(node),
+                    "--config",
+                    str(node.config),
+                    "--until-stdin-ends",
+                ],
                 cwd=node.directory,
                 env={**os.environ, "PYTHONPATH": path, **self._environment},
                 stdin=subprocess.PIPE,
@@ -216,6 +234,11 @@ class LocalCluster:
                 stderr=log,
                 start_new_session=True,  # an interrupt at the terminal reaches only this process
             )
+
+    @staticmethod
+    def _program(node: LocalNode) -> list[str]:  # noqa: ARG004 - for subclasses
+        """The arguments of Python that name the program of a node."""
+        return ["-m", "node"]
 
     def kill(self, node_id: int) -> None:
         """Kill a node (SIGKILL) and wait until it has ended."""
@@ -319,8 +342,9 @@ class LocalCluster:
         return created.topic_id
 
     def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
-        """Wait until every running node reports that all running nodes are unfenced, that every partition has a leader
-        and, if `in_sync` and all nodes run, that every replica is in sync. Raises ClusterFailed."""
+        """Wait until every running node, less those that are paused or cut off, reports that just these are unfenced,
+        that every partition has a leader and, if `in_sync` and these are all nodes, that every replica is in sync.
+        Raises ClusterFailed."""
         self.wait_until(lambda: self._healthy(in_sync=in_sync), within_s=within_s, what="the cluster is healthy")
 
     def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str) -> None:
@@ -341,15 +365,15 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _healthy(self, *, in_sync: bool) -> bool:
-        running = {node.node_id for node in self.nodes if node.running}
-        for node_id in sorted(running):
+        expected = {node.node_id for node in self.nodes if node.is_expected}
+        for node_id in sorted(expected):
             cluster = self.describe(node_id)
             unfenced = {node.address.node_id for node in cluster.nodes if not node.fenced}
-            if cluster.controller_id < 0 or unfenced != running or cluster.leaderless_partitions:
+            if cluster.controller_id < 0 or unfenced != expected or cluster.leaderless_partitions:
                 return False
-            if in_sync and len(running) == len(self.nodes) and cluster.under_replicated_partitions:
+            if in_sync and len(expected) == len(self.nodes) and cluster.under_replicated_partitions:
                 return False
-        return bool(running)
+        return bool(expected)
 
     def _joined(self) -> bool:
         """Whether every node reports a controller, and that all nodes are unfenced. Without a controller the quorum has
@@ -362,7 +386,7 @@ class LocalCluster:
 
     def _in_sync(self, name: str, partitions: int) -> bool:
         for node in self.nodes:
-            if node.running:
+            if node.is_expected:
                 (topic,) = self.metadata(node.node_id, name).topics
                 in_sync = [
                     state for state in topic.partitions if state.leader >= 0 and set(state.isr) == set(state.replicas)
@@ -390,7 +414,7 @@ class LocalCluster:
                 raise ClusterFailed(node.describe_end())
 
     def _running_node(self) -> LocalNode:
-        return next(node for node in self.nodes if node.running)
+        return next(node for node in self.nodes if node.is_expected)
 
     def _call(self, node_id: int, method: Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
         address = self.nodes[node_id].address
@@ -407,9 +431,7 @@ class LocalCluster:
 
     # --- directories and addresses ---
 
-    def _prepare(
-        self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool, kafka: bool
-    ) -> list[LocalNode]:
+    def _prepare(self, count: int, first_port: int, *, inner: bool, kafka: bool) -> list[LocalNode]:
         existing = node_count(self.directory)
         if count < existing:
             raise ClusterFailed(
@@ -434,10 +456,13 @@ class LocalCluster:
             if kafka:
                 node.kafka = known.get(_KAFKA) or Endpoint(HOST, kafka_port)
             nodes.append(node)
-        for node in nodes:
-            node.directory.mkdir(parents=True, exist_ok=True)
-            node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
         return nodes
+
+    def write_configs(self) -> None:
+        """Write the configuration of each node, for its next start."""
+        for node in self.nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            node.config.write_text(_config_of(node, self.nodes, self._settings), encoding="utf-8")
 
 
 def first_kafka_port(directory: Path) -> int | None:
@@ -459,7 +484,8 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
         "listeners": [f"{name}://{address}" for name, address in node.listeners.items()],
         **({_BETWEEN: _INNER, PROTOCOLS.name: [f"{_INNER}:GRPC"]} if node.inner else {}),
         "cluster.bootstrap.node.id": 0,
-        "controller.quorum.bootstrap.servers": [str(each.inner or each.address) for each in nodes],
+        **({"advertised.listeners": [f"{_INNER}://{node.between}"]} if node.between else {}),
+        "controller.quorum.bootstrap.servers": [str(each.between or each.inner or each.address) for each in nodes],
         _METRICS: str(node.metrics),
         **settings,
     }

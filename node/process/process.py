@@ -55,6 +55,7 @@ from node.security.audit_file import AuditFile, write_to_log
 from node.security.audit_log import AuditLog
 from node.security.authorizer import Authorizer
 from node.security.cluster_secret import node_user, read_by_all
+from storage.files.file_system import Files
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
@@ -74,8 +75,9 @@ EXIT_CONFIG: Final = 2
 EXIT_AT_ONCE: Final = 130
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run a node until it is stopped. Returns the exit code of the process."""
+def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
+    """Run a node until it is stopped. files: its disk; None: that of the machine. Returns the exit code of the
+    process."""
     options = _options(arguments)
     try:
         config = _read_config(options.config)
@@ -95,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(config, until_stdin_ends=options.until_stdin_ends))
+            runner.run(_run(config, files or OsFiles(), until_stdin_ends=options.until_stdin_ends))
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
@@ -105,15 +107,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-async def _run(config: NodeConfig, *, until_stdin_ends: bool) -> None:
-    await NodeProcess(config, until_stdin_ends=until_stdin_ends).run()
+async def _run(config: NodeConfig, files: Files, *, until_stdin_ends: bool) -> None:
+    await NodeProcess(config, files, until_stdin_ends=until_stdin_ends).run()
 
 
 class NodeProcess:
     """One incarnation of a node on this machine. Created on a running loop, as its executors are."""
 
-    def __init__(self, config: NodeConfig, *, until_stdin_ends: bool = False) -> None:
-        self._config = config
+    def __init__(self, config: NodeConfig, files: Files, *, until_stdin_ends: bool = False) -> None:
+        self._config, self._files = config, files
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
@@ -160,7 +162,7 @@ class NodeProcess:
                 config,
                 clock=self._clock,
                 rng=rng,
-                files=OsFiles(),
+                files=self._files,
                 executors=self._executor,
                 transport=transport,
                 boot_id=_boot_id(),

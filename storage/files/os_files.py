@@ -222,8 +222,13 @@ class OsFiles:
     """Files and directories of this machine."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        return OsFile(self.descriptor(path, create=create, read_only=read_only), path)
+
+    @staticmethod
+    def descriptor(path: str, *, create: bool, read_only: bool) -> int:
+        """A new descriptor of the file, opened as `open` does."""
         flags = os.O_RDONLY if read_only else os.O_RDWR
-        return OsFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, _FILE_MODE), path)
+        return os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, _FILE_MODE)
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
         return OsMapping(path, size, writable=writable)

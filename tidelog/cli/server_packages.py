@@ -1,4 +1,4 @@
-"""Loads the server packages for commands that need them: `storage`, `replication` and `node`.
+"""Loads the server packages for what needs them: `storage`, `replication`, `node` and `testbed`.
 
 They are not part of the client: a wheel has them under `tidelog/_server`, a checkout beside `tidelog`. Only this module
 adds their directory to `sys.path`.
@@ -15,8 +15,9 @@ import tidelog
 from tidelog.errors import UnsupportedVersion
 
 
-def server_module(name: str) -> Any:
-    """Import a module of the server packages by its full name (`node.process.local_cluster`).
+def server_module(name: str, extra: str = "server") -> Any:
+    """Import a module of the server packages by its full name (`node.process.local_cluster`). extra: what to install
+    for its dependencies.
 
     Raises UnsupportedVersion if the packages or their dependencies are not installed.
     """
@@ -29,6 +30,6 @@ def server_module(name: str) -> Any:
                 return importlib.import_module(name)
             except ModuleNotFoundError as missing:
                 raise UnsupportedVersion(
-                    f"nodes and their files need {missing.name}: pip install 'tidelog[server]'"
+                    f"nodes and their files need {missing.name}: pip install 'tidelog[{extra}]'"
                 ) from missing
     raise UnsupportedVersion("this installation has no server packages: install the whole wheel, or use a checkout")

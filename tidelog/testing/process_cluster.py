@@ -1,0 +1,203 @@
+"""A cluster of real node processes for tests, with faults on demand.
+
+Invariants: nodes and their data end with the object, or with the process of the test. Calls that name a node take its
+number, from 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tidelog.cli.server_packages import server_module
+from tidelog.errors import TidelogError
+from tidelog.testing.unique_names import unique_name
+
+READY_S: Final = 60.0
+"""For a busy machine: on idle cores three nodes need less than 3 s."""
+
+
+class LocalCluster:
+    """Nodes 0 to N-1 as processes on 127.0.0.1, each with a data directory of its own in a temporary directory.
+
+    `with LocalCluster() as cluster:` starts the nodes, waits until they are ready, and ends them. `async with` does the
+    same. Every method works with and without an event loop, except those that are awaited.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        settings: Mapping[str, object] | None = None,
+        directory: Path | str | None = None,
+    ) -> None:
+        """settings: of every node, by the names of docs/configuration.md; they come before those that make a test
+        quick (a failed node is noticed after 1.5 s). directory: an empty one for data, configuration and logs, which
+        is kept; None: a temporary one. Raises UnsupportedVersion if the server's packages are not installed."""
+        if nodes < 1:
+            raise ValueError(f"nodes must be 1 or more, not {nodes}")
+        self._module: Any = server_module("testbed.faulty_cluster", "testing")
+        self._temporary = directory is None
+        home = Path(tempfile.mkdtemp(prefix="tidelog-")) if directory is None else Path(directory)
+        self._cluster: Any = self._module.FaultyCluster(home, nodes, settings=settings)
+
+    # --- lifecycle ---
+
+    def __enter__(self) -> Self:
+        try:
+            self._cluster.start()
+            self.wait_healthy()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Kill all nodes, and remove the temporary directory. Idempotent."""
+        self._cluster.close()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- addresses ---
+
+    @property
+    def bootstrap(self) -> str:
+        """For `tidelog.Producer`, `Consumer` and `Admin`: the addresses of all nodes."""
+        bootstrap: str = self._cluster.bootstrap
+        return bootstrap
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """The same for clients of Kafka."""
+        bootstrap: str = self._cluster.kafka_bootstrap
+        return bootstrap
+
+    @property
+    def nodes(self) -> range:
+        """The numbers of the nodes."""
+        return range(len(self._cluster.nodes))
+
+    @property
+    def directory(self) -> Path:
+        """The directory with a directory `node-N` for each node."""
+        directory: Path = self._cluster.directory
+        return directory
+
+    def log_tail(self, node: int, lines: int = 15) -> str:
+        """The last lines that a node has logged."""
+        tail: str = self._cluster.nodes[node].log_tail(lines)
+        return tail
+
+    # --- topics ---
+
+    def create_topic(
+        self, name: str | None = None, *, partitions: int = 1, replicas: int | None = None, **configs: str
+    ) -> str:
+        """Create a topic and wait until all its replicas are in sync. name: None: one that no other test has. replicas:
+        None: three, or as many as there are nodes. configs: its settings, with `_` for `.` (`retention_ms="1000"`).
+        Returns the name."""
+        chosen = unique_name() if name is None else name
+        self._cluster.create_topic(
+            chosen, partitions, min(3, len(self.nodes)) if replicas is None else replicas, **configs
+        )
+        return chosen
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads a partition; -1 if none does."""
+        for node in self._cluster.nodes:
+            if node.is_expected:
+                with contextlib.suppress(TidelogError):
+                    (found,) = self._cluster.metadata(node.node_id, topic).topics
+                    return next((each.leader for each in found.partitions if each.partition == partition), -1)
+        return -1
+
+    # --- faults ---
+
+    def kill(self, node: int) -> None:
+        """End a process at once (SIGKILL). Its data stay."""
+        self._cluster.kill(node)
+
+    def stop(self, node: int) -> None:
+        """Stop a node gracefully: it hands its leaderships over and closes its logs."""
+        self._cluster.stop_node(node)
+
+    def start(self, node: int) -> None:
+        """Start a node that was killed or stopped, on its data."""
+        self._cluster.kill(node)  # it may have ended by itself
+        self._cluster.start_node(node)
+
+    def restart(self, node: int) -> None:
+        """Stop a node gracefully and start it again."""
+        self.stop(node)
+        self.start(node)
+
+    def pause(self, node: int) -> None:
+        """Stop a process where it is (SIGSTOP): its connections stay open, and nothing answers."""
+        self._cluster.pause(node)
+
+    def resume(self, node: int) -> None:
+        """Continue a paused process."""
+        self._cluster.resume(node)
+
+    def cut_off(self, node: int, *others: int) -> None:
+        """Cut a node off from these nodes, or from all, in both directions. Clients still reach it."""
+        self._cluster.cut_off(node, *others)
+
+    def reconnect(self, node: int) -> None:
+        """End every `cut_off` of a node; what was held back arrives now."""
+        self._cluster.reconnect(node)
+
+    def slow_disk(self, node: int, sync_ms: float) -> None:
+        """Let each sync on the disk of a node take so many milliseconds more; 0: none."""
+        self._cluster.slow_disk(node, sync_ms)
+
+    def fill_disk(self, node: int) -> None:
+        """Leave no free space on the disk of a node. What is there can be read."""
+        self._cluster.fill_disk(node)
+
+    def free_disk(self, node: int) -> None:
+        """End `fill_disk`."""
+        self._cluster.fill_disk(node, full=False)
+
+    def heal(self) -> None:
+        """End all faults and start every node that does not run; then wait with `healthy` or `wait_healthy`."""
+        self._cluster.heal()
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a fault lasts, or a node does not run."""
+        disturbed: bool = self._cluster.is_disturbed
+        return disturbed
+
+    # --- waiting ---
+
+    async def healthy(self, within: float = READY_S) -> None:
+        """Return once all nodes that should answer agree that they are the cluster, every partition has a leader and,
+        if all nodes run, every replica is in sync. Nodes that are paused or cut off need not answer. within: seconds.
+        Raises TimeoutError with the last lines of each node's log."""
+        await asyncio.to_thread(self.wait_healthy, within)
+
+    def wait_healthy(self, within: float = READY_S) -> None:
+        """The same, without an event loop."""
+        try:
+            self._cluster.wait_healthy(within)
+        except self._local.ClusterFailed as failed:
+            raise TimeoutError(str(failed)) from failed
+
+    @property
+    def _local(self) -> Any:
+        return server_module("node.process.local_cluster", "testing")
