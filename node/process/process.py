@@ -176,7 +176,7 @@ class NodeProcess:
             if self._tls:
                 await stack.enter_async_context(_running(self._watch_certificates()))
             await self._serve(node, config, stack)
-            self._listen_to_signals(node)
+            self._obey(node)
             await self._run_unless_defect(node)
             _log.info("stopped")
 
@@ -314,7 +314,8 @@ class NodeProcess:
         for executor in self._executors:
             executor.close()
 
-    def _listen_to_signals(self, node: Node) -> None:
+    def _obey(self, node: Node) -> None:
+        """From now on the node stops when its process is asked to."""
         loop = asyncio.get_running_loop()
         stopping = False
 

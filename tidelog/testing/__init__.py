@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidelog.testing.process_cluster import LocalCluster
+    from tidelog.testing.in_process import InProcessNode
     from tidelog.testing.unique_names import unique_name
 
 _HOME: Final = {
+    "InProcessNode": "tidelog.testing.in_process",
     "LocalCluster": "tidelog.testing.process_cluster",
     "unique_name": "tidelog.testing.unique_names",
 }
 
-__all__ = ["LocalCluster", "unique_name"]
+__all__ = ["InProcessNode", "LocalCluster", "unique_name"]
 
 
 def __getattr__(name: str) -> object:

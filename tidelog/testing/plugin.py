@@ -1,8 +1,9 @@
 """The fixtures that pytest finds by itself in an environment with Tidelog.
 
 `tidelog_cluster`: a healthy cluster of three processes, which all tests of a run share; a test that disturbs it leaves
-it healed to the next one. `tidelog_topic`: a new topic there. A project that wants other nodes overrides
-`tidelog_cluster_options`. Nothing else of Tidelog is imported until a test uses a fixture.
+it healed to the next one. `tidelog_topic`: a new topic there. `tidelog_node`: a node in the process of the tests. A
+project that wants other nodes overrides `tidelog_cluster_options`. Nothing else of Tidelog is imported until a test
+uses a fixture.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tidelog.testing.process_cluster import LocalCluster
+    from tidelog.testing.in_process import InProcessNode
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +48,12 @@ def tidelog_topic(tidelog_session_cluster: LocalCluster, request: pytest.Fixture
     from tidelog.testing.unique_names import unique_name
 
     return tidelog_session_cluster.create_topic(unique_name(request.node.name))
+
+
+@pytest.fixture(scope="session")
+def tidelog_node() -> Iterator[InProcessNode]:
+    """A node in this process, which all tests of a run share: for unit tests, each with topics of its own."""
+    from tidelog.testing.in_process import InProcessNode
+
+    with InProcessNode() as node:
+        yield node
