@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from bench.figure import Better, Figure, Run
+from testbed.sim.world import Simulation
 from tests.node.wires import Cluster, batch
 from tests.sim.plan import Cleaning, Plan, TopicPlan
 from tests.sim.random_world import Workload
-from tests.sim.world import Simulation
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId
 
 MANY = 1_000

@@ -6,14 +6,8 @@ from typing import Any
 
 from node.requests.fetch_session import FetchSession
 from tidelog.client.accumulator import PendingBatch
-from tidelog.protocol import wire
 from tidelog.record_exchange import FetchedPartition, ProduceBatch
 from tidelog.types import Buffer, Codec, LeaderEpoch, Offset
-
-
-def bytes_of(message: Any) -> bytes:
-    """The message as it is sent: a protobuf message, or a value of `tidelog/record_exchange.py`."""
-    return wire.writer(type(message))(message)
 
 
 def encoded_batch(batch: PendingBatch) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tidelog.client.coordinator_listing import NODE_TIMEOUT_MS, list_all
 from tidelog.client.retries import Retries
 from tidelog.errors import (

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tests.client.memory_cluster import start
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster
 from tidelog.client.offset_lookup import list_positions
 from tidelog.errors import ConnectionFailed, NodeShuttingDown, UnknownTopicOrPartition

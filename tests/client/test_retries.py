@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tidelog.client.retries import BACKOFF_MS, BACKOFF_MS_MAX, Retries, backoff_ms
 from tidelog.errors import CoordinatorNotAvailable
 

@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.record_values import bytes_of, fetched
+from testbed.message_bytes import bytes_of
+from tests.record_values import fetched
 from tidelog.errors import NotLeaderOrFollower
 from tidelog.protocol import status, wire
 from tidelog.protocol.v1 import common_pb2, data_pb2

@@ -34,6 +34,7 @@ from google.protobuf.message import Message
 
 from node.api.table import APIS
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from testbed.topic_requests import changed, creating, deleting
 from tests.fuzz.callers import GROUP, TRANSACTIONAL_ID, WAYS, Caller, Protected, protected
 from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.mutator import mutated
@@ -41,7 +42,6 @@ from tests.fuzz.refused import everything, refusing_listener
 from tests.node.message_services import enveloped
 from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
-from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import CallKind, Method

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-from tests.consumer_bytes import assigned, places_in, subscription
+from testbed.consumer_bytes import assigned, places_in, subscription
 from tests.interop.transaction_story import Story, settled, told_to
 from tests.node.kafka_frames import both_ways
 from tidelog.types import PartitionIndex, TopicPartitions

@@ -33,7 +33,7 @@ from replication.coordination.transaction_records import TRANSACTION_RECORDS
 from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
-from tests.consumer_bytes import assigned, places_in, subscription
+from testbed.consumer_bytes import assigned, places_in, subscription
 from tests.interop.coordinator_records import Printed, as_kafka_prints
 from tests.interop.kafka_broker import Broker
 from tests.interop.kafka_coordination import (

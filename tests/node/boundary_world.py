@@ -13,9 +13,9 @@ from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.server import GrpcServer
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
+from testbed.topic_requests import changed, creating
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes
-from tests.topic_requests import changed, creating
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import data_pb2

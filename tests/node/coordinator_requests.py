@@ -10,8 +10,8 @@ from typing import Any
 from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.coordinators.runtime import CoordinatorRuntime
+from testbed.topic_requests import changed_by, creating
 from tests.node.real_nodes import RealNodes, real_nodes, repeated
-from tests.topic_requests import changed_by, creating
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import (
     CoordinatorLoadInProgress,

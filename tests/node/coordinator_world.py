@@ -15,8 +15,8 @@ from node.coordinators.runtime import CoordinatorRuntime
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
+from testbed.sim.clock import SimClock
 from tests.node.wires import Cluster
-from tests.sim.clock import SimClock
 from tidelog.errors import GroupIdNotFound, UnreadableCoordinatorRecord
 from tidelog.types import Millis, Offset, PartitionIndex, ProducerId
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
+from testbed.topic_requests import changed, creating
 from tests.node.real_nodes import RealNodes
-from tests.topic_requests import changed, creating
 from tidelog.protocol import methods
 
 EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)

@@ -14,7 +14,7 @@ from node.listeners.grpc.codecs import codec_of
 from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from node.requests.recorded_changes import audited
-from tests.record_values import bytes_of
+from testbed.message_bytes import bytes_of
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream

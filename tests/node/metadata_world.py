@@ -17,14 +17,14 @@ from node.process.metadata_node import MetadataNode, identity_of, new_incarnatio
 from node.requests.gate import Gate
 from replication.controller.image import ClusterImage, NodeRegistration
 from storage.directory.log_directory import LogDirectory
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.sim.clock import SimClock
+from testbed.sim.executor import DiskPace, SimExecutor
+from testbed.sim.loop import SimLoop, SimTask
+from testbed.sim.network import Network
+from testbed.sim.process import Process, ProcessState
+from testbed.topic_requests import changed, creating
 from tests.node.message_services import gates_of, message_services, messages_of
-from tests.sim.clock import SimClock
-from tests.sim.executor import DiskPace, SimExecutor
-from tests.sim.loop import SimLoop, SimTask
-from tests.sim.network import Network
-from tests.sim.process import Process, ProcessState
-from tests.topic_requests import changed, creating
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import quorum_pb2

@@ -16,8 +16,8 @@ from node.requests.context import RequestContext
 from node.security.authorizer import Authorizer
 from replication.controller import features
 from replication.controller.events import CreateTopic, DeleteTopic, ElectionType
+from testbed.topic_requests import altering, changed, growing
 from tests.node.metadata_world import MetadataWorld
-from tests.topic_requests import altering, changed, growing
 from tidelog.cluster_descriptions import ConfigResource, ConfigResourceType
 from tidelog.errors import (
     ElectionNotNeeded,

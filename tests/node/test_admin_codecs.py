@@ -28,8 +28,8 @@ from node.requests.context import RequestContext
 from node.requests.gate import Gate
 from replication.controller.events import AlteredPartition, AlteredPartitions
 from replication.controller.image import PartitionState
+from testbed.topic_requests import deleting
 from tests.node.message_services import MessageService, codecs_of, enveloped, written
-from tests.topic_requests import deleting
 from tidelog.errors import (
     InvalidRequest,
     InvalidUpdateVersion,

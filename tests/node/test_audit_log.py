@@ -28,8 +28,8 @@ from node.security.principals import parse_rules
 from replication.controller.events import AclsCreated, ChangedTopic, CreateAcls, CreateTopic
 from replication.coordination import group_requests as groups
 from storage.files.disk_executor import InlineExecutor
+from testbed.fake_disk import FakeDisk
 from tests.certificates import Authority
-from tests.fakes.fake_disk import FakeDisk
 from tests.node.audit_world import ALICE, DENIED, HandClock, World
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult

@@ -33,12 +33,12 @@ from node.requests.gate import Gate
 from node.runtime.request_meter import RequestMeter, RequestMeters
 from node.runtime.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.security.authorizer import Authorizer
+from testbed.message_bytes import bytes_of
+from testbed.topic_requests import changed, creating, deleting
 from tests.node.boundary_world import Data, batch, create_topic, entry, fetch, listener, produce
 from tests.node.message_services import enveloped, messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
-from tests.record_values import bytes_of
-from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import (
     InvalidRequest,
     NotLeaderOrFollower,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from node.coordinators.transactions.completing import WAIT_MS, CompletingTransactions
-from tests.sim.loop import SimLoop
+from testbed.sim.loop import SimLoop
 from tidelog.errors import ConcurrentTransactions, NotCoordinator, TidelogError
 from tidelog.types import PartitionIndex
 

@@ -16,8 +16,8 @@ from node.config import ReplicationConfig
 from node.controller.controller_lease import ControllerLease
 from node.controller.node_registration import Identity, Registration
 from replication.controller.sessions import Sessions, lease_ms
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tidelog.errors import RequestTimedOut
 from tidelog.types import Endpoint, Incarnation, Millis, NodeId
 

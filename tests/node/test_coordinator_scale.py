@@ -24,10 +24,10 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.partitioning import partition_of
 from replication.coordination.transaction_requests import InitTransactionalProducer, TransactionToVerify
+from testbed.topic_requests import changed, deleting, growing
 from tests.node.coordinator_requests import GROUP, TRANSACTION, ask, commit, create, fetch, init, runtime_of, story
 from tests.node.real_nodes import RealNodes
 from tests.node.turn_times import measured_turns
-from tests.topic_requests import changed, deleting, growing
 from tidelog.clock import MachineClock
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2

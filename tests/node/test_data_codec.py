@@ -31,9 +31,9 @@ from node.api.table import (
 )
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
+from testbed.message_bytes import bytes_of
 from tests.node.message_services import codecs_of
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
-from tests.record_values import bytes_of
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import (
     InvalidRecord,

@@ -12,9 +12,9 @@ import pytest
 
 from node.replicas.replica_config import ReplicaConfig
 from storage.log.log import Log
+from testbed.sim.clock import SimClock
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, endpoint_of, fetch_request
-from tests.sim.clock import SimClock
 from tidelog.errors import (
     CorruptRecord,
     FencedLeaderEpoch,

@@ -16,9 +16,9 @@ from node.boundary.boundary import REQUEST_BYTES_MAX, ensure_small
 from node.listeners.grpc.codecs import codec_of
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from replication.controller.events import CreateTopic
+from testbed.topic_requests import changed, creating, deleting
 from tests.node.message_services import enveloped
 from tests.node.metadata_world import MetadataWorld
-from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import InconsistentTopicId, InvalidRequest, UnknownServerError, UnsupportedVersion
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2

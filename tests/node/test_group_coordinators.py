@@ -12,6 +12,7 @@ import pytest
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings
 from replication.coordination.partitioning import partition_of
+from testbed.topic_requests import altering, changed, deleting, growing
 from tests.fakes.log_start import delete_records
 from tests.node.coordinator_requests import (
     GROUP,
@@ -28,7 +29,6 @@ from tests.node.coordinator_requests import (
 )
 from tests.node.real_nodes import CALL_MS, RealNodes
 from tests.node.wires import batch
-from tests.topic_requests import altering, changed, deleting, growing
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     CoordinatorLoadInProgress,

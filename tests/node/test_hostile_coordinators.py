@@ -17,6 +17,7 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.partition_coordinator import PartitionCoordinator
 from replication.coordination.partitioning import partition_of
 from storage.append_info import Origin
+from testbed.topic_requests import changed, deleting
 from tests.node.coordinator_requests import (
     GROUP,
     TRANSACTION,
@@ -33,7 +34,6 @@ from tests.node.coordinator_requests import (
     story,
 )
 from tests.node.real_nodes import RealNodes
-from tests.topic_requests import changed, deleting
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConcurrentTransactions,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from node.observability import logs
+from testbed.topic_requests import altering, changed, creating, deleting, growing
 from tests.node.message_services import enveloped
 from tests.node.real_coordinators import errors_in
 from tests.node.real_nodes import RealNodes, real_nodes
-from tests.topic_requests import altering, changed, creating, deleting, growing
 from tidelog.errors import TidelogError, UnknownServerError
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method

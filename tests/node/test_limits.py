@@ -13,10 +13,11 @@ from node.boundary.boundary import REQUEST_BYTES_MAX, ensure_small
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
+from testbed.message_bytes import bytes_of
+from testbed.topic_requests import changed, creating
 from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
-from tests.record_values import bytes_of, collected
-from tests.topic_requests import changed, creating
+from tests.record_values import collected
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Method

@@ -16,7 +16,7 @@ from replication.controller.metadata_records import LOST_DIRECTORY, UNKNOWN_DIRE
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import SetClock
 from tidelog.types import (
     DirectoryId,

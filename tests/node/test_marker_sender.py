@@ -25,8 +25,8 @@ from node.coordinators.transactions.transaction_location import TransactionLocat
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState, TopicState
 from replication.coordination.group_requests import NamedPartition
 from replication.coordination.transaction_requests import MarkersRefused, MarkersWritten, WriteMarkers
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tidelog.errors import (
     ConnectionFailed,
     InvalidProducerEpoch,

@@ -16,12 +16,12 @@ from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.roles import QuorumState
 from storage.directory.log_directory import LogDirectory
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
+from testbed.topic_requests import creating
 from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
-from tests.topic_requests import creating
 from tidelog.cluster_descriptions import ConfigSource
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
 from tidelog.protocol import methods

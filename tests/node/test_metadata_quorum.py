@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from node.quorum.state import read_state
+from testbed.topic_requests import changed, creating, deleting
 from tests.node.metadata_world import MetadataWorld, endpoint_of, only_error
-from tests.topic_requests import changed, creating, deleting
 from tidelog.errors import InconsistentClusterId, InvalidReplicationFactor, NotController, TopicExists
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2

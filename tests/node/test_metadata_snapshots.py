@@ -15,12 +15,12 @@ from replication.controller.image_records import records_of
 from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.log_view import SnapshotId
 from storage.directory.log_directory import LogDirectory
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
+from testbed.topic_requests import changed, deleting
 from tests.node.later_executor import EPOCH, Later
 from tests.node.metadata_world import MetadataWorld
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
-from tests.topic_requests import changed, deleting
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import controller_pb2, quorum_pb2

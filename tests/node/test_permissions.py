@@ -26,10 +26,10 @@ from node.api.caller import ANONYMOUS
 from node.api.permissions import Permission
 from node.api.table import APIS
 from node.security.sasl_settings import SaslConfig
+from testbed.topic_requests import altering, creating, deleting, growing
 from tests.certificates import Authority
 from tests.node.real_coordinators import errors_in, make_group_and_transaction
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
-from tests.topic_requests import altering, creating, deleting, growing
 from tidelog.client.admin import Admin
 from tidelog.errors import (
     ClusterAuthorizationFailed,

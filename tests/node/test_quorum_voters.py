@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.topic_requests import creating
 from tests.node.metadata_world import MetadataWorld
-from tests.topic_requests import creating
 from tidelog.errors import NotController, VoterNotFound
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2

@@ -21,14 +21,14 @@ from node.boundary.boundary import Boundary
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
 from node.requests.gate import Gate
+from testbed.message_bytes import bytes_of
+from testbed.topic_requests import changed, creating
 from tests.client.memory_cluster import start, until
 from tests.node.boundary_world import Data, batch, create_topic, entry, fetch, listener, produce
 from tests.node.coordinator_requests import ask, beat, commit, join
 from tests.node.message_services import messages_of
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
-from tests.record_values import bytes_of
-from tests.topic_requests import changed, creating
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer

@@ -9,8 +9,8 @@ import pytest
 
 from storage.log.log import Log
 from storage.log_config import LogConfig
+from testbed.topic_requests import changed, creating
 from tests.node.real_nodes import RealNodes, real_nodes
-from tests.topic_requests import changed, creating
 from tidelog.errors import InvalidConfig
 from tidelog.protocol import methods
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.runtime.ticker import Ticker
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tidelog.types import Millis
 
 TICK_MS = 50

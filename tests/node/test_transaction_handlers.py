@@ -38,8 +38,8 @@ from replication.coordination.transaction_requests import (
     WriteMarkers,
 )
 from replication.coordination.transactions.transaction_config import TransactionConfig
+from testbed.sim.clock import SimClock
 from tests.node.wires import CALLER, TOPIC, Cluster
-from tests.sim.clock import SimClock
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     CoordinatorLoadInProgress,

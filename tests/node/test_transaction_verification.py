@@ -30,11 +30,11 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
     VerifiedTransaction,
 )
+from testbed.sim.clock import SimClock
 from tests.node.marker_requests import batch, request_of
 from tests.node.marker_requests import sent as marked
 from tests.node.message_services import MessageService
 from tests.node.wires import CALLER, TOPIC, Cluster, endpoint_of, no_blocks
-from tests.sim.clock import SimClock
 from tidelog.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,

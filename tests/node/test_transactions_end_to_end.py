@@ -15,8 +15,8 @@ import pytest
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from replication.controller.image import PartitionState
 from replication.coordination.partitioning import partition_of
+from testbed.topic_requests import changed_by, creating
 from tests.node.real_nodes import RealNodes, real_nodes, repeated
-from tests.topic_requests import changed_by, creating
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConcurrentTransactions,

@@ -36,11 +36,11 @@ from storage.directory.log_manager import LogManager
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.disk_executor import InlineExecutor
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.message_bytes import bytes_of
+from testbed.sim.clock import SimClock
+from testbed.sim.loop import SimLoop
 from tests.node.message_services import MessageService
-from tests.record_values import bytes_of
-from tests.sim.clock import SimClock
-from tests.sim.loop import SimLoop
 from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.network import MessageStream

@@ -13,7 +13,7 @@ from replication.coordination.group_records import (
 )
 from replication.coordination.group_requests import GenerationOffsetCommit, OffsetToCommit
 from replication.coordination.groups.group_config import GroupConfig, MigrationPolicy
-from tests.consumer_bytes import assigned, places_in, subscription
+from testbed.consumer_bytes import assigned, places_in, subscription
 from tests.replication.classic_clients import ClassicClient, leave, said
 from tests.replication.group_stories import Client, Coordinator
 from tests.replication.rolling_clients import EAGER, Roller, settle_rolling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replication.coordination.classic_requests import JoinGroupAnswer
-from tests.consumer_bytes import assigned, owned_in, places_in, subscription
+from testbed.consumer_bytes import assigned, owned_in, places_in, subscription
 from tests.replication.classic_clients import ClassicClient
 from tests.replication.group_stories import Client, Coordinator, Partition
 from tidelog.errors import FencedInstanceId, IllegalGeneration, RebalanceInProgress, TidelogError, UnknownMemberId

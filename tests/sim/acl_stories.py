@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import active, voters_but, wait_active
-from tests.sim.world import Simulation
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.v1 import acl_pb2, admin_pb2

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from replication.controller.image import PartitionState
 from storage.log.log import Log
-from tests.sim import views
-from tests.sim.ledger import Violation
-from tests.sim.loop import MICROS
-from tests.sim.process import ProcessState
-from tests.sim.workload import CORRUPT, Client
+from testbed.sim import views
+from testbed.sim.ledger import Violation
+from testbed.sim.loop import MICROS
+from testbed.sim.process import ProcessState
+from testbed.sim.workload import CORRUPT, Client
 from tidelog.errors import CorruptRecord, TidelogError
 
 if TYPE_CHECKING:
-    from tests.sim.machine import Machine
-    from tests.sim.world import Simulation
+    from testbed.sim.machine import Machine
+    from testbed.sim.world import Simulation
 
 BOUND_S: Final = 15
 """Twice the sum of a session, the replica lag limit, a hanging read until its timeout, an election, and retries."""

@@ -17,13 +17,13 @@ from replication.coordination.classic_requests import (
     LeaveGroup,
     SyncGroup,
 )
-from tests.sim.classic_wire import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Pickled
-from tests.sim.commit_attempts import Place
+from testbed.sim.classic_wire import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Pickled
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Violation
+from testbed.sim.watched_offsets import WatchedOffsets
+from testbed.sim.watched_transport import WatchedTransport
 from tests.sim.kafka_client import message_of
 from tests.sim.kafka_coordinators import CALL_S, GROUP_KEY, KafkaCoordinator, KafkaOffsets
-from tests.sim.ledger import Violation
-from tests.sim.watched_offsets import WatchedOffsets
-from tests.sim.watched_transport import WatchedTransport
 from tidelog.errors import MemberIdRequired
 from tidelog.protocol import methods, status
 from tidelog.protocol.rpc import Method
@@ -31,8 +31,8 @@ from tidelog.protocol.v1 import groups_pb2
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
-    from tests.sim.workload import Client
-    from tests.sim.world import Simulation
+    from testbed.sim.workload import Client
+    from testbed.sim.world import Simulation
 
 JOIN_S: Final = 8.0
 """How long a member waits for the answer to its JoinGroup: longer than the others may take to join again."""

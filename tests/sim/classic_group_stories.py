@@ -6,11 +6,11 @@ stories of their own, on a coordinator alone (tests/replication/classic_stories.
 
 from __future__ import annotations
 
+from testbed.sim.client_faults import pause_client, resume_client
+from testbed.sim.world import Simulation
 from tests.sim.classic_members import SimClassicGroup
-from tests.sim.client_faults import pause_client, resume_client
 from tests.sim.group_stories import begin, coordinator_of, wait_other_coordinator
 from tests.sim.stories import TOPIC
-from tests.sim.world import Simulation
 
 GROUP = "workers"
 

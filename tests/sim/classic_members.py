@@ -22,11 +22,11 @@ from replication.coordination.classic_requests import (
     SyncGroup,
 )
 from replication.coordination.group_records import ClassicProtocol
-from tests.consumer_bytes import assigned, owned_in, places_in, subscription
-from tests.sim import client_faults
+from testbed.consumer_bytes import assigned, owned_in, places_in, subscription
+from testbed.sim import client_faults
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Violation
 from tests.sim.classic_calls import ClassicCalls, KafkaCalls, RpcCalls
-from tests.sim.commit_attempts import Place
-from tests.sim.ledger import Violation
 from tidelog.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -38,8 +38,8 @@ from tidelog.errors import (
 )
 
 if TYPE_CHECKING:
+    from testbed.sim.world import Simulation
     from tests.sim.members import SimGroup
-    from tests.sim.world import Simulation
 
 SESSION_MS: Final = 3_000
 REBALANCE_MS: Final = 4_000

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Iterator[Simulation]:
     """A world without a cluster; `sim.start(...)` creates one. Its parameter: the seed and the number of voters."""
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
     seed, voters = request.param
     with Simulation(seed, voters=voters) as world:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.sim.clock import SimClock
-from tests.sim.readings import Reading, in_log
-from tests.sim.workload import CORRUPT, Client
+from testbed.sim.clock import SimClock
+from testbed.sim.readings import Reading, in_log
+from testbed.sim.workload import CORRUPT, Client
 from tidelog.client.consumer import Consumer
 from tidelog.types import Isolation
 

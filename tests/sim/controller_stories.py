@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from node.config import ReplicationConfig
 from storage.log.log import Log
-from tests.sim.network import Envelope, Held
+from testbed.sim.network import Envelope, Held
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, admits, committed, durable_offset, end, epoch, fenced, leads, write
-from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
 from tidelog.protocol.v1 import controller_pb2
 from tidelog.types import Millis, NodeId

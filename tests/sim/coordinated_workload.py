@@ -16,10 +16,12 @@ import random
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from tests.sim import client_faults
+from testbed.sim import client_faults
+from testbed.sim.commit_attempts import Place
+from testbed.sim.coordinator_answers import ask
+from testbed.sim.watched_transport import WatchedTransport
+from testbed.sim.workload import Client
 from tests.sim.classic_members import SimClassicGroup, SimClassicMember
-from tests.sim.commit_attempts import Place
-from tests.sim.coordinator_answers import ask
 from tests.sim.kafka_members import SimKafkaMember
 from tests.sim.kafka_transactor import OpenKafkaTransaction, SimKafkaTransactor
 from tests.sim.kafka_workers import SimKafkaWorker
@@ -27,14 +29,12 @@ from tests.sim.members import SimGroup, SimMember
 from tests.sim.pipelines import Pipeline, SimWorker
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Fault, Kind, Plan
 from tests.sim.transactors import OpenTransaction, SimTransactor
-from tests.sim.watched_transport import WatchedTransport
-from tests.sim.workload import Client
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 RESULTS: Final = "results"
 """The topic that the pipeline writes."""

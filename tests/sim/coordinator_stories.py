@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from replication.coordination.transaction_records import TransactionState as State
-from tests.sim.coordinated_transactions import CoordinatedTransaction
-from tests.sim.coordination import TRANSACTIONS
+from testbed.sim.coordinated_transactions import CoordinatedTransaction
+from testbed.sim.coordination import TRANSACTIONS
+from testbed.sim.machine import endpoint_of
+from testbed.sim.workload import Transaction
+from testbed.sim.world import Simulation
 from tests.sim.group_stories import (
     begin,
     coordinator_of,
@@ -23,11 +26,8 @@ from tests.sim.group_stories import (
     transaction_coordinator_of,
     wait_other_coordinator,
 )
-from tests.sim.machine import endpoint_of
 from tests.sim.stepped_transactor import SteppedTransactor
 from tests.sim.stories import TOPIC
-from tests.sim.workload import Transaction
-from tests.sim.world import Simulation
 from tidelog.errors import ProducerFenced, TransactionOutcomeUnknown
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from tests.sim.commit_attempts import Place
-from tests.sim.coordinator_answers import ask
+from testbed.sim.commit_attempts import Place
+from testbed.sim.coordinator_answers import ask
+from testbed.sim.workload import Client
 from tests.sim.stories import TOPIC
-from tests.sim.workload import Client
 from tidelog.errors import FencedMemberEpoch, UnknownMemberId
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 JOIN_WITHIN_S: Final = 1.0
 INTERVAL_S: Final = 0.5

@@ -8,12 +8,12 @@ import asyncio
 
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
+from testbed.sim.readings import in_log
+from testbed.sim.world import Simulation
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
 from tests.sim.log_stories import remove_all, three_replicas
-from tests.sim.readings import in_log
 from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
-from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sim.workload import AnsweredError, Client
-from tests.sim.world import Simulation
+from testbed.sim.workload import AnsweredError, Client
+from testbed.sim.world import Simulation
 from tidelog.errors import TidelogError
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
+from testbed.sim.workload import Client
+from testbed.sim.world import Simulation
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.deletion_requests import delete_records
 from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, committed, fenced, leads, write
-from tests.sim.workload import Client
-from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.sim.machine import endpoint_of
+from testbed.sim.machine import endpoint_of
+from testbed.sim.workload import Client
+from testbed.sim.world import Simulation
 from tests.sim.reader_stories import asked
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, epoch, leads, write
 from tests.sim.unclean_reader_stories import consumer_of, read_to
-from tests.sim.workload import Client
-from tests.sim.world import Simulation
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import LogTruncated, UnknownLeaderEpoch
 from tidelog.protocol import methods

@@ -6,8 +6,8 @@ holds the metadata log.
 from __future__ import annotations
 
 from storage.log.log import Log
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, committed, leads, write
-from tests.sim.world import Simulation
 from tidelog.types import NO_NODE, NodeId
 
 LAG_S = 5

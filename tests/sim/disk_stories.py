@@ -4,13 +4,13 @@ stories.py."""
 from __future__ import annotations
 
 from storage.log.log import Log
-from tests.sim import views
+from testbed.sim import views
+from testbed.sim.world import Simulation
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import on_two_nodes
 from tests.sim.directory_stories import lies_in_second, with_second_directories
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, fenced, leads, write
-from tests.sim.world import Simulation
 from tidelog.types import Offset
 
 READ_WITHIN_S = 10

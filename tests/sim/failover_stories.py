@@ -4,12 +4,12 @@ paused, disconnected or behind a firewall is not mistaken for a dead one.
 
 from __future__ import annotations
 
+from testbed.sim.machine import machine_name
+from testbed.sim.network import Envelope
+from testbed.sim.world import Simulation
 from tests.sim.controller_stories import moving
-from tests.sim.machine import machine_name
-from tests.sim.network import Envelope
 from tests.sim.quorum_stories import active, core, voters_but, wait_active
 from tests.sim.stories import TOPIC, fenced, write
-from tests.sim.world import Simulation
 
 AT_ONCE = 0.6
 """Far less than a session (2 s): probes, reports, a commit and a retry of the client, with delays of the network."""

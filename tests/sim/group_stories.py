@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replication.coordination.partitioning import partition_of
-from tests.sim.coordination import GROUPS, TRANSACTIONS
-from tests.sim.coordinator_answers import ask, committed_offsets
+from testbed.sim.coordination import GROUPS, TRANSACTIONS
+from testbed.sim.coordinator_answers import ask, committed_offsets
+from testbed.sim.machine import coordinator_settings
+from testbed.sim.watched_transport import WatchedTransport
+from testbed.sim.world import Simulation
+from testbed.topic_requests import growing
 from tests.sim.crowd import Crowd
-from tests.sim.machine import coordinator_settings
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.stories import TOPIC
-from tests.sim.watched_transport import WatchedTransport
-from tests.sim.world import Simulation
-from tests.topic_requests import growing
 from tidelog.errors import TidelogError, UnknownMemberId
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto

@@ -12,11 +12,11 @@ from node.process.metadata_node import MetadataNode
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import BeginEpoch, Requested
-from tests.sim.machine import endpoint_of
+from testbed.sim.machine import endpoint_of
+from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import active, core, wait_active
 from tests.sim.replication_stories import arrives, away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, write
-from tests.sim.world import Simulation
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request

@@ -18,14 +18,14 @@ from uuid import UUID
 
 from node.listeners.kafka.api_versions import VERSIONS as API_VERSIONS
 from node.listeners.kafka.kafka_apis import KAFKA_APIS
+from testbed.sim.byte_streams import WINDOW_BYTES, ByteConnection, ClientSocket
+from testbed.sim.checkers import Checkers
+from testbed.sim.clock import WORLD_BEGAN_MS
+from testbed.sim.ledger import Violation
+from testbed.sim.machine import KAFKA_PORT
+from testbed.sim.readings import Reading
+from testbed.sim.workload import Client, Fate, Sent, record_of, records_shown
 from tests.node.kafka_frames import both_ways, decoded, request_frame
-from tests.sim.byte_streams import WINDOW_BYTES, ByteConnection, ClientSocket
-from tests.sim.checkers import Checkers
-from tests.sim.clock import WORLD_BEGAN_MS
-from tests.sim.ledger import Violation
-from tests.sim.machine import KAFKA_PORT
-from tests.sim.readings import Reading
-from tests.sim.workload import Client, Fate, Sent, record_of, records_shown
 from tidelog.errors import (
     ConnectionLost,
     InvalidProducerEpoch,

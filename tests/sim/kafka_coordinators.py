@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tests.sim.commit_attempts import Place
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Violation
+from testbed.sim.watched_offsets import WatchedOffsets
+from testbed.sim.workload import Client
 from tests.sim.kafka_client import ANSWER_S, KafkaClient, message_of, raise_for
-from tests.sim.ledger import Violation
-from tests.sim.watched_offsets import WatchedOffsets
-from tests.sim.workload import Client
 from tidelog.errors import CoordinatorNotAvailable, NotCoordinator, TidelogError
 from tidelog.types import Endpoint
 

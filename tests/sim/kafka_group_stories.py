@@ -12,17 +12,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from replication.coordination.classic_requests import SyncGroup
+from testbed.sim.client_faults import pause_client, resume_client
+from testbed.sim.loop import MICROS
+from testbed.sim.world import Simulation
 from tests.sim.classic_group_stories import generation_of
 from tests.sim.classic_members import SimClassicGroup, SimClassicMember
-from tests.sim.client_faults import pause_client, resume_client
 from tests.sim.group_stories import GROUP, begin, coordinator_of, wait_other_coordinator, wait_read, write_all
 from tests.sim.kafka_members import SimKafkaMember
 from tests.sim.kafka_workers import SimKafkaWorker
-from tests.sim.loop import MICROS
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.pipelines import Pipeline
 from tests.sim.stories import TOPIC
-from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
 
 RESULTS = "results"

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from tests.sim import client_faults
-from tests.sim.commit_attempts import Place
+from testbed.sim import client_faults
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Ledger, Violation
+from testbed.sim.readings import Reading
+from testbed.sim.watched_offsets import WatchedOffsets
+from testbed.sim.workload import CORRUPT, records_shown
 from tests.sim.kafka_client import KafkaClient, message_of, raise_for
 from tests.sim.kafka_coordinators import CALL_S, GROUP_KEY, KafkaCoordinator, KafkaOffsets, by_topic
-from tests.sim.ledger import Ledger, Violation
 from tests.sim.member_readings import MemberReadings
-from tests.sim.readings import Reading
-from tests.sim.watched_offsets import WatchedOffsets
-from tests.sim.workload import CORRUPT, records_shown
 from tidelog.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -37,8 +37,8 @@ from tidelog.records.v2.record import Record
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
+    from testbed.sim.workload import Client
     from tests.sim.members import SimGroup
-    from tests.sim.workload import Client
 
 JOINS: Final = 0
 LEAVES: Final = -1

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 
+from testbed.sim.loop import MICROS
+from testbed.sim.workload import Fate, Sent
+from testbed.sim.world import Simulation
 from tests.sim.kafka_client import KafkaClient, SimKafkaProducer, SimKafkaReader
-from tests.sim.loop import MICROS
 from tests.sim.stories import TOPIC
-from tests.sim.workload import Fate, Sent
-from tests.sim.world import Simulation
 from tidelog.errors import ElectionNotNeeded
 
 PARTITIONS = 3

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
-from tests.sim.coordinated_transactions import CoordinatedTransaction
-from tests.sim.coordination import TRANSACTIONS
+from testbed.sim.coordinated_transactions import CoordinatedTransaction
+from testbed.sim.coordination import TRANSACTIONS
+from testbed.sim.ledger import Violation
+from testbed.sim.loop import MICROS
+from testbed.sim.world import Simulation
 from tests.sim.coordinator_stories import ID, PARTITIONS, decided_values, two_places
 from tests.sim.group_stories import begin, transaction_coordinator_of, wait_other_coordinator
 from tests.sim.kafka_transactor import OpenKafkaTransaction, SimKafkaTransactor
-from tests.sim.ledger import Violation
-from tests.sim.loop import MICROS
 from tests.sim.stepped_transactor import SteppedTransactor
 from tests.sim.stories import TOPIC
-from tests.sim.world import Simulation
 from tidelog.errors import ProducerFenced, TidelogError
 
 T = TypeVar("T")

@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from tests.sim.clock import WORLD_BEGAN_MS
-from tests.sim.coordinated_transactions import CoordinatedTransaction, Instance
+from testbed.sim.clock import WORLD_BEGAN_MS
+from testbed.sim.coordinated_transactions import CoordinatedTransaction, Instance
+from testbed.sim.ledger import Violation
+from testbed.sim.workload import Client, Fate, Sent, record_of
 from tests.sim.kafka_client import DUPLICATE_SEQUENCE_NUMBER, KafkaClient, Place, message_of, produce_request, raise_for
-from tests.sim.ledger import Violation
-from tests.sim.workload import Client, Fate, Sent, record_of
 from tidelog.errors import RequestTimedOut, Retry, TidelogError, TransactionAbortable
 from tidelog.records import build_batch
 from tidelog.types import Endpoint, Millis
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 TRANSACTIONS: Final = 1
 """The kind of coordinator that FindCoordinator is asked for."""

@@ -11,25 +11,25 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.sim import client_faults
-from tests.sim.clock import WORLD_BEGAN_MS
-from tests.sim.commit_attempts import Place
-from tests.sim.coordinated_transactions import CoordinatedTransaction, Instance
-from tests.sim.exactly_once import result_of
+from testbed.sim import client_faults
+from testbed.sim.clock import WORLD_BEGAN_MS
+from testbed.sim.commit_attempts import Place
+from testbed.sim.coordinated_transactions import CoordinatedTransaction, Instance
+from testbed.sim.exactly_once import result_of
+from testbed.sim.watched_offsets import WatchedOffsets
+from testbed.sim.workload import Fate, Sent, record_of
 from tests.sim.kafka_client import DUPLICATE_SEQUENCE_NUMBER, PRODUCE_MS, KafkaClient, message_of, raise_for
 from tests.sim.kafka_coordinators import CALL_S, GROUP_KEY, TRANSACTION_KEY, KafkaCoordinator, by_topic
 from tests.sim.kafka_members import SimKafkaMember
-from tests.sim.watched_offsets import WatchedOffsets
-from tests.sim.workload import Fate, Sent, record_of
 from tidelog.errors import InvalidProducerEpoch, ProducerFenced, Retry, TidelogError
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.types import Millis
 
 if TYPE_CHECKING:
+    from testbed.sim.workload import Client
+    from testbed.sim.world import Simulation
     from tests.sim.pipelines import Pipeline
-    from tests.sim.workload import Client
-    from tests.sim.world import Simulation
 
 PRODUCE_VERSION: Final = 11
 INIT_VERSION: Final = 4

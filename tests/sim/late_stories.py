@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from node.replicas.leader_replica import LeaderReplica
 from replication.controller.image import ClusterImage
-from tests.sim import views
-from tests.sim.network import Envelope, Held
+from testbed.sim import views
+from testbed.sim.network import Envelope, Held
+from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import active, voters_but
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, end, epoch, fenced, leads, with_records_of, write
-from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
 

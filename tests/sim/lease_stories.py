@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from testbed.sim.machine import endpoint_of
+from testbed.sim.world import Simulation
 from tests.sim.group_stories import (
     GROUP,
     begin,
@@ -15,9 +17,7 @@ from tests.sim.group_stories import (
     tool_commits,
     wait_other_coordinator,
 )
-from tests.sim.machine import endpoint_of
 from tests.sim.stories import leads_quorum
-from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.sim.ledger import Cleanup, Ledger
-from tests.sim.readings import Reading
-from tests.sim.workload import IDENTITY
+from testbed.sim.ledger import Cleanup, Ledger
+from testbed.sim.readings import Reading
+from testbed.sim.workload import IDENTITY
 from tidelog.records import RecordBatch, build_batch, iter_batches
 from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.records.v2.record import Record

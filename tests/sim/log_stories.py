@@ -11,10 +11,11 @@ from typing import Any
 from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.sim.healing import rotten_segments
+from testbed.sim.world import Simulation
 from tests.fakes.log_start import delete_old_segments
 from tests.sim.controller_stories import eligible, on_two_nodes
-from tests.sim.healing import rotten_segments
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import (
     TOPIC,
@@ -29,7 +30,6 @@ from tests.sim.stories import (
     with_records_of,
     write,
 )
-from tests.sim.world import Simulation
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import INT64_MAX
 

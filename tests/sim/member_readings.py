@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.sim.commit_attempts import Place
-from tests.sim.ledger import Ledger, Violation
-from tests.sim.readings import Reading
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Ledger, Violation
+from testbed.sim.readings import Reading
 from tidelog.records.v2.record import Record
 
 

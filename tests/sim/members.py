@@ -11,25 +11,25 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.sim import client_faults
-from tests.sim.clock import SimClock
-from tests.sim.commit_attempts import Place
+from testbed.sim import client_faults
+from testbed.sim.clock import SimClock
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Ledger
+from testbed.sim.process import ProcessState
+from testbed.sim.readings import Reading, in_log
+from testbed.sim.watched_transport import WatchedTransport
+from testbed.sim.workload import CORRUPT, Client
 from tests.sim.kafka_members import SimKafkaMember
-from tests.sim.ledger import Ledger
 from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners
-from tests.sim.process import ProcessState
-from tests.sim.readings import Reading, in_log
-from tests.sim.watched_transport import WatchedTransport
-from tests.sim.workload import CORRUPT, Client
 from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import CommitFailed, Retry, TidelogError
 from tidelog.types import Isolation, TopicPartition
 
 if TYPE_CHECKING:
+    from testbed.sim.world import Simulation
     from tests.sim.classic_members import SimClassicGroup
-    from tests.sim.world import Simulation
 
 
 class SimGroup:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from testbed.sim.client_faults import pause_client, resume_client
+from testbed.sim.world import Simulation
 from tests.sim.classic_members import SimClassicGroup, SimClassicMember
-from tests.sim.client_faults import pause_client, resume_client
 from tests.sim.group_stories import GROUP, begin, coordinator_of, wait_other_coordinator, write_all
 from tests.sim.members import SimGroup, SimMember
-from tests.sim.world import Simulation
 
 
 def begin_both(sim: Simulation, *, cooperative: bool = False, classic: int = 2) -> tuple[SimGroup, SimClassicGroup]:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from testbed.sim.loop import MICROS
+from testbed.sim.machine import machine_name
+from testbed.sim.world import Simulation
 from tests.sim import operators
 from tests.sim.coordinated_workload import CoordinatedWorkload
-from tests.sim.loop import MICROS
-from tests.sim.machine import machine_name
 from tests.sim.plan import CLIENTS, POWER_FAULTS, Fault, Kind, Plan
 from tests.sim.rot import Rot
 from tests.sim.volumes import Volumes
-from tests.sim.world import Simulation
 
 Act = Callable[[Simulation, Fault], object]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from replication.controller.image import PartitionState, TopicState
-from tests.sim.coordination import GROUPS, TRANSACTIONS
+from testbed.sim.coordination import GROUPS, TRANSACTIONS
+from testbed.sim.loop import MICROS
+from testbed.sim.world import Simulation
+from testbed.topic_requests import altering, growing
 from tests.sim.deletion_requests import delete_records
-from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
-from tests.sim.world import Simulation
-from tests.topic_requests import altering, growing
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2

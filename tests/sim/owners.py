@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tests.sim.commit_attempts import Place
-from tests.sim.ledger import Violation
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Violation
 
 
 class Owners:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from storage.segment import abstract_index
+from testbed.sim.world import Simulation
 from tests.sim.directory_stories import lies_in_second, with_second_directories
 from tests.sim.stories import TOPIC, write
-from tests.sim.world import Simulation
 
 
 def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:

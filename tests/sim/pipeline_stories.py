@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sim.coordination import GROUPS, TRANSACTIONS
+from testbed.sim.coordination import GROUPS, TRANSACTIONS
+from testbed.sim.world import Simulation
 from tests.sim.group_stories import (
     begin,
     coordinator_of,
@@ -17,7 +18,6 @@ from tests.sim.group_stories import (
 )
 from tests.sim.pipelines import Pipeline
 from tests.sim.stories import TOPIC
-from tests.sim.world import Simulation
 
 RESULTS = "results"
 NAME = "pipeline"

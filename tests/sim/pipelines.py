@@ -13,18 +13,18 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.sim import client_faults
-from tests.sim.exactly_once import ExactlyOnce, result_of
+from testbed.sim import client_faults
+from testbed.sim.exactly_once import ExactlyOnce, result_of
+from testbed.sim.ledger import Ledger
+from testbed.sim.workload import Client
 from tests.sim.kafka_workers import SimKafkaWorker
-from tests.sim.ledger import Ledger
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.transactors import OpenTransaction, SimTransactor
-from tests.sim.workload import Client
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import Retry, TidelogError
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 
 class Pipeline:

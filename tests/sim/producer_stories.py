@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sim.machine import machine_name
-from tests.sim.network import Envelope, Held
-from tests.sim.producers import SimProducer
+from testbed.sim.machine import machine_name
+from testbed.sim.network import Envelope, Held
+from testbed.sim.producers import SimProducer
+from testbed.sim.workload import Sent
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, committed, end, epoch, leads, write
-from tests.sim.workload import Sent
-from tests.sim.world import Simulation
 from tidelog.errors import CommitUnknown
 
 BIG = b"." * 400

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from replication.raft.quorum import Quorum
 from replication.raft.roles import Role
-from tests.sim import views
+from testbed.sim import views
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, write
-from tests.sim.world import Simulation
 
 
 def core(sim: Simulation, node: int) -> Quorum | None:

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from node.coordinator_settings import CoordinatorSettings
 from storage.log.log import Log
+from testbed.sim.loop import MICROS, SimulationError
+from testbed.sim.machine import SCRIPTED, coordinator_settings
+from testbed.sim.producers import SimProducer
+from testbed.sim.readings import Reading
+from testbed.sim.transactions import Coordinator
+from testbed.sim.workload import Client, Fate, Sent, Transaction
+from testbed.sim.world import Simulation
 from tests.sim.availability import Availability
 from tests.sim.consumers import SimConsumer
 from tests.sim.coordinated_workload import CoordinatedWorkload
 from tests.sim.kafka_client import KafkaClient, SimKafkaProducer, SimKafkaReader
-from tests.sim.loop import MICROS, SimulationError
-from tests.sim.machine import SCRIPTED, coordinator_settings
 from tests.sim.nemesis import Nemesis
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan
-from tests.sim.producers import SimProducer
-from tests.sim.readings import Reading
-from tests.sim.transactions import Coordinator
-from tests.sim.workload import Client, Fate, Sent, Transaction
-from tests.sim.world import Simulation
 from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 
 CHURNED: Final = "comes-and-goes"

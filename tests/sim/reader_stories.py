@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.sim.machine import endpoint_of
+from testbed.sim.machine import endpoint_of
+from testbed.sim.workload import Client
+from testbed.sim.world import Simulation
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, asks_for, committed, durable_offset, end, epoch, leads, with_records_of, write
-from tests.sim.workload import Client
-from tests.sim.world import Simulation
 from tidelog.errors import FencedLeaderEpoch, OffsetNotAvailable, TidelogError
 from tidelog.records.v2.record import Record
 

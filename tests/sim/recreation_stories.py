@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from tests.sim.checkers import ReadableLog
+from testbed.sim.checkers import ReadableLog
+from testbed.sim.network import Envelope, Held
+from testbed.sim.world import Simulation
 from tests.sim.controller_stories import away_from_voter
-from tests.sim.network import Envelope, Held
 from tests.sim.quorum_stories import active
 from tests.sim.stories import TOPIC, admits, durable_offset, end, fenced, leads, with_records_of, write
-from tests.sim.world import Simulation
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NodeId
 

@@ -11,10 +11,12 @@ import contextlib
 from typing import Any
 
 from storage.log.log import Log
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
+from testbed.sim.machine import endpoint_of
+from testbed.sim.network import Envelope
+from testbed.sim.workload import Client, Fate
+from testbed.sim.world import Simulation
 from tests.fakes.log_start import delete_old_segments
-from tests.sim.machine import endpoint_of
-from tests.sim.network import Envelope
 from tests.sim.quorum_stories import wait_active
 from tests.sim.stories import (
     TOPIC,
@@ -30,8 +32,6 @@ from tests.sim.stories import (
     with_records_of,
     write,
 )
-from tests.sim.workload import Client, Fate
-from tests.sim.world import Simulation
 from tidelog.errors import (
     DiskFull,
     FencedLeaderEpoch,

@@ -23,13 +23,13 @@ from replication.controller.image import PartitionState
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
 from storage.files.file_system import read_file
-from tests.fakes.fake_tree import Inode
-from tests.sim import views
-from tests.sim.loop import MICROS
-from tests.sim.machine import Machine
+from testbed.fake_tree import Inode
+from testbed.sim import views
+from testbed.sim.loop import MICROS
+from testbed.sim.machine import Machine
+from testbed.sim.undisturbed_logs import without_hooks
+from testbed.sim.world import Simulation
 from tests.sim.plan import Fault
-from tests.sim.undisturbed_logs import without_hooks
-from tests.sim.world import Simulation
 from tidelog.errors import CorruptRecord
 from tidelog.records import walk_headers
 from tidelog.types import Durability, NodeId, Offset, PartitionKey

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from node.config import ReplicationConfig
+from testbed.sim.workload import Fate, Sent
+from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import wait_active
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, epoch, fenced, leads
-from tests.sim.workload import Fate, Sent
-from tests.sim.world import Simulation
 from tidelog.types import Millis
 
 BEHIND_MS = 30.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from storage.log.log import Log
-from tests.sim.checkers import ReadableLog
+from testbed.sim.checkers import ReadableLog
+from testbed.sim.world import Simulation
 from tests.sim.controller_stories import on_two_nodes
 from tests.sim.stories import TOPIC, durable_offset, end, fenced, leads, old_epoch_reaches_one_follower, write
-from tests.sim.world import Simulation
 
 
 def is_being_truncated(log: ReadableLog) -> bool:

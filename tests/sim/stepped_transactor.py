@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.sim import client_faults
-from tests.sim.coordinated_transactions import CoordinatedTransaction
+from testbed.sim import client_faults
+from testbed.sim.coordinated_transactions import CoordinatedTransaction
+from testbed.sim.workload import Client, Sent
 from tests.sim.transactors import OpenTransaction, SimTransactor
-from tests.sim.workload import Client, Sent
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
+    from testbed.sim.world import Simulation
     from tests.sim.members import SimMember
-    from tests.sim.world import Simulation
 
 
 class SteppedTransactor:

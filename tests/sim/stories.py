@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
-from tests.sim import views
-from tests.sim.ledger import METADATA_LOG
-from tests.sim.network import Envelope
-from tests.sim.world import Simulation
+from testbed.sim import views
+from testbed.sim.ledger import METADATA_LOG
+from testbed.sim.network import Envelope
+from testbed.sim.world import Simulation
 from tidelog.types import LeaderEpoch
 
 TOPIC = "orders"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from storage.log.log import Log
+from testbed.sim.loop import Defect
+from testbed.sim.world import Simulation
 from tests.sim.availability import BOUND_S, Availability
-from tests.sim.loop import Defect
 from tests.sim.mutants import disks
 from tests.sim.stories import TOPIC, durable_offset, write
-from tests.sim.world import Simulation
 
 
 def probed(sim: Simulation) -> tuple[Availability, int, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
-from tests.sim.caches import Caches
+from testbed.sim.caches import Caches
 from tidelog.types import (
     DirectoryId,
     LeaderEpoch,

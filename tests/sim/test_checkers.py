@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.checkers import Checkers, ReplicaView
-from tests.sim.clock import WORLD_BEGAN_MS, SimClock
-from tests.sim.ledger import Violation
-from tests.sim.workload import Fate, Sent, Transaction
+from testbed.sim.checkers import Checkers, ReplicaView
+from testbed.sim.clock import WORLD_BEGAN_MS, SimClock
+from testbed.sim.ledger import Violation
+from testbed.sim.workload import Fate, Sent, Transaction
 from tidelog.errors import NotLeaderOrFollower, RequestTimedOut
 from tidelog.records import build_batch
 from tidelog.records.v2.control import EndTxnMarker, control_batch

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.sim.coordinated_transactions import CoordinatedTransaction, CoordinatedTransactions, Instance
-from tests.sim.ledger import Ledger, Violation
+from testbed.sim.coordinated_transactions import CoordinatedTransaction, CoordinatedTransactions, Instance
+from testbed.sim.ledger import Ledger, Violation
+from testbed.sim.workload import Fate, Sent
 from tests.sim.ledger_book import Book
-from tests.sim.workload import Fate, Sent
 
 
 class World:

@@ -15,9 +15,9 @@ from replication.coordination.transaction_records import (
     TransactionLogValue,
     TransactionState,
 )
-from tests.sim.coordination import SCRIPTED_FROM, Coordination, place_of
-from tests.sim.exactly_once import ExactlyOnce, result_of
-from tests.sim.ledger import Ledger, Violation
+from testbed.sim.coordination import SCRIPTED_FROM, Coordination, place_of
+from testbed.sim.exactly_once import ExactlyOnce, result_of
+from testbed.sim.ledger import Ledger, Violation
 from tests.sim.ledger_book import Book
 from tidelog.types import Millis, Offset, PartitionIndex, ProducerId
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.sim.checkers import Checkers
+from testbed.sim.durability import Safety
 from tests.replication import quorum_core_stories
 from tests.sim.all_stories import STORIES
-from tests.sim.checkers import Checkers
-from tests.sim.durability import Safety
 from tests.sim.mutants import MUTANTS
 from tests.sim.mutants_in_cores import IN_CORES, IN_GROUPS
 

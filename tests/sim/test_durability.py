@@ -7,7 +7,7 @@ import random
 import pytest
 
 from storage.files.file_system import File
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 
 PATH = "/data/log"
 

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from storage.files.file_system import write_file
-from tests.fakes.fake_disk import FakeDisk
-from tests.sim import executor
-from tests.sim.executor import DiskPace, JobLock, SimExecutor
-from tests.sim.loop import SimLoop
-from tests.sim.process import Process, ProcessState
-from tests.sim.world import modules_with_locks
+from testbed.fake_disk import FakeDisk
+from testbed.sim import executor
+from testbed.sim.executor import DiskPace, JobLock, SimExecutor, modules_with_locks
+from testbed.sim.loop import SimLoop
+from testbed.sim.process import Process, ProcessState
 
 
 def a_disk(workers: int = 1) -> tuple[SimLoop, Process, DiskPace, SimExecutor]:

@@ -10,10 +10,10 @@ import pytest
 from replication.coordination import group_records as records
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import TopicPartitions
-from tests.consumer_bytes import assigned, subscription
-from tests.sim.commit_attempts import CommitAttempts, Place
-from tests.sim.group_log import GroupLog
-from tests.sim.ledger import Violation
+from testbed.consumer_bytes import assigned, subscription
+from testbed.sim.commit_attempts import CommitAttempts, Place
+from testbed.sim.group_log import GroupLog
+from testbed.sim.ledger import Violation
 from tidelog.types import Millis, Offset, PartitionIndex
 
 TOPIC = UUID(int=7)

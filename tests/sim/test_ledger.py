@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.ledger import Violation
+from testbed.sim.ledger import Violation
+from testbed.sim.readings import Reading
 from tests.sim.ledger_book import Book
-from tests.sim.readings import Reading
 from tidelog.records import build_batch, iter_batches
 from tidelog.records.v2.builder import empty_batch
 

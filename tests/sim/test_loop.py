@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from tests.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop
-from tests.sim.process import Process, ProcessState
+from testbed.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop
+from testbed.sim.process import Process, ProcessState
 
 sleep = asyncio.sleep  # noqa: TID251 - this tests asyncio's own sleep
 
@@ -288,7 +288,7 @@ def test_timers_of_one_instant_run_in_an_order_of_the_seed() -> None:
 
 SCRIPT = """
 import asyncio, random
-from tests.sim.loop import SimLoop
+from testbed.sim.loop import SimLoop
 loop = SimLoop(random.Random(7))
 seen = []
 async def worker(n):

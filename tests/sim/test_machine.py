@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from tests.sim.world import Simulation
+from testbed.sim.world import Simulation
 
 
 def test_a_waiting_task_of_a_killed_slow_process_is_dropped_without_a_report() -> None:

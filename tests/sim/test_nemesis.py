@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.machine import machine_name
+from testbed.sim.machine import machine_name
+from testbed.sim.world import Simulation
 from tests.sim.nemesis import Nemesis
 from tests.sim.plan import Fault, Kind, make_plan
-from tests.sim.world import Simulation
 
 
 def disconnected_links(sim: Simulation) -> set[tuple[int, int]]:

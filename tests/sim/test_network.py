@@ -11,12 +11,12 @@ import pytest
 
 from node.boundary.boundary import Boundary
 from node.requests.context import RequestContext
+from testbed.sim.loop import SimLoop
+from testbed.sim.network import LinkFaults, Network
+from testbed.sim.process import Process, ProcessState
+from testbed.topic_requests import creating
 from tests.node.message_services import gates_of, messages_of
 from tests.record_values import sent
-from tests.sim.loop import SimLoop
-from tests.sim.network import LinkFaults, Network
-from tests.sim.process import Process, ProcessState
-from tests.topic_requests import creating
 from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, TopicExists
 from tidelog.protocol import methods
 from tidelog.protocol.network import MessageStream

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.sim import on_the_loop
-from tests.sim.loop import Defect
-from tests.sim.on_the_loop import ALLOWED, WATCHED
-from tests.sim.process import ProcessState
+from testbed.sim import on_the_loop
+from testbed.sim.loop import Defect
+from testbed.sim.on_the_loop import ALLOWED, WATCHED
+from testbed.sim.process import ProcessState
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC
-from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
 

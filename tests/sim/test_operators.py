@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.sim.world import Simulation
 from tests.sim import operators
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.deletion_requests import delete_records
 from tests.sim.plan import Fault, Kind
 from tests.sim.stories import TOPIC, write
-from tests.sim.world import Simulation
 
 DELETIONS = [Fault(0.0, Kind.DELETE, node=0, other=0, lasts=0.0, amount=number / 10) for number in range(10)]
 

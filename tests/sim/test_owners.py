@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.commit_attempts import Place
-from tests.sim.exactly_once import ExactlyOnce, result_of, source_of
-from tests.sim.ledger import Ledger, Violation
+from testbed.sim.commit_attempts import Place
+from testbed.sim.exactly_once import ExactlyOnce, result_of, source_of
+from testbed.sim.ledger import Ledger, Violation
 from tests.sim.ledger_book import Book
 from tests.sim.member_readings import MemberReadings
 from tests.sim.owners import Owners

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from testbed.sim.world import Simulation
 from tests.sim.pipeline_stories import pipeline
-from tests.sim.world import Simulation
 
 
 def test_a_worker_that_was_told_to_stop_owns_nothing_that_lasts() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sim.executor import DiskPace, SimExecutor
-from tests.sim.world import Simulation
+from testbed.sim.executor import DiskPace, SimExecutor
+from testbed.sim.world import Simulation
 
 
 def test_metadata_is_committed_while_the_writer_of_the_directory_is_blocked() -> None:

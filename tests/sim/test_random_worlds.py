@@ -28,7 +28,7 @@ WORLDS = 500
 SHARE = 5
 """The worlds of one test: several workers can run the tests in parallel."""
 
-SOURCES = ("node", "replication", "storage", "tests/fakes", "tests/sim", "tidelog")
+SOURCES = ("node", "replication", "storage", "testbed", "tests/sim", "tidelog")
 """The sources that determine the course of a world."""
 
 

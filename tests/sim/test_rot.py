@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from storage.log.log import Log
+from testbed.sim.healing import what_is_missing
+from testbed.sim.world import Simulation
 from tests.sim import random_world
 from tests.sim.controller_stories import on_two_nodes
-from tests.sim.healing import what_is_missing
 from tests.sim.plan import Fault, Kind, make_plan
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.rot import Rot
 from tests.sim.stories import TOPIC, write
-from tests.sim.world import Simulation
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.header import LEADER_EPOCH_AT
 from tidelog.types import Offset
@@ -34,7 +34,7 @@ def world() -> Iterator[Simulation]:
 @pytest.fixture(autouse=True)
 def reads_go_to_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bits flip in files only, so reads must not be answered from the recent appends in memory."""
-    monkeypatch.setattr("tests.sim.world.RECENT_BYTES", (0,))
+    monkeypatch.setattr("testbed.sim.world.RECENT_BYTES", (0,))
 
 
 def flip_bits(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:

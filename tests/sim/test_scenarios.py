@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testbed.sim.world import Simulation
 from tests.sim import (
     controller_stories,
     damage_stories,
@@ -22,7 +23,6 @@ from tests.sim import (
     unclean_reader_stories,
 )
 from tests.sim.all_stories import STORIES
-from tests.sim.world import Simulation
 
 NEED_ONE_VOTER = {
     controller_stories.draining_node_is_not_admitted,

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from storage.log.log import Log
-from tests.sim import random_world, views
-from tests.sim.loop import SimLoop
+from testbed.sim import views
+from testbed.sim.loop import SimLoop
+from testbed.sim.process import Process
+from testbed.sim.stirring import WATCHED
+from testbed.sim.world import Simulation
+from tests.sim import random_world
 from tests.sim.plan import make_plan
-from tests.sim.process import Process
-from tests.sim.stirring import WATCHED
-from tests.sim.world import Simulation
 from tidelog.types import Offset
 
 

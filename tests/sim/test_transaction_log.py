@@ -11,9 +11,9 @@ from replication.coordination.transaction_records import (
     TransactionTopicPartitions,
 )
 from replication.coordination.transaction_records import TransactionState as State
-from tests.sim.commit_attempts import Place
-from tests.sim.ledger import Violation
-from tests.sim.transaction_log import Decisions, Marker, TransactionLog
+from testbed.sim.commit_attempts import Place
+from testbed.sim.ledger import Violation
+from testbed.sim.transaction_log import Decisions, Marker, TransactionLog
 from tidelog.types import Millis, PartitionIndex, ProducerId
 
 ORDERS = ("orders", 0)

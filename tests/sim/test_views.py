@@ -11,9 +11,9 @@ import pytest
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
+from testbed.sim.views import Places, led_uncleanly
+from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, write
-from tests.sim.views import Places, led_uncleanly
-from tests.sim.world import Simulation
 from tidelog.types import DirectoryId, LeaderEpoch, NodeId, Offset, PartitionEpoch, PartitionIndex, TopicId
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
+from testbed.sim.network import Envelope
+from testbed.sim.transactions import Coordinator, append_marker
+from testbed.sim.workload import Transaction
+from testbed.sim.world import Simulation
 from tests.sim.failover_stories import break_connections
 from tests.sim.log_stories import clean, log_of, three_replicas
-from tests.sim.network import Envelope
 from tests.sim.producer_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, end, fenced, leads, write
-from tests.sim.transactions import Coordinator, append_marker
-from tests.sim.workload import Transaction
-from tests.sim.world import Simulation
 from tidelog.errors import InvalidProducerEpoch
 from tidelog.records import iter_batches
 from tidelog.types import Offset

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.coordinated_transactions import CoordinatedTransaction, Instance
-from tests.sim.producers import SimProducer
-from tests.sim.watched_transport import WatchedTransport
-from tests.sim.workload import Client, Sent
+from testbed.sim.coordinated_transactions import CoordinatedTransaction, Instance
+from testbed.sim.producers import SimProducer
+from testbed.sim.watched_transport import WatchedTransport
+from testbed.sim.workload import Client, Sent
 from tidelog.client.transaction import Transaction
 from tidelog.errors import ProducerFenced, TidelogError, TransactionOutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.sim.world import Simulation
+    from testbed.sim.world import Simulation
 
 
 class OpenTransaction:

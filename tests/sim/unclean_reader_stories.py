@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.sim.clock import SimClock
+from testbed.sim.clock import SimClock
+from testbed.sim.workload import Client
+from testbed.sim.world import Simulation
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, end, epoch, fenced, leads, write
-from tests.sim.workload import Client
-from tests.sim.world import Simulation
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import LogTruncated
 from tidelog.types import EpochEnd, Offset

@@ -7,8 +7,8 @@ here: the times (nemesis.py), the replacement itself (world.py).
 
 from __future__ import annotations
 
+from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import active, core
-from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
 

@@ -23,7 +23,7 @@ from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.retention import count_deletable
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records, latest_epoch
 from tests.storage.cleaning_bench import make_cleaner
 from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule

@@ -15,7 +15,7 @@ from storage.directory.scrub_segment import Finding
 from storage.files.disk_executor import Executor, InlineExecutor
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SetClock, batch
 from tidelog.errors import TidelogError
 from tidelog.types import (

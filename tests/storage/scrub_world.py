@@ -9,7 +9,7 @@ from storage.directory.scrub_segment import Finding
 from storage.files.file_system import read_file
 from storage.log.log import Log
 from storage.segment.segment import LOG_SUFFIX, segment_path
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred
 from tidelog.errors import TidelogError
 from tidelog.types import Millis

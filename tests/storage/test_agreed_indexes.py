@@ -13,7 +13,7 @@ from storage.segment.agreed_indexes import (
     remove_agreements,
     write_agreements,
 )
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.types import Offset
 
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.files.file_system import File
 from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.verifier import sound_batches, verify
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.records import Record, RecordBatch, build_batch, build_message_set
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset
 

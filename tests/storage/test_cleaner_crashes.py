@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from storage.isolation import FetchIsolation
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.fakes.log_start import delete_old_segments
 from tests.storage.cleaning_bench import (
     COMPACTED,

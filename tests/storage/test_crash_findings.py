@@ -18,7 +18,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.segment import ALL_SUFFIXES
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.cleaning_bench import COMPACTED, CleaningBench, clean, table, visible
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped

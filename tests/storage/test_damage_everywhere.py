@@ -20,7 +20,7 @@ from storage.checkpoints.durable_offsets import DURABLE_MARKS
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.fakes.log_start import latest_epoch
 from tests.storage.kafka_vectors import READ_COMMITTED, consume
 from tests.storage.workbench import NOW, SMALL, TP, Bench, SetClock, batch

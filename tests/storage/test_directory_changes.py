@@ -17,7 +17,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.watched_executor import Elsewhere
 from tests.storage.workbench import SMALL, TOPIC_ID, SetClock, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Offset, PartitionIndex, TopicPartition

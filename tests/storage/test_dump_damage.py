@@ -37,7 +37,7 @@ from storage.dump.text import bytes_text, size_text, time_text
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.dumped import command, damage, events, of
 from tests.storage.kafka_vectors import unpack
 from tests.storage.producer_batches import eventful

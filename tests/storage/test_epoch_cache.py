@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.checkpoints.checkpoint_file import encode_epochs, read_epochs
 from storage.files.file_system import write_file
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.epochs import end_of_epoch, epoch_before
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, LeaderEpoch, Offset

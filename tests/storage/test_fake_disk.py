@@ -8,7 +8,7 @@ import random
 import pytest
 
 from storage.files.file_system import read_file, write_file
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 
 SEEDS = range(60)
 

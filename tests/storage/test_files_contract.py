@@ -10,7 +10,7 @@ import pytest
 
 from storage.files.file_system import Files, WouldBlock, read_file, write_file
 from storage.files.os_files import OsFiles
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 
 
 @pytest.fixture(params=["os", "fake"])

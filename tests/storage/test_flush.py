@@ -13,7 +13,7 @@ import pytest
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, stamped
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, TopicPartition

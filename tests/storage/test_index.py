@@ -24,7 +24,7 @@ from storage.segment.abstract_index import (
 from storage.segment.lazy_index import LazyIndex
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
 

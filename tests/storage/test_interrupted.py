@@ -11,7 +11,7 @@ import pytest
 
 from storage.files.file_system import write_file
 from storage.recovery.interrupted import finish_interrupted
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import stamped
 
 DIRECTORY = "/data/t-0"

@@ -16,7 +16,7 @@ from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import decode_snapshot
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, recorded_of
 from tests.storage.workbench import NOW, TOPIC_ID, SetClock
 from tidelog.records import iter_batches

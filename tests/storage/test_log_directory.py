@@ -14,7 +14,7 @@ from storage.files.file_system import read_file, write_file
 from storage.files.os_files import OsFiles
 from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, NodeId, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition

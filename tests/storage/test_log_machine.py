@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from storage.log.flush import FlushTicket
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.fakes.log_start import latest_epoch
 from tests.storage.workbench import SMALL, Bench, batch, contents, stamped
 from tidelog.errors import CorruptLog

@@ -15,7 +15,7 @@ from storage.directory.log_manager import LogManager
 from storage.files.disk_executor import Executor, InlineExecutor
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.types import DirectoryId, Durability, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition

@@ -12,7 +12,7 @@ from storage.checkpoints.older_directory import topic_id_of
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SetClock
 from tidelog.errors import InvalidConfig
 from tidelog.types import PartitionIndex, TopicPartition

@@ -16,7 +16,7 @@ from storage.producers.producer_snapshot import snapshot_path
 from storage.producers.producer_state import Duplicate, ProducerStateManager
 from storage.producers.verification import VERSION_2, TransactionCheck
 from storage.segment.transaction_index import AbortedTransaction
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
 from tidelog.records import (
     EndTxnMarker,

@@ -13,7 +13,7 @@ import pytest
 from storage.files.file_system import read_file, write_file
 from storage.log_config import LogConfig
 from storage.segment.segment import segment_path
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, Offset, PartitionKey

@@ -14,7 +14,7 @@ from storage.files.file_system import Space
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import TOPIC_ID, TP, SetClock, batch, stamped
 from tidelog.errors import DiskFull
 from tidelog.types import METADATA_TOPIC, LeaderEpoch, Offset, PartitionIndex, TopicPartition

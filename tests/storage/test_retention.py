@@ -14,7 +14,7 @@ import pytest
 from storage.files.deleted_files import DeletedFiles
 from storage.files.file_system import remove_files
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents, epoch_end
 from tidelog.errors import DiskFull, KafkaStorageError, OffsetOutOfRange

@@ -12,7 +12,7 @@ from storage.files.file_system import read_file, write_file
 from storage.log_config import LogConfig
 from storage.segment.segment import segment_path
 from storage.segment.segments import make_segment
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import DiskFull, RecordListTooLarge
 from tidelog.types import Durability, LeaderEpoch, Offset

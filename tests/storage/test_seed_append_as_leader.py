@@ -11,7 +11,7 @@ import pytest
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.records.reference import iter_records
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, batch
 from tidelog.errors import (

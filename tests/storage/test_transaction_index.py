@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.files.file_system import read_file, write_file
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex, encode_transactions
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, recorded_of
 from tidelog.types import Offset, ProducerId
 

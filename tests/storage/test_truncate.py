@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import SimulatedCrash
+from testbed.fake_disk import SimulatedCrash
 from tests.storage.filled_logs import filled, values
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError

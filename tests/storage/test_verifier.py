@@ -14,7 +14,7 @@ from storage.segment.index_check import OffsetIndexCheck, TimeIndexCheck
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.verifier import Checked, FaultKind, Gap, SegmentRules, verify, verify_around_gaps
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.records import Record, build_batch
 from tidelog.records.v2.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
 from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset

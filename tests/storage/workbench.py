@@ -13,7 +13,7 @@ from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from tests.fakes.fake_disk import FakeDisk
+from testbed.fake_disk import FakeDisk
 from tidelog.epochs import end_of_epoch
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition

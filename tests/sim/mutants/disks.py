@@ -13,7 +13,7 @@ from storage.files.file_system import sync_all
 from storage.log import directory_claims, flush, log_start, log_writer, retention, truncation_ticket
 from storage.log import log as storage_log
 from storage.recovery import epoch_recovery, loading_site, recovery
-from tests.fakes import fake_disk
+from testbed import fake_disk
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset, PartitionKey

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from testbed.sim.world import Simulation
 from tests.sim.plan import make_plan
 from tests.sim.random_world import run
-from tests.sim.world import Simulation
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
