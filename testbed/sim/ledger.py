@@ -239,6 +239,18 @@ class Ledger:
         batch = next(iter(iter_batches(data)))
         return [record.key for record in batch.records() if record.offset == offset and record.key is not None]
 
+    def record_at(self, offset: int) -> Record:
+        """The record at the offset of a data record."""
+        data = self.batches[self._bases[bisect_left(self._bases, offset + 1) - 1]]
+        return next(each for each in next(iter(iter_batches(data))).records() if each.offset == offset)
+
+    def decided_records(self) -> list[Record]:
+        """The records that a reader with read_committed receives, whether cleaning has removed them since or not."""
+        stable = self.stable
+        visible = {offset for offset in self.values if offset < stable and offset not in self.aborted}
+        batches = (batch for data in self.batches.values() for batch in iter_batches(data))
+        return [record for batch in batches for record in batch.records() if record.offset in visible]
+
     def missing(self, start: int, end: int) -> int | None:
         """The first offset in [start, end) whose batch must be in a log that has no batch in this range; None if
         there is none. A deletion may move start, end and watermark into a batch."""

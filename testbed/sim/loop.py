@@ -441,7 +441,7 @@ class SimLoop(LoopInterface):
     # --- refusals ---
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise RuntimeError("no threads in a simulated world: pass an Executor to the constructor")
+        raise RuntimeError("a simulated world has no threads: make the work a coroutine, or call it directly")
 
     # --- errors ---
 

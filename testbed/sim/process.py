@@ -86,6 +86,10 @@ class Process:
         if self.owes_us >= PAID_FROM_US:
             self.stirred = True
 
+    def give(self, variable: contextvars.ContextVar[T], value: T) -> None:
+        """Set a context variable for everything that this process runs from now on."""
+        self._context.run(variable.set, value)
+
     def context(self) -> contextvars.Context:
         """A new context owned by this process, for one callback or task."""
         return self._context.copy()

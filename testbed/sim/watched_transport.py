@@ -16,10 +16,9 @@ from testbed.sim.commit_attempts import Place
 from testbed.sim.coordinated_transactions import Instance
 from testbed.sim.coordination import Coordination
 from testbed.sim.loop import SimLoop
-from testbed.sim.network import SimTransport
 from testbed.sim.watched_offsets import WatchedOffsets
 from tidelog.protocol import methods
-from tidelog.protocol.network import MessageStream
+from tidelog.protocol.network import MessageStream, Transport
 from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.v1 import groups_pb2, transactions_pb2
 from tidelog.types import Endpoint
@@ -35,7 +34,7 @@ class WatchedTransport:
 
     def __init__(
         self,
-        inner: SimTransport,
+        inner: Transport,
         loop: SimLoop,
         coordination: Coordination,
         *,

@@ -15,6 +15,7 @@ from tidelog import forks
 from tidelog.client.cluster import Cluster, parse_bootstrap
 from tidelog.client.machine import real_rng, secure_rng, start_root_task
 from tidelog.client.options import checked_client_id
+from tidelog.client.surroundings import SURROUNDINGS
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.network import Transport
@@ -51,7 +52,7 @@ class ClientOptions(TypedDict, total=False):
     client_id: str
     """The client's name in quotas and in the nodes' logs."""
     transport: Transport | None
-    """For tests, as `clock` and `rng`; None: that of the system."""
+    """For tests, as `clock` and `rng`; None: that of the context (surroundings.py), or else of the system."""
     clock: Clock | None
     rng: Random | None
 
@@ -72,6 +73,8 @@ class Service:
     ) -> None:
         if tls is not None and not isinstance(tls, Tls):
             raise TypeError(f"tls must be a tidelog.Tls or None, not {type(tls).__name__}: {tls!r}")
+        if (here := SURROUNDINGS.get()) is not None:
+            transport, clock, rng = transport or here.transport, clock or here.clock, rng or here.rng
         self._client_id = checked_client_id(client_id)
         self._bootstrap = parse_bootstrap(bootstrap)
         self._tls, self._sasl, self._transport = tls, sasl, transport

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidelog.testing.process_cluster import LocalCluster
     from tidelog.testing.in_process import InProcessNode
+    from tidelog.testing.simulation import Application, Simulation
     from tidelog.testing.unique_names import unique_name
 
 _HOME: Final = {
+    "Application": "tidelog.testing.simulation",
     "InProcessNode": "tidelog.testing.in_process",
     "LocalCluster": "tidelog.testing.process_cluster",
+    "Simulation": "tidelog.testing.simulation",
     "unique_name": "tidelog.testing.unique_names",
 }
 
-__all__ = ["InProcessNode", "LocalCluster", "unique_name"]
+__all__ = ["Application", "InProcessNode", "LocalCluster", "Simulation", "unique_name"]
 
 
 def __getattr__(name: str) -> object:

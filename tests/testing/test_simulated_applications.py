@@ -1,0 +1,143 @@
+"""`tidelog.testing.Simulation`: a user's coroutines in a simulated cluster, with its faults and its checkers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+import pytest
+
+import tidelog
+from tidelog.errors import TidelogError
+from tidelog.records import Record
+from tidelog.testing import Simulation
+
+
+async def sell(bootstrap: str, orders: int) -> int:
+    """A shop: one order after the other, each acknowledged."""
+    async with tidelog.Producer(bootstrap, acks="all") as producer:
+        for number in range(orders):
+            await producer.send("orders", b"order %d" % number)
+            await asyncio.sleep(random.uniform(0, 0.2))
+    return orders
+
+
+async def bill(bootstrap: str) -> None:
+    """Consume, transform, produce: an invoice for each order, with the offsets in one transaction."""
+    while True:
+        try:
+            async with (
+                tidelog.Consumer(
+                    bootstrap,
+                    group="billing",
+                    topics=["orders"],
+                    isolation="read_committed",
+                    auto_offset_reset="earliest",
+                    auto_commit=False,
+                ) as consumer,
+                tidelog.Producer(bootstrap, transactional_id="billing", transaction_timeout_ms=5_000) as producer,
+            ):
+                while True:
+                    if records := await consumer.poll(timeout=0.5):
+                        async with producer.transaction() as transaction:
+                            for record in records:
+                                await producer.enqueue("invoices", b"invoice of " + (record.value or b""))
+                            await transaction.send_offsets(consumer)
+        except TidelogError:
+            await asyncio.sleep(0.2)  # fenced, or the outcome is unknown: again from the committed offsets
+
+
+async def bill_twice(bootstrap: str) -> None:
+    """The same with a defect: offsets are committed after the invoices, not with them."""
+    async with (
+        tidelog.Consumer(
+            bootstrap, group="billing", topics=["orders"], auto_offset_reset="earliest", auto_commit=False
+        ) as consumer,
+        tidelog.Producer(bootstrap) as producer,
+    ):
+        while True:
+            for record in await consumer.poll(timeout=0.5, max_records=1):
+                await producer.send("invoices", b"invoice of " + (record.value or b""))
+                await asyncio.sleep(0.5)
+                await consumer.commit()
+
+
+def invoices(order: Record) -> Iterable[bytes]:
+    yield b"invoice of " + (order.value or b"")
+
+
+def test_a_pipeline_is_exactly_once_whatever_fails() -> None:
+    with Simulation(7) as world:
+        world.create_topic("orders", partitions=2)
+        world.create_topic("invoices", partitions=2)
+        shop = world.start(sell, world.bootstrap, 40)
+        world.start(bill, world.bootstrap)
+        world.disturb(15)
+        if not shop.runs:
+            shop.restart()
+        world.run(shop)
+        world.check_exactly_once("orders", "invoices", invoices)
+        world.check()
+
+
+def test_a_pipeline_that_commits_late_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="2 committed results b'invoice of order"), Simulation(3) as world:
+        world.create_topic("orders")
+        world.create_topic("invoices")
+        world.start(sell, world.bootstrap, 5)
+        worker = world.start(bill_twice, world.bootstrap)
+        world.run_until(lambda: len(world.records("invoices")) == 2)
+        worker.restart()
+        world.check_exactly_once("orders", "invoices", invoices)
+
+
+def test_one_seed_is_one_course_of_events() -> None:
+    def play(seed: int) -> tuple[str, list[bytes | None]]:
+        with Simulation(seed) as world:
+            world.create_topic("orders")
+            world.start(sell, world.bootstrap, 10)
+            world.disturb(5)
+            return world.digest(), [record.value for record in world.records("orders")]
+
+    assert play(5) == play(5)
+    assert play(5)[0] != play(6)[0]
+
+
+def test_what_is_acknowledged_and_lost_is_found_out() -> None:
+    """What is removed from the committed log stands for a cluster that has lost it."""
+    with Simulation(1) as world:
+        world.create_topic("orders", replicas=1, min_insync_replicas="1")
+        world.run(world.start(sell, world.bootstrap, 3))
+        acknowledged = world._world.acknowledgements
+        assert len(acknowledged.all) == 3
+        (ledger,) = world._world.ledgers("orders")
+        del ledger.values[1]
+        with pytest.raises(AssertionError, match=r"orders-0@1: acknowledged to client-\d+ as b'order 1', and lost"):
+            acknowledged.judge_all()
+
+
+async def fail(bootstrap: str) -> None:
+    async with tidelog.Producer(bootstrap) as producer:
+        await producer.send("no such topic", b"")
+
+
+def test_the_error_of_an_application_fails_the_test_and_names_the_seed() -> None:
+    with pytest.raises(AssertionError, match="fail failed") as failed, Simulation(11) as world:
+        world.start(fail, world.bootstrap)
+        world.run_for(1)
+        world.check()
+    assert any("Simulation(11)" in note for note in failed.value.__notes__)
+
+
+def test_an_hour_is_over_at_once_and_threads_are_refused() -> None:
+    async def wait() -> float:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await asyncio.sleep(60)
+        with pytest.raises(RuntimeError, match="no threads"):
+            await asyncio.to_thread(print)
+        return loop.time() - begun
+
+    with Simulation(2, nodes=1) as world:
+        assert world.run(world.start(wait)) == pytest.approx(60)
