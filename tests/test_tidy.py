@@ -83,7 +83,8 @@ def test_test_files_have_names_of_their_own() -> None:
 
 
 def test_product_files_and_classes_have_names_of_their_own() -> None:
-    """A name leads to one file and one class. The synchronous clients have the names of those they wrap."""
+    """A name leads to one file and one class. The synchronous clients, and
+    the cluster of `tidelog.testing`, have the names of those they wrap."""
     files: dict[str, list[str]] = {}
     classes: dict[str, list[str]] = {}
     for path in hand_written_python():
@@ -97,4 +98,4 @@ def test_product_files_and_classes_have_names_of_their_own() -> None:
                 classes.setdefault(node.name, []).append(place)
     assert [places for places in files.values() if len(places) > 1] == []
     twice = {name for name, places in classes.items() if len(places) > 1}
-    assert twice == {"Producer", "Consumer", "Admin"}
+    assert twice == {"Producer", "Consumer", "Admin", "LocalCluster"}

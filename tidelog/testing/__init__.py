@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tidelog.testing.process_cluster import LocalCluster
     from tidelog.testing.in_process import InProcessNode
+    from tidelog.testing.process_cluster import LocalCluster
     from tidelog.testing.simulation import Application, Simulation
     from tidelog.testing.unique_names import unique_name
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from tidelog.testing.process_cluster import LocalCluster
     from tidelog.testing.in_process import InProcessNode
+    from tidelog.testing.process_cluster import LocalCluster
     from tidelog.testing.simulation import Simulation
 
 SEEDS: Final = 10
