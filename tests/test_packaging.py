@@ -101,6 +101,27 @@ def test_the_commands_of_the_wheel_start_nodes_and_read_their_files(python: Path
     assert "No damage found" in dumped
 
 
+FIXTURES = """
+import tidelog.sync
+
+def test_the_fixtures_are_found_by_themselves(tidelog_node, tidelog_simulation):
+    import testbed
+    assert testbed.__file__.endswith("tidelog/_server/testbed/__init__.py")
+    topic = tidelog_node.create_topic()
+    with tidelog.sync.Producer(tidelog_node.bootstrap) as producer:
+        assert producer.send(topic, b"a").offset == 0
+    tidelog_simulation.create_topic(topic)
+    tidelog_simulation.check()
+"""
+
+
+def test_pytest_finds_the_fixtures_of_the_wheel(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_fixtures.py").write_text(FIXTURES)
+    library = sysconfig.get_path("purelib")
+    told = run(python, "-m", "pytest", "-q", "--tidelog-seeds", "1", cwd=tmp_path, PYTHONPATH=library)
+    assert "1 passed" in told
+
+
 ROUND_TRIP = """if True:
     from tidelog.records import Record, RecordBatch, analyze, build_batch, implementation, Rules
     from tidelog.records.v2.fast_paths import check_records
