@@ -87,4 +87,6 @@ def test_a_directory_that_was_given_is_kept_and_a_temporary_one_is_not(tmp_path:
     assert not home.exists()
     kept = LocalCluster(nodes=1, directory=str(tmp_path))
     kept.close()
+    with pytest.raises(ValueError, match="has a cluster already"):
+        LocalCluster(directory=kept.directory)
     assert (kept.directory / "node-0" / "tidelog.toml").is_file()

@@ -10,8 +10,9 @@ import pytest
 
 import tidelog
 from tests.sim.mutants import MUTANTS
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.records import Record
+from tidelog.sync import Producer
 from tidelog.testing import Simulation
 
 
@@ -150,6 +151,38 @@ def test_the_error_of_an_application_fails_the_test_and_names_the_seed() -> None
         world.run_for(1)
         world.check()
     assert any("Simulation(11)" in note for note in failed.value.__notes__)
+
+
+def test_every_fault_begins_and_ends() -> None:
+    """One node after the other; the producer never stops, and the cluster recovers."""
+    with Simulation(4) as world:
+        world.create_topic("orders", partitions=3)
+        shop = world.start(sell, world.bootstrap, 60)
+        begin = (world.kill, world.stop, world.power_off, world.pause, world.cut_off, world.fill_disk)
+        end = (world.restart, world.restart, world.restart, world.resume, world.reconnect, world.free_disk)
+        for number, (start, stop) in enumerate(zip(begin, end, strict=True)):
+            node = number % 3
+            start(node)
+            world.run_for(3)
+            stop(node)
+            world.run_for(3)
+        world.slow_disk(1, 20)
+        world.lose_messages(0.05)
+        world.run_for(3)
+        assert world.run(shop) == 60
+        assert world.leader("orders") in world.nodes
+        world.check()
+
+
+def test_synchronous_clients_are_refused() -> None:
+    async def block(bootstrap: str) -> None:
+        with Producer(bootstrap):
+            pass
+
+    with Simulation(2, nodes=1) as world:
+        application = world.start(block, world.bootstrap)
+        with pytest.raises(InvalidRequest, match="use the asynchronous client"):
+            world.run(application)
 
 
 def test_an_hour_is_over_at_once_and_threads_are_refused() -> None:

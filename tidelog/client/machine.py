@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from tidelog import forks
+from tidelog.client.surroundings import SURROUNDINGS
 from tidelog.errors import InvalidRequest, TidelogError
 
 T = TypeVar("T")
@@ -51,6 +52,10 @@ class LoopThread:
     """An event loop in its own thread, for synchronous clients."""
 
     def __init__(self, name: str) -> None:
+        if SURROUNDINGS.get() is not None:  # it would wait in real time for nodes that are none
+            raise InvalidRequest(
+                f"a {name} needs a thread, which a simulated world has not: use the asynchronous client"
+            )
         self._name = name
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)

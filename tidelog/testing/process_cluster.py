@@ -38,9 +38,12 @@ class LocalCluster:
     ) -> None:
         """settings: of every node, by the names of docs/configuration.md; they come before those that make a test
         quick (a failed node is noticed after 1.5 s). directory: an empty one for data, configuration and logs, which
-        is kept; None: a temporary one. Raises UnsupportedVersion if the server's packages are not installed."""
+        is kept; None: a temporary one. Raises ValueError for a directory with a cluster, UnsupportedVersion if the
+        server's packages are not installed."""
         if nodes < 1:
             raise ValueError(f"nodes must be 1 or more, not {nodes}")
+        if directory is not None and any(Path(directory).glob("node-*")):
+            raise ValueError(f"{directory} has a cluster already: name an empty directory, or none")
         self._module: Any = server_module("testbed.faulty_cluster", "testing")
         self._temporary = directory is None
         home = Path(tempfile.mkdtemp(prefix="tidelog-")) if directory is None else Path(directory)
