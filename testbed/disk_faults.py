@@ -42,18 +42,19 @@ class Faults:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._seen_ns = -1
+        self._seen = (-1, -1)
         self._present = DiskFaults()
 
     @property
     def present(self) -> DiskFaults:
         try:
-            changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116 - before each write
+            status = os.stat(self._path)  # noqa: PTH116 - before each write
         except FileNotFoundError:
             return DiskFaults()
-        if changed_ns != self._seen_ns:
+        seen = status.st_mtime_ns, status.st_ino  # two changes may have one time: clocks of file systems are coarse
+        if seen != self._seen:
             self._present = DiskFaults(**json.loads(Path(self._path).read_text(encoding="ascii")))
-            self._seen_ns = changed_ns
+            self._seen = seen
         return self._present
 
     def wait(self) -> None:

@@ -1,4 +1,5 @@
-"""The contract of `Files` (storage/files/file_system.py), checked for the operating system and for the fake disk."""
+"""The contract of `Files` (storage/files/file_system.py), checked for the operating system, what wraps it for
+tests, and the fake disk."""
 
 from __future__ import annotations
 
@@ -10,14 +11,18 @@ import pytest
 
 from storage.files.file_system import Files, WouldBlock, read_file, write_file
 from storage.files.os_files import OsFiles
+from testbed.disk_faults import FaultyFiles
+from testbed.embedded_node import UnsyncedFiles
 from testbed.fake_disk import FakeDisk
 
 
-@pytest.fixture(params=["os", "fake"])
+@pytest.fixture(params=["os", "faulty", "unsynced", "fake"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     """A disk and an empty directory on it."""
-    if request.param == "os":
-        return OsFiles(), str(tmp_path)
+    real = {"os": OsFiles(), "faulty": FaultyFiles(str(tmp_path / "no faults")), "unsynced": UnsyncedFiles()}
+    if request.param in real:
+        (tmp_path / "directory").mkdir()
+        return real[request.param], str(tmp_path / "directory")
     fake = FakeDisk()
     fake.make_directory("/tmp/directory")
     return fake, "/tmp/directory"
