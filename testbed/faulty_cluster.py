@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from node.process.local_cluster import ClusterFailed, LocalCluster, LocalNode
+from node.process.local_cluster import LocalCluster, LocalNode
 from testbed.disk_faults import DiskFaults, write_faults
 from testbed.links import Links
 
@@ -72,7 +72,7 @@ class FaultyCluster(LocalCluster):
         """Stop the process where it is (SIGSTOP): its connections stay open, and nothing answers."""
         node = self.nodes[node_id]
         if not node.running:
-            raise ClusterFailed(f"node {node_id} cannot be paused: it does not run")
+            raise ValueError(f"node {node_id} cannot be paused: it does not run")
         os.kill(node.pid, signal.SIGSTOP)
         self._paused.add(node_id)
         self._count_out(node_id)

@@ -8,6 +8,7 @@ import pytest
 
 import tidelog
 from tidelog.errors import DiskFull, TidelogError
+from tidelog.sync import Producer
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.integration
@@ -57,6 +58,18 @@ async def test_a_paused_node_is_left_behind_and_comes_back(tidelog_cluster: Loca
         await producer.send(tidelog_topic, b"without it")
     tidelog_cluster.resume(follower)
     await tidelog_cluster.healthy()
+
+
+def test_a_node_that_is_stopped_hands_its_leaderships_over(tidelog_cluster: LocalCluster, tidelog_topic: str) -> None:
+    old = tidelog_cluster.leader(tidelog_topic)
+    tidelog_cluster.stop(old)
+    with pytest.raises(ValueError, match="does not run"):
+        tidelog_cluster.pause(old)
+    with Producer(tidelog_cluster.bootstrap, acks="all") as producer:
+        producer.send(tidelog_topic, b"by another leader")
+    assert tidelog_cluster.leader(tidelog_topic) not in (old, -1)
+    tidelog_cluster.start(old)
+    tidelog_cluster.wait_healthy()
 
 
 async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalCluster) -> None:

@@ -14,7 +14,7 @@ from tidelog.cli.server_packages import server_module
 from tidelog.testing.unique_names import unique_name
 
 READY_S: Final = 30.0
-"""For a busy machine: on an idle core it is ready in under 0.5 s."""
+"""For a busy machine: on an idle core it is ready in 0.1 s, once the server's packages are imported."""
 
 
 class InProcessNode:

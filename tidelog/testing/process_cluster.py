@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -112,11 +112,12 @@ class LocalCluster:
     ) -> str:
         """Create a topic and wait until all its replicas are in sync. name: None: one that no other test has. replicas:
         None: three, or as many as there are nodes. configs: its settings, with `_` for `.` (`retention_ms="1000"`).
-        Returns the name."""
+        Returns the name. Raises
+        TimeoutError, and the error of the request."""
         chosen = unique_name() if name is None else name
-        self._cluster.create_topic(
-            chosen, partitions, min(3, len(self.nodes)) if replicas is None else replicas, **configs
-        )
+        count = min(3, len(self.nodes)) if replicas is None else replicas
+        with self._in_time():
+            self._cluster.create_topic(chosen, partitions, count, **configs)
         return chosen
 
     def leader(self, topic: str, partition: int = 0) -> int:
@@ -135,8 +136,10 @@ class LocalCluster:
         self._cluster.kill(node)
 
     def stop(self, node: int) -> None:
-        """Stop a node gracefully: it hands its leaderships over and closes its logs."""
-        self._cluster.stop_node(node)
+        """Stop a node gracefully: it hands its leaderships over and closes its logs. Raises TimeoutError if it does not
+        end, which kills it."""
+        with self._in_time():
+            self._cluster.stop_node(node)
 
     def start(self, node: int) -> None:
         """Start a node that was killed or stopped, on its data."""
@@ -196,11 +199,13 @@ class LocalCluster:
 
     def wait_healthy(self, within: float = READY_S) -> None:
         """The same, without an event loop."""
-        try:
+        with self._in_time():
             self._cluster.wait_healthy(within)
-        except self._local.ClusterFailed as failed:
-            raise TimeoutError(str(failed)) from failed
 
-    @property
-    def _local(self) -> Any:
-        return server_module("node.process.local_cluster", "testing")
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Raises TimeoutError for what the cluster does not reach, also because a node has ended."""
+        try:
+            yield
+        except server_module("node.process.local_cluster", "testing").ClusterFailed as failed:
+            raise TimeoutError(str(failed)) from failed
