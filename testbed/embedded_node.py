@@ -58,7 +58,7 @@ class _EmbeddedProcess(NodeProcess):
         super().__init__(config, UnsyncedFiles())
         self._owner = owner
 
-    def _obey(self, node: Node) -> None:
+    def _listen_to_signals(self, node: Node) -> None:
         self._owner.running = node
 
     async def _ready_changed(self, is_ready: bool) -> None:

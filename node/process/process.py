@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(config, files or OsFiles(), until_stdin_ends=options.until_stdin_ends))
+            runner.run(_run(config, files, until_stdin_ends=options.until_stdin_ends))
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
@@ -107,15 +107,16 @@ def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
     return 0
 
 
-async def _run(config: NodeConfig, files: Files, *, until_stdin_ends: bool) -> None:
+async def _run(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool) -> None:
     await NodeProcess(config, files, until_stdin_ends=until_stdin_ends).run()
 
 
 class NodeProcess:
     """One incarnation of a node on this machine. Created on a running loop, as its executors are."""
 
-    def __init__(self, config: NodeConfig, files: Files, *, until_stdin_ends: bool = False) -> None:
-        self._config, self._files = config, files
+    def __init__(self, config: NodeConfig, files: Files | None = None, *, until_stdin_ends: bool = False) -> None:
+        """files: None: those of the machine."""
+        self._config, self._files = config, files or OsFiles()
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
@@ -176,7 +177,7 @@ class NodeProcess:
             if self._tls:
                 await stack.enter_async_context(_running(self._watch_certificates()))
             await self._serve(node, config, stack)
-            self._obey(node)
+            self._listen_to_signals(node)
             await self._run_unless_defect(node)
             _log.info("stopped")
 
@@ -314,8 +315,7 @@ class NodeProcess:
         for executor in self._executors:
             executor.close()
 
-    def _obey(self, node: Node) -> None:
-        """From now on the node stops when its process is asked to."""
+    def _listen_to_signals(self, node: Node) -> None:
         loop = asyncio.get_running_loop()
         stopping = False
 
