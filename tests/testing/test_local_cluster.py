@@ -76,7 +76,10 @@ async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalC
     """With one replica, the disk of its leader decides alone."""
     topic = tidelog_cluster.create_topic(replicas=1, durability="fsync")
     leader = tidelog_cluster.leader(topic)
-    async with tidelog.Producer(tidelog_cluster.bootstrap, delivery_timeout_ms=1_000) as producer:
+    async with (
+        tidelog.Producer(tidelog_cluster.bootstrap) as producer,
+        tidelog.Producer(tidelog_cluster.bootstrap, delivery_timeout_ms=500) as impatient,
+    ):
         await producer.send(topic, b"fits")
         tidelog_cluster.slow_disk(leader, 200)
         begun = perf_counter()
@@ -85,7 +88,7 @@ async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalC
         tidelog_cluster.slow_disk(leader, 0)
         tidelog_cluster.fill_disk(leader)
         with pytest.raises(TidelogError) as refused:
-            await producer.send(topic, b"too much")
+            await impatient.send(topic, b"too much")
         assert isinstance(refused.value, DiskFull) or isinstance(refused.value.__cause__, DiskFull)
         tidelog_cluster.free_disk(leader)
         await producer.send(topic, b"fits again")
