@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from xdist.remote import Producer
@@ -133,15 +133,32 @@ class BalancedScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has n
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
         self._balance: Balance | None = None
+        self._crashed: set[str] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)[0]
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        # pytest-xdist would run the test again that ended its worker, which may take its whole time limit a second
+        # time: it counts as failed already.
+        pending = (nodeid for unit in self.assigned_work[node].values() for nodeid, done in unit.items() if not done)
+        if crashed := next(pending, None):
+            self._crashed.add(crashed)
+        return cast("str | None", super().remove_node(node))
+
     def _assign_work_unit(self, node: WorkerController) -> None:
         if self._balance is None:
             self._balance = Balance(units_of(self.collection, durations.read().of))
-        name = self._balance.next_of(is_first=node is self.nodes[0])
-        if name is None:  # a worker that crashed has left units that were handed out before
-            name = next(iter(self.workqueue))
-        self.workqueue.move_to_end(name, last=False)
-        super()._assign_work_unit(node)
+        while self.workqueue:
+            name = self._balance.next_of(is_first=node is self.nodes[0])
+            if name is None:  # a worker that crashed has left units that were handed out before
+                name = next(iter(self.workqueue))
+            unit = self.workqueue[name]
+            unit.update((nodeid, True) for nodeid in self._crashed & unit.keys())
+            if all(unit.values()):
+                del self.workqueue[name]
+                continue
+            self.workqueue.move_to_end(name, last=False)
+            super()._assign_work_unit(node)
+            return
+        node.shutdown()

@@ -150,6 +150,9 @@ def pytest_runtest_makereport(
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     RUN.add(report)
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        # At once, as pytest's summary comes at the end, which a run that is killed does not reach.
+        print(f"\nfailed: {report.nodeid} ({report.when})", flush=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

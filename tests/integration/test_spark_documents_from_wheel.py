@@ -165,7 +165,7 @@ def test_all_that_these_documents_say_to_type_is_run_or_has_a_reason_why_not() -
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(900)
 def test_the_wheel_and_spark_do_what_the_documents_say(wheel: Path, tmp_path: Path) -> None:
     """Some four minutes: it installs the wheel, starts three nodes, and ten of the steps start Spark."""
     with up(install(wheel, tmp_path)) as running:

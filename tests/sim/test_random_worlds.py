@@ -16,7 +16,7 @@ from tests.sim.plan import make_plan
 from tests.sim.regressions import FoundBy
 from tests.sim.shrink import shrink
 
-pytestmark = pytest.mark.timeout(3_600)
+pytestmark = pytest.mark.timeout(900)
 """A world limits its virtual time itself; its real time is that of its processor, which others may use too."""
 
 FIXED_WORLDS = 30
