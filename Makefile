@@ -119,6 +119,10 @@ FIRST_TIER := not deep and not containers and not interop and not k8s
 DEEP_TIER := (deep or containers or interop) and not k8s
 RECORD := --record-durations
 
+.PHONY: monitoring
+monitoring: env  ## docs/metrics.md, Prometheus' alert rules and Grafana's dashboards, from the table of metrics
+	@$(PY) -m tests.node.monitoring_files
+
 .PHONY: test
 # A third of the tests waits for clocks and processes: with a worker more than cores none of these is idle meanwhile.
 test: JOBS = $(shell expr $(CORES) + 1)

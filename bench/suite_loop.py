@@ -24,7 +24,8 @@ from typing import cast
 
 from bench.figure import Better, Figure, Run
 from bench.loop_nodes import HOST, Callbacks, Nodes
-from node.observability.metrics import HostedPartition, MetricSources, metrics_text
+from node.observability.metric_sources import HostedPartition, MetricSources
+from node.observability.metrics import metrics_text
 from node.observability.metrics_server import MetricsServer
 from node.replicas.replica import Replica
 from replication.controller.image import PartitionState, apply
@@ -159,8 +160,11 @@ async def _scrape(count: int) -> list[Figure]:
         size=0,
         segments=(None,),
     )
-    replica = SimpleNamespace(name=TopicPartition("t", PartitionIndex(0)), leader=object(), log=log)
-    state = SimpleNamespace(isr=range(3), replicas=range(3))
+    positions = dict.fromkeys((1, 2), SimpleNamespace(log_end=9))
+    in_sync = SimpleNamespace(is_enough=True, min_insync=2, positions=positions.get)
+    leader = SimpleNamespace(core=SimpleNamespace(in_sync=in_sync))
+    replica = SimpleNamespace(name=TopicPartition("t", PartitionIndex(0)), leader=leader, offline=None, log=log)
+    state = SimpleNamespace(isr=range(3), replicas=range(3), adding=(), leader=0)
     partition = HostedPartition(cast("Replica", replica), cast("PartitionState", state))
     sources = MetricSources(partitions=[partition] * count)
     server = MetricsServer(lambda: metrics_text(sources, lambda: asyncio.sleep(0)))

@@ -27,6 +27,7 @@ from node.api.quorum_requests import IntroduceRequest
 from node.api.table import DATA_GET_REPLICA_LOG_INFO, QUORUM_INTRODUCE
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
+from node.runtime.histogram import Histogram
 from replication.common_events import ClockTicked, Report
 from replication.controller import events
 from replication.controller.controller import Controller
@@ -54,6 +55,9 @@ DAMAGE_READ_MS: Final = 8_000
 
 INTRODUCE_MS: Final = 500
 """Timeout of a registered process for its identity, before another one replaces it."""
+
+REQUEST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of the histogram of the times of requests: those of commits of the metadata log."""
 
 R = TypeVar("R")
 
@@ -84,11 +88,17 @@ class ControllerDriver:
         """Unclean elections by this process's controller; each may have lost records."""
         self.fencings = dict.fromkeys((NodeCause.SESSION_ENDED, NodeCause.REFUSED), 0)
         """Nodes that this process's controller fenced because of a failure, by cause."""
+        self.elections = dict.fromkeys(events.ElectionCause, 0)
+        """Leaders elected by this process's controller, by cause."""
+        self.request_times = Histogram(REQUEST_S)
+        """From the arrival of each request to its answer."""
         self._questions: asyncio.Queue[events.QueryLogEnds] = asyncio.Queue()
         self._on_refused, self._on_probe = on_refused, on_probe
         self._epoch = LeaderEpoch(-1)
         self._requests = itertools.count(1)
         self._answers: dict[int, asyncio.Future[events.Result]] = {}
+        self._arrived: dict[int, Millis] = {}
+        """When each request without an answer arrived, in that order."""
         self._events: deque[events.Event] = deque()
         self._handling = False
         metadata.subscribe(self._on_committed)
@@ -136,6 +146,17 @@ class ControllerDriver:
         """Monotonic time, for events."""
         return self._clock.monotonic_ms()
 
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._arrived)
+
+    @property
+    def oldest_ms(self) -> int:
+        """How long the oldest of them has waited; 0 if there is none."""
+        first = next(iter(self._arrived.values()), None)
+        return 0 if first is None else self.now() - first
+
     # --- leading ----------------------------------------------------------------------------------------------------
 
     def activate(self, image: ClusterImage) -> None:
@@ -179,11 +200,13 @@ class ControllerDriver:
         number = next(self._requests)
         answer: asyncio.Future[events.Result] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
+        arrived = self._arrived[number] = self.now()
         try:
-            self._handle(events.Submitted(number, self.now(), request))
+            self._handle(events.Submitted(number, arrived, request))
             result = await answer
         finally:
-            del self._answers[number]
+            del self._answers[number], self._arrived[number]
+            self.request_times.observe((self.now() - arrived) / 1_000)
         assert isinstance(result, expected), f"the controller answered {result}"
         return result
 
@@ -272,6 +295,8 @@ class ControllerDriver:
             return error
         except Exception as defect:  # noqa: BLE001 - the decision is not in the log: another node is to lead
             return _defect_error("appending a decision", defect)
+        for cause in effect.elected:
+            self.elections[cause] += 1
         return None
 
     def _reply(self, number: int, result: events.Result | TidelogError) -> None:

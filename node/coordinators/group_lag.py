@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from node.api.offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -66,6 +66,8 @@ class GroupFigures:
     """Offsets that were deleted before the group read them; None as for `lag`."""
     unknown: int
     """The number of partitions whose lag is unknown."""
+    lags: Mapping[tuple[str, PartitionIndex], int] = field(default_factory=dict)
+    """The lag of each partition where it is known, by topic and index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +231,14 @@ def _figures(
     logs: Mapping[PartitionKey, _LogRange],
 ) -> GroupFigures:
     """The lag of a group. assigned: the partitions that members have."""
-    committed = {key: each.offset for each in offsets if (key := _key(image, each)) is not None}
-    known = [(offset, logs[key]) for key, offset in committed.items() if key in logs and logs[key].has(offset)]
+    committed = {key: each for each in offsets if (key := _key(image, each)) is not None}
+    known = [(each, logs[key]) for key, each in committed.items() if key in logs and logs[key].has(each.offset)]
     unknown = len(committed | dict.fromkeys(assigned)) - len(known)
     if not known:
         return GroupFigures(group, offsets, None, None, unknown)
-    lag = sum(max(0, log.end - max(offset, log.start)) for offset, log in known)
-    return GroupFigures(group, offsets, lag, sum(max(0, log.start - offset) for offset, log in known), unknown)
+    lags = {(each.topic, each.partition): max(0, log.end - max(each.offset, log.start)) for each, log in known}
+    deleted = sum(max(0, log.start - each.offset) for each, log in known)
+    return GroupFigures(group, offsets, sum(lags.values()), deleted, unknown, lags)
 
 
 def _key(image: ClusterImage, offset: FetchedOffset) -> PartitionKey | None:

@@ -1,6 +1,8 @@
 """The declaration of a metric, and the text of metrics in Prometheus' format.
 
-Not here: which metrics there are (metrics.py), serving them (metrics_server.py).
+A declaration has all that is written about a metric anywhere: the help of the endpoint, the page docs/metrics.md, the
+dashboards and the alert rules are made from it (node/observability/monitoring/).
+Not here: which metrics there are (*_families.py), serving them (metrics_server.py).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 S = TypeVar("S")
 
-AT_ONCE: Final = 200
+AT_ONCE: Final = 150
 """Sources per turn of the loop, for example partitions: about 3 ms. For 10,000 partitions each metric is a megabyte of
 text, and written at once all of them would block the loop for about 0.4 s. Hence the values of one scrape are not all
 from the same instant."""
@@ -29,6 +31,21 @@ class Distribution(NamedTuple):
     total: float
 
 
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A rule for Prometheus: when a metric needs somebody. What to do is the metric's `action`."""
+
+    name: str
+    expr: str
+    """In PromQL; true while something is wrong."""
+    summary: str
+    """One line, in which Prometheus replaces `{{ $labels.node }}` and `{{ $value }}`."""
+    minutes: float
+    """How long it must hold before anybody is told."""
+    is_critical: bool = False
+    """Somebody must act at once. Otherwise within a day."""
+
+
 Value: TypeAlias = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | Distribution | None
 """One sample, samples by the values of further labels, a histogram, or no sample: what is not known is not zero."""
 
@@ -40,13 +57,25 @@ class Metric(Generic[S]):
     name: str
     """A counter if it ends in `_total`."""
     help: str
+    """What it means: one sentence without its full stop."""
     read: Callable[[S], Value]
+    action: str
+    """What an operator does with it."""
+    unit: str = ""
+    """Of the value, where the name does not end with it."""
     by: tuple[str, ...] = ()
     """The labels whose values are the keys of the mapping that `read` returns."""
     bounds: tuple[float, ...] = ()
     """The bounds of a histogram: `read` returns a Distribution over them."""
     is_sum: bool = False
     """One sample without labels: the sum over all sources."""
+    alerts: tuple[Alert, ...] = ()
+
+    @property
+    def measured_in(self) -> str:
+        """The unit of the value."""
+        stem = self.name.removesuffix("_total").removesuffix("_max")
+        return self.unit or next((unit for unit in ("seconds", "bytes") if stem.endswith("_" + unit)), "count")
 
     @property
     def type(self) -> str:
@@ -75,9 +104,19 @@ class Metric(Generic[S]):
 class MetricTable(Generic[S]):
     """The metrics that are read from sources of one type."""
 
-    def __init__(self, labels: Callable[[S], Mapping[str, str]], *metrics: Metric[S]) -> None:
-        """labels: those of all samples of a source."""
-        self.labels, self.metrics = labels, metrics
+    def __init__(
+        self,
+        title: str,
+        labels: Callable[[S], Mapping[str, str]],
+        *metrics: Metric[S],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        """title: what they are about. labels: those of all samples of a source. names: of these labels."""
+        self.title, self.labels, self.metrics, self.names = title, labels, metrics, names
+
+    def labels_of(self, metric: Metric[S]) -> tuple[str, ...]:
+        """The names of all labels of a metric of this table."""
+        return metric.by if metric.is_sum else (*self.names, *metric.by)
 
     async def text(self, sources: Iterable[S], turn: Callable[[], Awaitable[None]]) -> bytes:
         """The metrics of all sources. turn: awaited between two parts."""
@@ -117,3 +156,8 @@ def _shown(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{labels[name].translate(_ESCAPES)}"' for name in sorted(labels)) + "}"
+
+
+def no_labels(_source: object) -> Mapping[str, str]:
+    """For a table whose source is the node itself."""
+    return {}

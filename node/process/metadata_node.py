@@ -25,6 +25,7 @@ from node.controller.controller_handlers import ControllerHandlers
 from node.controller.node_registration import Identity, Registration
 from node.controller.process_watch import ProcessWatch
 from node.metadata.metadata_log import MetadataLog
+from node.observability.metric_sources import ControllerFigures, QuorumFigures
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
 from node.quorum.fetcher import QuorumFetcher
@@ -210,6 +211,39 @@ class MetadataNode:
     def image(self) -> ClusterImage:
         """The newest committed image."""
         return self.metadata.image
+
+    def quorum_figures(self) -> QuorumFigures:
+        """The quorum, for metrics."""
+        core, end = self._quorum.core, self.metadata.end
+        lag: dict[str, int] = {}
+        if core is not None and core.leads:
+            others = (each for each in self.metadata.voters if each.node_id != self._identity.node_id)
+            for voter in others:
+                position = core.positions.get(ReplicaKey(voter.node_id, voter.directory_id))
+                # One that has not fetched in this epoch has confirmed nothing: it may be down since before.
+                lag[str(voter.node_id)] = end if position is None else max(0, end - position.durable_offset)
+        return QuorumFigures(
+            self.view.leader_id,
+            self.view.leader_epoch,
+            end,
+            self.metadata.high_watermark,
+            self._quorum.silence_ms(),
+            len(self.metadata.voters),
+            core is not None and core.is_voter,
+            lag,
+        )
+
+    def controller_figures(self) -> ControllerFigures:
+        """The controller of this process, for metrics."""
+        driver = self.controller
+        return ControllerFigures(
+            driver.unclean_elections,
+            driver.fencings,
+            driver.elections,
+            driver.request_times,
+            driver.waiting,
+            driver.oldest_ms,
+        )
 
     async def alter_partition(self, proposals: AlterPartition) -> AlteredPartitions:
         """Pass a leader's proposals to the active controller."""

@@ -23,7 +23,7 @@ from node.config import NodeConfig
 from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
-from node.observability.metrics import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
+from node.observability.metric_sources import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
 from node.process.coordination import NodeCoordinators
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.quotas.throttle import Quotas
@@ -99,13 +99,14 @@ class Node:
         quotas: Quotas | None = None,
         audit: AuditTrail | None = None,
         cluster_secret: str = "",
+        now_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
         before_close: stops the listeners; called when every waiting request has been answered. ready_changed: called
         whenever the node becomes ready or is no longer ready. image_changed: called with each new image, from the first
         one on. quotas: those that the listeners apply; None: none. audit: records the changes that this node asks of
         its own controller, and failures of SASL. cluster_secret: with which other nodes authenticate; empty: they do
-        not by SASL."""
+        not by SASL. now_ns: monotonic time, for metrics."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
@@ -115,6 +116,7 @@ class Node:
         self._before_close, self._ready_changed, self._image_changed = before_close, ready_changed, image_changed
         self._quotas = quotas
         self._audit = audit
+        self._now_ns = now_ns
         self.services = {name: Gate(name) for name in SERVICES}
         """The services of the listeners, by name."""
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
@@ -171,8 +173,12 @@ class Node:
             ready=self._is_ready,
             metadata_offset=image.offset,
             is_controller=metadata is not None and metadata.view.leads,
-            unclean_elections=0 if metadata is None else metadata.controller.unclean_elections,
-            fencings={} if metadata is None else metadata.controller.fencings,
+            cluster_id=image.cluster_id,
+            quorum=None if metadata is None else metadata.quorum_figures(),
+            controller=None if metadata is None else metadata.controller_figures(),
+            cluster=image if metadata is not None and metadata.view.leads else None,
+            isr_changes=None if self.replicas is None else self.replicas.isr_changes,
+            disks=() if self.replicas is None else (self.replicas.disk_times,),
             offline={path: metadata is not None and path not in paths for path in self._config.log_directories},
             producers_forgotten=0 if maintenance is None else maintenance.producers_forgotten,
             directories=[DirectoryLogs(each, self._logs.progress.get(each.path)) for each in working],
@@ -338,6 +344,7 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
             call_soon=asyncio.get_running_loop().call_soon,
+            now_ns=self._now_ns,
         )
         producer_ids = ProducerIds(metadata.allocate_producer_ids)
         coordinators = self._coordinators = NodeCoordinators(

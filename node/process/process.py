@@ -15,14 +15,15 @@ import ctypes
 import gc
 import logging
 import os
+import platform
 import random
 import resource
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from node import config as configuration
 from node.boundary.boundary import Boundary
 from node.config import ListenerConfig, NodeConfig
+from node.listeners.grpc.connections import connections_to
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
@@ -40,12 +42,17 @@ from node.listeners.kafka.kafka_server import KafkaServer
 from node.listeners.kafka.kafka_tls import KafkaTls
 from node.listeners.listener_certificates import ListenerCertificates
 from node.observability import logs
-from node.observability.metrics import WorkTimes, metrics_text
+from node.observability.metric_sources import BuildInfo
+from node.observability.metrics import metrics_text
 from node.observability.metrics_server import MetricsServer
 from node.process.node import SERVICES, Node
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
+from node.runtime.disk_times import DiskTimes, operation_of
+from node.runtime.gc_watch import GcWatch
+from node.runtime.histogram import Histogram
+from node.runtime.loop_watch import LoopWatch
 from node.runtime.request_meter import RequestMeters
 from node.runtime.slow_requests import SlowRequestLog
 from node.runtime.thread_executor import ThreadExecutor
@@ -57,6 +64,7 @@ from node.security.authorizer import Authorizer
 from node.security.cluster_secret import node_user, read_by_all
 from storage.files.file_system import Files
 from storage.files.os_files import OsFiles
+from tidelog import __version__
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.grpc_transport import GrpcTransport
@@ -120,7 +128,9 @@ class NodeProcess:
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
-        self._work_times: dict[str, WorkTimes] = {}
+        self._disk_times = DiskTimes()
+        self._executor_times: dict[str, Histogram] = {}
+        self._loop_watch, self._gc_watch = LoopWatch(time.monotonic), GcWatch(time.monotonic)
         self._executors: list[ThreadExecutor] = []
         self._defect: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._audit_file = self._new_audit_file() if config.audit.file else None
@@ -137,6 +147,8 @@ class NodeProcess:
         )
         self._process_metrics = CollectorRegistry()
         ProcessCollector(registry=self._process_metrics)
+        self._metrics_reader: ThreadExecutor | None = None
+        """Reads what takes time and is no file of the node; None without metrics."""
         self._servers: list[GrpcServer | KafkaServer] = []
         self._tls: list[ListenerCertificates] = []
         self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
@@ -173,7 +185,9 @@ class NodeProcess:
                 quotas=self._boundary.quotas,
                 audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
+                now_ns=time.monotonic_ns,
             )
+            stack.enter_context(_measured(self._loop_watch, self._gc_watch))
             if self._tls:
                 await stack.enter_async_context(_running(self._watch_certificates()))
             await self._serve(node, config, stack)
@@ -271,6 +285,7 @@ class NodeProcess:
                 server.serve_health(self._health.servicer)
             await server.start()
         if config.metrics_bind is not None:
+            self._metrics_reader = self._executor("metrics")
             metrics_server = MetricsServer(lambda: self._scraped(node))
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
@@ -285,15 +300,30 @@ class NodeProcess:
             self._announcement = ""
 
     async def _scraped(self, node: Node) -> bytes:
+        connections = await self._connections()
+        now = node.metric_sources(await node.groups())
         sources = replace(
-            node.metric_sources(await node.groups()),
-            work=list(self._work_times.values()),
+            now,
+            build=BuildInfo(__version__, platform.python_version(), type(asyncio.get_running_loop()).__module__),
+            loop=self._loop_watch,
+            gc=self._gc_watch,
+            disks=(*now.disks, self._disk_times),
+            executors=self._executor_times,
+            connections=connections,
             requests=self._boundary.meters,
             calls=self._boundary.calls,
             audit=self._audit,
             certificates=[each.expiry for each in self._tls],
         )
         return generate_latest(self._process_metrics) + await metrics_text(sources, lambda: self._clock.sleep_ms(0))
+
+    async def _connections(self) -> dict[str, int]:
+        """The open connections by listener. gRPC does not tell them: the system does, for a file of some 150 bytes for
+        each connection of the machine."""
+        found = {each.listener: each.connections for each in self._servers if isinstance(each, KafkaServer)}
+        ports = {each.listener: each.port for each in self._servers if isinstance(each, GrpcServer)}
+        assert self._metrics_reader is not None, "metrics are served"
+        return found | await run_in(self._metrics_reader, lambda: connections_to(ports))
 
     async def _stop_serving(self) -> None:
         servers, self._servers = self._servers, []
@@ -302,7 +332,8 @@ class NodeProcess:
 
     def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
         """A new executor with this name, for example the writer of a log directory."""
-        times = self._work_times.setdefault(name, WorkTimes(name))
+        work = operation_of(name, self._config.log_directories)
+        times = self._disk_times.of(*work) if work else self._executor_times.setdefault(name, Histogram())
         executor = ThreadExecutor(name, workers=workers, observe=times.observe, on_defect=self._defect_found)
         self._executors.append(executor)
         return executor
@@ -338,6 +369,18 @@ class NodeProcess:
         if not os.read(sys.stdin.fileno(), 4096):
             loop.remove_reader(sys.stdin.fileno())
             stop("standard input ended")
+
+
+@contextmanager
+def _measured(loop_watch: LoopWatch, gc_watch: GcWatch) -> Iterator[None]:
+    """Measure the event loop and the garbage collector until the block ends."""
+    loop_watch.start()
+    gc_watch.start()
+    try:
+        yield
+    finally:
+        gc_watch.stop()
+        loop_watch.stop()
 
 
 @asynccontextmanager

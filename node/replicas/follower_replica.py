@@ -65,6 +65,7 @@ class FollowerReplica:
         ends."""
         self.key, self._name, self._log = parts.key, parts.name, parts.log
         self._directory, self._services, self._readers = parts.directory, parts.services, parts.readers
+        self._topic_meter = parts.topic_meter
         self.topic_id = parts.key.topic_id.bytes
         self.leader_epoch = state.leader_epoch
         self.core = PartitionFollower(
@@ -125,6 +126,7 @@ class FollowerReplica:
         """Apply the leader's answer to a fetch."""
         if answer.error is None:
             self._started_at = None
+        self._topic_meter.replication_bytes_in += len(answer.records)
         event = events.Answered(
             answer.correlation_id,
             answer.leader_epoch,
@@ -181,6 +183,7 @@ class FollowerReplica:
                     self._services.schedule.attend(self)
                 case events.AppendRecords():
                     assert answer is not None, "records are part of an answer"
+                    began_ns = self._services.now_ns()
                     try:
                         prepare_append(self._log, answer, self.leader_epoch)
                         self._log.append(
@@ -192,6 +195,7 @@ class FollowerReplica:
                     except TidelogError as error:
                         queue += self._change_failed(error)
                     else:
+                        self._services.appended_since(self._directory, began_ns)
                         queue += self._log_changed()
                 case events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
                     queue += self._truncate(effect)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from node.replicas.isr_changes import IsrChanges
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller import events
 from replication.controller.events import AlteredPartition, AlteredPartitions
@@ -39,8 +40,18 @@ class _Queued(NamedTuple):
 class IsrProposer:
     """The queue of proposals of one node, and the task that sends them."""
 
-    def __init__(self, me: NodeId, alter_partition: AlterPartition, *, clock: Clock, config: ReplicaConfig) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        alter_partition: AlterPartition,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        changes: IsrChanges | None = None,
+    ) -> None:
+        """changes: counts the proposals that fail."""
         self._me = me
+        self._changes = IsrChanges() if changes is None else changes
         self._alter_partition = alter_partition
         self._clock = clock
         self._config = config
@@ -94,6 +105,8 @@ class IsrProposer:
             elif outcome is not None:
                 now = self._clock.monotonic_ms()
                 accepted = ProposalAccepted(outcome.leader_epoch, outcome.partition_epoch, outcome.isr, now)
+            if accepted is None:
+                self._changes.failed_proposals += 1
             queued.ended(accepted)
 
 

@@ -93,6 +93,8 @@ class Replica:
         """The topic settings that the log uses."""
         self._readers: dict[WaitingFetch, None] = {}
         """The waiting fetches of consumers."""
+        self._isr: tuple[NodeId, ...] | None = None
+        """The in-sync set that was last known; None: none was."""
 
     def __str__(self) -> str:
         return str(self.name)
@@ -118,6 +120,7 @@ class Replica:
         """Become the leader in the epoch of `state`."""
         me, log = self._services.me, self.log
         self._end_role("this node became the leader in a newer epoch", me, state.leader_epoch)
+        self._count_isr_change(state, leads=True)
         self.used_in = state.leader_epoch
         try:
             log.begin_epoch(state.leader_epoch)
@@ -138,6 +141,7 @@ class Replica:
         """Become a follower of the leader of `state`. fetcher: of the stream to this leader."""
         self._end_role(f"node {state.leader} leads in epoch {state.leader_epoch}", state.leader, state.leader_epoch)
         self.used_in = state.leader_epoch
+        self._count_isr_change(state, leads=False)
         self._move(ReplicaCause.LEADER_KNOWN)
         self.role = follower = FollowerReplica(
             self._parts(),
@@ -150,7 +154,9 @@ class Replica:
         follower.start()
 
     def _parts(self) -> ReplicaParts:
-        return ReplicaParts(self.key, self.name, self.log, self.directory, self._services, self._readers)
+        return ReplicaParts(
+            self.key, self.name, self.log, self.directory, self._services, self._readers, self.topic_meter
+        )
 
     def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
         """Stop leading or following, and answer all waiting requests with the reason."""
@@ -194,11 +200,18 @@ class Replica:
 
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
         """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
+        self._count_isr_change(state, leads=isinstance(self.role, LeaderReplica))
         match self.role:
             case LeaderReplica() as leader:
                 leader.learn(state, min_insync, views)
             case FollowerReplica() as follower:
                 follower.learn(state)
+
+    def _count_isr_change(self, state: PartitionState, *, leads: bool) -> None:
+        """Count a change of the in-sync set if this node leads after it. leads: whether it does."""
+        before, self._isr = self._isr, state.isr
+        if leads and before is not None:
+            self._services.isr_changes.changed(before, state.isr)
 
     def leading_in(self, leader_epoch: LeaderEpoch) -> LeaderReplica:
         """The leader in that epoch (-1: in any). Raises NotLeaderOrFollower, or as `ensure_epoch`."""

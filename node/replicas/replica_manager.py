@@ -24,6 +24,7 @@ from itertools import islice
 
 from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
+from node.replicas.isr_changes import IsrChanges
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
@@ -37,6 +38,7 @@ from node.replicas.replica_schedule import ReplicaSchedule
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.salvaging import Salvaging
 from node.replicas.turn_end import TurnEnd
+from node.runtime.disk_times import DiskTimes
 from node.runtime.memory_budget import MemoryBudget
 from node.runtime.ticker import Ticker
 from node.runtime.topic_meter import TopicMeters
@@ -70,8 +72,10 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
         call_soon: Callable[[Callable[[], None]], object],
+        now_ns: Callable[[], int] = lambda: 0,
     ) -> None:
-        """logs: of open directories, loaded before the first image. call_soon: of the event loop."""
+        """logs: of open directories, loaded before the first image. call_soon: of the event loop. now_ns: monotonic
+        time, for metrics."""
         self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
@@ -82,6 +86,8 @@ class ReplicaManager:
         self.memory = MemoryBudget(config.memory_bytes)
         self.topics = TopicMeters()
         self.leaderships = LeadershipWatch()
+        self.isr_changes = IsrChanges()
+        self.disk_times = DiskTimes()
         self.image = EMPTY
         """The newest image applied."""
 
@@ -93,7 +99,7 @@ class ReplicaManager:
         self._schedule = ReplicaSchedule(
             lag_ms_max // 16, wake_soon=self.ticker.soon, wake_by=self.ticker.by, reviewed=self._review
         )
-        self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
+        self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config, changes=self.isr_changes)
         self.registry = ReplicaRegistry(node_id, image)
         self.damage = ReplicaDamage(
             node_id, self.registry, self._proposer, image=image, wake_soon=self.ticker.soon, apply=self._carry_out
@@ -112,6 +118,9 @@ class ReplicaManager:
             truncation_ended=self._truncation_ended,
             log_start_moved=self.log_start_moved,
             leaderships=self.leaderships,
+            isr_changes=self.isr_changes,
+            disk_times=self.disk_times,
+            now_ns=now_ns,
         )
         self._missing = MissingLogs(
             node_id,

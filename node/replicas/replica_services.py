@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from node.replicas.isr_changes import IsrChanges
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import WaitingFetch
+from node.runtime.disk_times import APPEND, DiskTimes
+from node.runtime.topic_meter import TopicMeter
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
@@ -41,6 +44,14 @@ class ReplicaServices:
     log_start_moved: Callable[[Log], None]
     """The log start offset of a log has advanced, durably."""
     leaderships: LeadershipWatch
+    isr_changes: IsrChanges = field(default_factory=IsrChanges)
+    disk_times: DiskTimes = field(default_factory=DiskTimes)
+    now_ns: Callable[[], int] = lambda: 0
+    """Monotonic time, for the durations of appends."""
+
+    def appended_since(self, directory: LogDirectory, began_ns: int) -> None:
+        """Count an append to a log of this directory that began then."""
+        self.disk_times.of(directory.path, APPEND).observe((self.now_ns() - began_ns) * 1e-9)
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
         """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk
@@ -76,3 +87,4 @@ class ReplicaParts:
     services: ReplicaServices
     readers: dict[WaitingFetch, None]
     """Consumers' fetches, to wake when the high watermark moves."""
+    topic_meter: TopicMeter

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from node.api.fetch import FetchingReplica, FetchRequest, PartitionFetch
@@ -78,6 +79,8 @@ class FetchSession:
         self.number: Final[Session] = streams.next_number()
         self._clock = clock
         self._config = config
+        self._is_metered_apart = False
+        """True once a replica fetches on the stream: its requests have counters of their own."""
         self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
         self._open: dict[tuple[TopicReference, int], tuple[WaitingFetch, Replica]] = {}
@@ -118,8 +121,10 @@ class FetchSession:
     def begin(self, request: FetchRequest) -> MeteredRequest:
         """Measure a message of a stream, as a context around `take`. A follower's fetch may wait without limit, and has
         no quota."""
-        if request.replica is not None and self._context.for_nodes:
+        if request.replica is not None and self._context.for_nodes and not self._is_metered_apart:
             self._context.throttle.exempt = True
+            self._context = replace(self._context, meter=self._context.meter.of_followers())
+            self._is_metered_apart = True
         wait_ms = request.max_wait_ms if request.replica is None else None
         self._request = self._context.begin(entries=len(request.partitions), wait_ms=wait_ms)
         return self._request
@@ -338,6 +343,8 @@ class FetchSession:
         size = len(answer.records)
         if fetch.follower is None:
             partition.topic_meter.bytes_out += size
+        else:
+            partition.topic_meter.replication_bytes_out += size
         return size
 
     def sending(self, close: Callable[[], None]) -> None:

@@ -21,8 +21,11 @@ from tidelog.errors import TidelogError
 
 Result = TypeVar("Result")
 
-BOUNDS_MS: Final = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
-"""Upper bounds of the histogram of total times."""
+BOUNDS_MS: Final = (
+    *(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500),
+    *(1_000, 2_500, 5_000, 10_000, 30_000, 60_000),
+)
+"""Upper bounds of the histogram of total times: from an answer out of memory to the longest timeouts of clients."""
 _NO_LOG: Final = SlowRequestLog(0, lambda: 0)
 _BOUNDS_NS: Final = tuple(int(bound * 1e6) for bound in BOUNDS_MS)
 
@@ -40,6 +43,7 @@ class RequestMeter:
         "api",
         "errors",
         "failed",
+        "followers",
         "local_ns",
         "now_ns",
         "queue_ns",
@@ -68,6 +72,15 @@ class RequestMeter:
         """Requests by total time, with queue and without send: how many above one bound and not above the next."""
         self.streams_open = 0
         self.streams_ended: dict[str, int] = {}
+        self.followers: RequestMeter | None = None
+        """The counters of the same API for replicas; None: there were none."""
+
+    def of_followers(self) -> RequestMeter:
+        """The counters of the requests of replicas, apart from those of consumers, as Kafka's FetchFollower: a follower
+        waits for records without limit, which says nothing about what a consumer waits for."""
+        if self.followers is None:
+            self.followers = RequestMeter(f"{self.api}.follower", self.now_ns, self.slow)
+        return self.followers
 
     def count_error(self, error: TidelogError) -> None:
         """Count an error in an answer."""
@@ -234,4 +247,7 @@ class RequestMeters:
         return meter
 
     def __iter__(self) -> Iterator[RequestMeter]:
-        return iter(list(self._meters.values()))
+        for meter in list(self._meters.values()):
+            yield meter
+            if meter.followers is not None:
+                yield meter.followers

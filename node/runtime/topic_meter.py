@@ -1,7 +1,7 @@
 """Counters of the topics with replicas on this node: Kafka's BrokerTopicMetrics.
 
-Invariants: a topic has a meter as long as the node has a replica of it. Replication is not counted: `bytes_in` and
-`bytes_out` are of producers and consumers.
+Invariants: a topic has a meter as long as the node has a replica of it. `bytes_in` and `bytes_out` are of producers and
+consumers; replication is counted apart.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class TopicMeter:
         "failed_produces",
         "messages_in",
         "replicas",
+        "replication_bytes_in",
+        "replication_bytes_out",
     )
 
     def __init__(self) -> None:
@@ -39,6 +41,10 @@ class TopicMeter:
         """Entries of produce requests that were answered with an error."""
         self.failed_fetches = 0
         """Entries of fetch requests that were answered with an error."""
+        self.replication_bytes_in = 0
+        """Bytes of records that this node fetched as a follower."""
+        self.replication_bytes_out = 0
+        """Bytes of records in answers to followers."""
         self.conversions = 0
         """Records that a produce request brought in another format than the topic's."""
 

@@ -37,6 +37,7 @@ from replication.controller import (
 from replication.controller.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata_records import (
+    MetadataRecord,
     NodeChangeRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
@@ -189,7 +190,7 @@ class Controller:
             case events.RemoveVoter():
                 return self._remove_voter(request)
             case _:
-                with self._batch() as batch:
+                with self._batch(events.ElectionCause.PREFERRED) as batch:
                     check, limits = self._check_configs, self._config.limits
                     return decide(batch, request, rng=self._rng, check_configs=check, limits=limits)
 
@@ -201,13 +202,15 @@ class Controller:
             self._effects.append(self._waiting.popleft()[1])
 
     @contextmanager
-    def _batch(self) -> Iterator[Batch]:
-        """A batch that is appended at the end of the block; not if the block raises."""
+    def _batch(self, cause: events.ElectionCause = events.ElectionCause.FAILED) -> Iterator[Batch]:
+        """A batch that is appended at the end of the block; not if the block raises. cause: of the elections in it,
+        except those that complete a reassignment."""
         batch = Batch(self.image)
         yield batch
         if batch.records:
             self.image = batch.image
-            self._effects.append(events.Append(batch.base_offset, tuple(batch.records)))
+            elected = tuple(_cause_of(record, cause) for record in batch.records if _elects(record))
+            self._effects.append(events.Append(batch.base_offset, tuple(batch.records), elected))
 
     # --- leading the quorum -----------------------------------------------------------------------------------------
 
@@ -278,7 +281,7 @@ class Controller:
             self._review()
         if self._config.imbalance_check_ms and at >= self._rebalance_at:
             self._rebalance_at = Millis(at + self._config.imbalance_check_ms)
-            with self._batch() as batch:
+            with self._batch(events.ElectionCause.PREFERRED) as batch:
                 batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
 
     def _review(self) -> None:
@@ -293,7 +296,8 @@ class Controller:
         """End the node's session: it leaves every set that has another member, and leads nothing."""
         self._sessions.forget(node.node_id)
         self._drains.pop(node.node_id, None)
-        with self._batch() as batch:
+        why = events.ElectionCause.DRAINED if cause is NodeCause.DRAINED else events.ElectionCause.FAILED
+        with self._batch(why) as batch:
             batch.add([moved(node, cause)])
             batch.add(elections.fence_changes(batch.image, node.node_id))
         self._state_known_at[node.node_id] = self.image.offset
@@ -343,7 +347,7 @@ class Controller:
         if withdrawn:
             node = self._end_drain(node)
         if node.fenced and beat.ready and informed:
-            with self._batch() as batch:
+            with self._batch(events.ElectionCause.RETURNED) as batch:
                 batch.add([moved(node, NodeCause.READY)])
                 changes = list(elections.return_changes(batch.image, node.node_id))
                 batch.add(changes)
@@ -443,7 +447,7 @@ class Controller:
             drain = self._drains.get(node.node_id)
             if drain is None:
                 drain = self._drains[node.node_id] = _Drain(at, self.image.offset)
-            with self._batch() as batch:
+            with self._batch(events.ElectionCause.DRAINED) as batch:
                 if not node.draining:
                     self._mark_as_draining(node, batch)
                 self._move_away(node.node_id, batch, drain)
@@ -490,11 +494,11 @@ class Controller:
 
     def _alter_partition(self, request: events.AlterPartition) -> events.AlteredPartitions:
         node = self._current(request.node_id, request.node_epoch)
-        with self._batch() as batch:
+        drain = self._drains.get(node.node_id)
+        with self._batch(events.ElectionCause.RESIGNED if drain is None else events.ElectionCause.DRAINED) as batch:
             refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.partitions]
             for proposal in request.partitions:
                 self._finish_move(batch, proposal.key)
-            drain = self._drains.get(node.node_id)
             if drain is not None:  # the replicas just admitted can take over from the draining node
                 self._move_away(node.node_id, batch, drain)
         return events.AlteredPartitions(
@@ -581,7 +585,7 @@ class Controller:
             batch = Batch(self.image)
             batch.add([chosen.change])
             return key, state_of(batch.image, key), chosen.loss
-        with self._batch() as batch:
+        with self._batch(events.ElectionCause.UNCLEAN) as batch:
             batch.add([chosen.change])
         self._effects.append(events.UncleanlyElected(key, chosen.leader, chosen.loss))
         return key, state_of(self.image, key), chosen.loss
@@ -595,3 +599,13 @@ class Controller:
         with self._batch() as batch:
             batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
         return events.ProducerIdBlock(first, PRODUCER_ID_BLOCK)
+
+
+def _elects(record: MetadataRecord) -> bool:
+    """True if the partition has another leader after this record, or the same one in a new epoch."""
+    return isinstance(record, PartitionChangeRecord) and record.leader not in (None, NO_NODE)
+
+
+def _cause_of(record: MetadataRecord, cause: events.ElectionCause) -> events.ElectionCause:
+    is_move = isinstance(record, PartitionChangeRecord) and record.replicas is not None
+    return events.ElectionCause.REASSIGNED if is_move else cause

@@ -7,7 +7,7 @@ the answer depends on is committed. `at` is monotonic time in milliseconds, stam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -547,12 +547,33 @@ Result: TypeAlias = (
 # --- effects ----------------------------------------------------------------------------------------------------
 
 
+class ElectionCause(Enum):
+    """Why a partition got a new leader; the value is a label of metrics."""
+
+    PREFERRED = "preferred"
+    """The preferred replica leads again."""
+    REASSIGNED = "reassigned"
+    """The leader is none of the new replicas."""
+    DRAINED = "drained"
+    """The leader's node is being stopped."""
+    FAILED = "failed"
+    """The leader's node, log directory or log failed."""
+    RESIGNED = "resigned"
+    """The leader left the in-sync set that it proposed."""
+    RETURNED = "returned"
+    """The partition had no leader, and a replica that may lead came back."""
+    UNCLEAN = "unclean"
+    """The leader may lack committed records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Append:
     """Append these records to the metadata log as one batch, the first at `base_offset`."""
 
     base_offset: Offset
     records: tuple[MetadataRecord, ...]
+    elected: tuple[ElectionCause, ...] = field(default=(), compare=False)
+    """For each partition that gets a leader by the batch: why."""
 
 
 @dataclass(frozen=True, slots=True)

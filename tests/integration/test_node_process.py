@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import grpc
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from prometheus_client.parser import text_string_to_metric_families
 
+from node.observability.metrics import TABLES
 from node.process.local_cluster import ClusterFailed, LocalCluster
 from tests.integration.node_process import environment
 from tidelog.errors import TooFewNodes, TopicExists
@@ -198,8 +201,17 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
     text = scraped()
     assert 'tidelog_partition_isr{partition="1",role="leader",topic="orders"} 1.0' in text
     assert 'tidelog_requests_total{method="Admin.CreateTopics",outcome="ok"} 1.0' in text
-    assert "tidelog_directory_work_seconds_count" in text
-    assert "process_resident_memory_bytes" in text
+    assert "tidelog_disk_seconds_count" in text
+    served = {family.name: family for family in text_string_to_metric_families(text)}
+    for metric in (metric for table in TABLES for metric in table.metrics):
+        family = served.pop(metric.name.removesuffix("_total"))
+        assert (family.type, family.documentation) == (metric.type, metric.help), metric.name
+    assert not served, "docs/metrics.md lists all"
+    if promtool := shutil.which("promtool"):
+        checked = subprocess.run(
+            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (checked.stdout + checked.stderr, checked.returncode) == ("", 0)
     with grpc.insecure_channel(str(single.nodes[0].address)) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         assert {"tidelog.v1.Data", "tidelog.v1.Admin", "grpc.health.v1.Health"} <= set(database.get_services())

@@ -10,36 +10,47 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from node.controller.controller_driver import REQUEST_S
 from node.coordinators.coordinator_figures import CoordinatorFigures, CoordinatorMeter
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.group_lag import GroupFigures, GroupsCollected
 from node.coordinators.transactions.transaction_coordinators import TransactionFigures
-from node.observability.metric_text import AT_ONCE
-from node.observability.metrics import (
-    PARTITIONS,
+from node.observability.metric_sources import (
+    BuildInfo,
+    ControllerFigures,
     DirectoryLogs,
     DirectoryUpkeep,
     HostedPartition,
     MetricSources,
-    WorkTimes,
-    metrics_text,
+    QuorumFigures,
 )
+from node.observability.metric_text import AT_ONCE
+from node.observability.metrics import TABLES, metrics_text
 from node.observability.metrics_server import MetricsServer
+from node.observability.partition_families import PARTITIONS
+from node.observability.process_families import PROCESS
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
+from node.replicas.isr_changes import IsrChanges
 from node.replicas.replica import Replica
 from node.requests.context import RequestContext
 from node.requests.incremental_sessions import SessionCache
+from node.runtime.disk_times import DiskTimes, operation_of
+from node.runtime.gc_watch import GcWatch
+from node.runtime.histogram import Histogram
+from node.runtime.loop_watch import WINDOW_S, LoopWatch
 from node.runtime.memory_budget import Kind, MemoryFigures
 from node.runtime.request_meter import RequestMeters
 from node.runtime.topic_meter import TopicMeters
 from node.security.certificate_expiry import CertificateExpiry
-from replication.controller.image import EMPTY, PartitionState
+from replication.controller.events import ElectionCause
+from replication.controller.image import EMPTY, NodeRegistration, PartitionState, TopicState
+from replication.controller.node_state import NodeCause
 from replication.coordination.group_requests import FetchedOffset
 from storage.directory.directory_cleaning import DirectoryCleaning
 from storage.directory.load_progress import LoadProgress
@@ -47,22 +58,29 @@ from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import FindingKind
 from tests.node.audit_world import World as AuditWorld
+from tests.node.monitoring_files import generated
 from tests.node.nanoseconds import Nanoseconds
 from tests.node.sasl_world import World as SaslWorld
 from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.security.certificates import create_authority
-from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue, TopicPartition
+from tidelog.types import Endpoint, NodeId, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue, TopicPartition
 
 
-def hosted(partition: int, *, leads: bool, isr: int, log: dict[str, int]) -> HostedPartition:
-    """A replica of a partition with three replicas. log: its positions."""
+def hosted(
+    partition: int, *, leads: bool, isr: int, log: dict[str, int], adding: tuple[int, ...] = (), least: int = 2
+) -> HostedPartition:
+    """A replica of a partition with three replicas, of which node 1 has fetched up to 104. log: its positions. least:
+    `min.insync.replicas`."""
+    positions = {1: SimpleNamespace(log_end=104)}
+    in_sync = SimpleNamespace(is_enough=isr >= least, min_insync=least, positions=positions.get)
     replica = SimpleNamespace(
         name=TopicPartition("orders", PartitionIndex(partition)),
-        leader=object() if leads else None,
+        leader=SimpleNamespace(core=SimpleNamespace(in_sync=in_sync)) if leads else None,
+        offline=None,
         log=SimpleNamespace(log_start_offset=0, size=0, segments=(None,), **log),
     )
-    state = SimpleNamespace(isr=range(isr), replicas=range(3))
+    state = SimpleNamespace(isr=range(isr), replicas=range(3), adding=adding, leader=0)
     return HostedPartition(cast("Replica", replica), cast("PartitionState", state))
 
 
@@ -89,6 +107,7 @@ GROUPS = GroupsCollected(
             60,
             7,
             unknown=2,
+            lags={("orders", PartitionIndex(0)): 60},
         ),
         GroupFigures(GroupListing("new", "consumer", "Stable", 1), (), None, None, unknown=3),
     ),
@@ -99,7 +118,7 @@ DIRECTORY = cast(
     SimpleNamespace(
         path="/a",
         logs={1: SimpleNamespace(damage=None), 2: SimpleNamespace(damage="rot")},
-        reserve=SimpleNamespace(free=90, required=100, low=True),
+        reserve=SimpleNamespace(total=1_000, free=90, required=100, low=True),
         open_segments=range(7),
         missing=(),
     ),
@@ -148,15 +167,22 @@ async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHos
 async def test_requests_and_state_are_there_to_be_scraped() -> None:
     clock = Nanoseconds()
     meters, topics = RequestMeters(clock), TopicMeters()
-    work = WorkTimes("/a")
+    disks = DiskTimes()
     answer(meters, clock, "Data.Fetch", 3)
     answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
     meters.of("Data.FetchStream").streams_open += 1
     meters.of("Data.Fetch").response_bytes += 700
     meters.of("Admin.GetMetadata")
     topics.add_replica("orders").appended(size=100, records=3, converted=1)
-    work.observe(0.01)
-    sources = replace(SOURCES, partitions=(LEADER, FOLLOWER), topics=topics, work=(work,), requests=meters)
+    disks.of("/a", "fsync").observe(0.01)
+    sources = replace(
+        SOURCES,
+        partitions=(LEADER, FOLLOWER),
+        topics=topics,
+        disks=(disks,),
+        executors={"records": Histogram()},
+        requests=meters,
+    )
     server = MetricsServer(lambda: metrics_text(sources, nothing_else))
     address = await server.start(Endpoint("127.0.0.1", 0))
     head, body = await scrape(address)
@@ -185,14 +211,16 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_topic_messages_in_total", "orders"] == 3
     assert samples["tidelog_topic_produce_message_conversions_total", "orders"] == 1
     assert samples["tidelog_streams_open", "Data.FetchStream"] == 1
-    assert samples["tidelog_directory_work_seconds_count", "/a"] == 1
-    assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.005"] == 0
-    assert samples["tidelog_directory_work_seconds_bucket", "/a", "0.01"] == 1
+    assert samples["tidelog_disk_seconds_count", "/a", "fsync"] == 1
+    assert samples["tidelog_disk_seconds_bucket", "/a", "0.005", "fsync"] == 0
+    assert samples["tidelog_disk_seconds_bucket", "/a", "0.01", "fsync"] == 1
+    assert samples["tidelog_executor_seconds_count", "records"] == 0
     assert samples[("tidelog_ready",)] == 1
     assert samples[("tidelog_fetch_sessions",)] == 0
     assert samples["tidelog_directory_offline", "/a"] == 0
     assert samples["tidelog_directory_offline", "/b"] == 1
     assert samples["tidelog_directory_free_bytes", "/a"] == 90
+    assert samples["tidelog_directory_total_bytes", "/a"] == 1_000
     assert samples["tidelog_directory_below_reserve", "/a"] == 1
     assert samples["tidelog_directory_logs_to_load", "/a"] == 2
     assert samples["tidelog_directory_logs_damaged", "/a"] == 1
@@ -201,7 +229,10 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert ("tidelog_directory_free_bytes", "/b") not in samples, "nothing is known of a directory that is offline"
     assert samples[("tidelog_leaders",)] == 1
     assert samples[("tidelog_under_replicated",)] == 1
+    assert samples[("tidelog_under_min_isr",)] == 0
+    assert samples[("tidelog_at_min_isr",)] == 1
     assert samples["tidelog_partition_isr", "3", "leader", "orders"] == 2
+    assert samples["tidelog_partition_replica_lag", "1", "3", "leader", "orders"] == 6
     assert samples["tidelog_partition_uncommitted", "3", "leader", "orders"] == 10
     assert samples["tidelog_partition_not_durable", "3", "leader", "orders"] == 5
     assert samples["tidelog_partition_last_stable_offset_lag", "3", "leader", "orders"] == 7
@@ -214,6 +245,7 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_group_members", "Stable", 'the "first"\\\n'] == 2
     assert samples["tidelog_group_lag", 'the "first"\\\n'] == 60
     assert samples["tidelog_group_committed_offset", "0", "orders", 'the "first"\\\n'] == 40
+    assert samples["tidelog_group_partition_lag", "0", "orders", 'the "first"\\\n'] == 60
     assert samples["tidelog_group_lag_deleted", 'the "first"\\\n'] == 7
     assert samples["tidelog_group_unknown_partitions", 'the "first"\\\n'] == 2
     assert samples["tidelog_group_unknown_partitions", "new"] == 3
@@ -222,26 +254,33 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
 
 
 DOCS = Path(__file__).parents[2] / "docs"
-METRIC_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+METRICS = [metric for table in TABLES for metric in table.metrics]
 
 
-def documented() -> set[str]:
-    """The names in the table of docs/operations.md. `_name` continues the first words of the name before it."""
-    text = (DOCS / "operations.md").read_text(encoding="utf-8")
-    names: set[str] = set()
-    for row in METRIC_ROW.findall(text[text.index("## Metrics") :]):
-        first, *others = re.findall(r"\w+", row)
-        stem = "_".join(first.split("_")[:2])
-        names |= {first, *(name if name.startswith("tidelog") else stem + name for name in others)}
-    return names
+@pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)
+def test_pages_rules_and_dashboards_are_those_of_the_table(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == generated()[path], "run make monitoring"
 
 
-def test_the_documentation_lists_every_metric_and_no_other() -> None:
+def test_the_table_lists_every_metric_of_the_endpoint_and_no_other() -> None:
     text = asyncio.run(metrics_text(MetricSources(), nothing_else))
-    names = set(re.findall(r"^# TYPE (\w+) ", text.decode(), re.MULTILINE))
-    assert documented() == names
+    names = re.findall(r"^# TYPE (\w+) ", text.decode(), re.MULTILINE)
+    assert len(names) == len(set(names)), "a family is written once"
+    assert {metric.name for metric in METRICS} == {*names, *(each.name for each in PROCESS.metrics)}
     pages = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
-    assert {name for page in pages for name in re.findall(r"`(tidelog_\w+)`", page)} <= names
+    known = {metric.name for metric in METRICS}
+    assert {name for page in pages for name in re.findall(r"`(tidelog_\w+)`", page)} <= known
+
+
+def test_every_metric_says_what_it_means_and_what_to_do() -> None:
+    """The page is a table: a cell must not end it."""
+    for metric in METRICS:
+        assert metric.help[0].isupper() or metric.help[0].isdigit(), metric.name
+        assert metric.action, metric.name
+        assert "|" not in metric.help + metric.action, metric.name
+        assert "\n" not in metric.help + metric.action, metric.name
+    alerts = [alert for metric in METRICS for alert in metric.alerts]
+    assert len({alert.name for alert in alerts}) == len(alerts)
 
 
 def test_metrics_of_quotas_name_the_quota_and_not_the_clients_that_a_default_holds_for() -> None:
@@ -314,7 +353,7 @@ def test_a_scrape_of_many_partitions_yields_to_the_loop() -> None:
     text = asyncio.run(PARTITIONS.text(partitions(), turn)).decode()
     assert lots[:4] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE]
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    assert len(samples) == 3 + 9 * 1_000
+    assert len(samples) == 7 + 10 * 1_000
     assert "tidelog_under_replicated 1000.0" in text
 
 
@@ -333,3 +372,157 @@ def test_the_memory_budget_is_there_to_be_scraped() -> None:
     assert 'tidelog_memory_used_bytes{kind="consumer_fetch"} 4096.0' in lines
     assert 'tidelog_memory_waiting{kind="consumer_fetch"} 3.0' in lines
     assert "tidelog_producers_forgotten_total 5.0" in lines
+
+
+def test_a_replica_that_a_reassignment_adds_is_not_missing() -> None:
+    log = {"log_end_offset": 110, "high_watermark": 100, "durable_offset": 105, "last_stable_offset": 93}
+    assert hosted(1, leads=True, isr=2, log=log).is_under_replicated
+    assert not hosted(1, leads=True, isr=2, log=log, adding=(2,)).is_under_replicated
+    assert not hosted(1, leads=False, isr=2, log=log).is_under_replicated, "its leader counts it"
+
+
+def test_a_set_that_is_too_small_and_one_that_is_just_large_enough_are_told_apart() -> None:
+    log = {"log_end_offset": 110, "high_watermark": 100, "durable_offset": 105, "last_stable_offset": 93}
+    states = [hosted(1, leads=True, isr=isr, log=log) for isr in (1, 2, 3)]
+    assert [each.is_under_min_isr for each in states] == [True, False, False]
+    assert [each.is_at_min_isr for each in states] == [False, True, False]
+    assert not hosted(1, leads=True, isr=3, least=3, log=log).is_at_min_isr, "it would be so all the time"
+
+
+def partition_state(index: int, *, leader: int, isr: tuple[int, ...], adding: tuple[int, ...] = ()) -> PartitionState:
+    """A partition with the replicas 0, 1 and 2."""
+    known = SimpleNamespace(leader=leader, isr=isr, adding=adding, removing=(), replicas=(0, 1, 2), partition=index)
+    return cast("PartitionState", known)
+
+
+async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster() -> None:
+    partitions = (
+        partition_state(0, leader=0, isr=(0, 1, 2)),
+        partition_state(1, leader=1, isr=(1, 2)),
+        partition_state(2, leader=-1, isr=(0,)),
+        partition_state(3, leader=0, isr=(0, 1), adding=(2,)),
+    )
+    topic = SimpleNamespace(partitions=partitions, min_insync_replicas=2)
+    nodes = [SimpleNamespace(fenced=fenced, draining=draining) for fenced, draining in ((0, 0), (0, 1), (1, 0))]
+    image = SimpleNamespace(
+        topics={1: cast("TopicState", topic)},
+        nodes=dict(enumerate(cast("list[NodeRegistration]", nodes))),
+        partitions=lambda: iter(partitions),
+        min_insync=lambda _state: 2,
+    )
+    controller = ControllerFigures(
+        1,
+        {NodeCause.REFUSED: 2},
+        dict.fromkeys(ElectionCause, 0) | {ElectionCause.FAILED: 3},
+        Histogram(REQUEST_S),
+        4,
+        1_500,
+    )
+    quorum = QuorumFigures(NodeId(0), 7, 100, 99, 0, 3, is_voter=True, lag={"1": 1, "2": 100})
+    sources = MetricSources(cluster=cast("Any", image), controller=controller, quorum=quorum, cluster_id="abc")
+    text = (await metrics_text(sources, nothing_else)).decode()
+    assert re.findall(r"^tidelog_cluster_(\w+(?:\{.*\})?) (\d+)", text, re.MULTILINE) == [
+        ('info{cluster_id="abc"}', "1"),
+        ("topics", "1"),
+        ("partitions", "4"),
+        ("offline_partitions", "1"),
+        ("under_replicated_partitions", "2"),
+        ("under_min_isr_partitions", "1"),
+        ("reassigning_partitions", "1"),
+        ("not_preferred_leaders", "1"),
+        ('nodes{state="active"}', "1"),
+        ('nodes{state="draining"}', "1"),
+        ('nodes{state="fenced"}', "1"),
+    ]
+    assert 'tidelog_elections_total{kind="failed"} 3.0' in text
+    assert "tidelog_controller_oldest_request_seconds 1.5" in text
+    assert "tidelog_quorum_epoch 7.0" in text
+    assert 'tidelog_quorum_replica_lag{voter="2"} 100.0' in text
+    assert (
+        "tidelog_cluster_offline_partitions 1.0"
+        not in (await metrics_text(replace(sources, cluster=None), nothing_else)).decode()
+    ), "only the active controller knows"
+
+
+def test_changes_of_in_sync_sets_are_counted_as_shrinks_and_expansions() -> None:
+    changes = IsrChanges()
+    changes.changed((0, 1, 2), (0, 1))  # type: ignore[arg-type]
+    changes.changed((0, 1), (0, 1, 2))  # type: ignore[arg-type]
+    changes.changed((0, 1), (0, 2))  # type: ignore[arg-type]
+    changes.changed((0, 1), (1, 0))  # type: ignore[arg-type]
+    assert (changes.shrinks, changes.expansions) == (2, 2)
+
+
+def test_work_on_disks_is_named_by_directory_and_operation() -> None:
+    """The names of executors contain paths, which may contain spaces."""
+    directories = ("/data", "/my disk")
+    assert operation_of("/data", directories) == ("/data", "writer")
+    assert operation_of("/my disk sync", directories) == ("/my disk", "fsync")
+    assert operation_of("/data quorum", directories) == ("/data", "metadata_fsync")
+    assert operation_of("records", directories) is None
+    assert operation_of("/my disk", ("/my",)) is None
+
+
+def test_the_longest_delay_of_the_loop_is_forgotten_after_two_windows() -> None:
+    now = 0.0
+    watch = LoopWatch(lambda: now)
+    watch.measured(0.4)
+    watch.measured(0.002)
+    assert watch.longest_s == 0.4
+    now = WINDOW_S + 1
+    watch.measured(0.1)
+    assert watch.longest_s == 0.4, "a scraper once a minute must see it"
+    now = 2 * WINDOW_S + 2
+    assert watch.longest_s == 0.1
+    now = 9 * WINDOW_S
+    assert watch.longest_s == 0.0
+    assert sum(watch.lag.counts) == 3
+    assert watch.lag.total_s == pytest.approx(0.502)
+
+
+async def test_the_loop_is_watched_while_it_runs() -> None:
+    loop = asyncio.get_running_loop()
+    watch = LoopWatch(loop.time)
+    watch.start()
+    began = loop.time()
+    while loop.time() - began < 0.2:  # a callback that takes long
+        pass
+    later = asyncio.Event()
+    loop.call_later(0, later.set)  # due after the watch's own timer
+    await later.wait()
+    watch.stop()
+    assert watch.longest_s >= 0.2 - 0.025 - 0.005
+
+
+def test_collections_of_the_garbage_collector_are_measured() -> None:
+    times = iter((1.0, 1.25))
+    watch = GcWatch(lambda: next(times))
+    watch._changed("start", {"generation": 2, "collected": 0})
+    watch._changed("stop", {"generation": 2, "collected": 40})
+    assert (watch.collections[2], watch.seconds[2], watch.objects[2], watch.longest_s) == (1, 0.25, 40, 0.25)
+    watch.start()
+    watch.stop()
+    watch.stop()
+
+
+def test_the_build_is_named() -> None:
+    sources = MetricSources(build=BuildInfo("1.2", "3.11.2", "uvloop"))
+    text = asyncio.run(metrics_text(sources, nothing_else)).decode()
+    assert 'tidelog_build_info{loop="uvloop",python="3.11.2",version="1.2"} 1.0' in text
+
+
+async def test_requests_of_followers_have_times_of_their_own() -> None:
+    clock = Nanoseconds()
+    meters = RequestMeters(clock)
+    meter = meters.of("Data.FetchStream")
+    context = RequestContext("client", "here", meter=meter)
+    follower = replace(context, meter=meter.of_followers())
+    for each, ms in ((context, 2), (follower, 400)):
+        request = each.begin()
+        clock.pass_ms(ms)
+        request.entry_ended()
+    text = (await metrics_text(MetricSources(requests=meters), nothing_else)).decode()
+    sums = re.findall(r'^tidelog_request_seconds_sum\{method="(.*)"\} (.*)$', text, re.MULTILINE)
+    assert sums == [("Data.FetchStream", "0.002"), ("Data.FetchStream.follower", "0.4")]
+    buckets = re.findall(r'request_seconds_bucket\{le="(.*?)",method="Data.FetchStream"', text)
+    assert (buckets[0], buckets[-2]) == ("0.0001", "60.0")

@@ -21,6 +21,15 @@ def eligible(sim: Simulation, partition: int) -> set[int]:
     return set(sim.partition(TOPIC, partition).elr)
 
 
+def unclean_elections(sim: Simulation, node: int) -> int:
+    """Those that the controller of this node counts."""
+    running = sim.machines[node].node
+    assert running is not None
+    figures = running.metric_sources().controller
+    assert figures is not None
+    return figures.unclean_elections
+
+
 def away_from_voter(sim: Simulation, nodes: int, *, replicas: int, min_insync: int, **configs: str) -> list[int]:
     """Start a cluster with a one-partition topic on nodes other than 0. Returns these nodes, the leader first."""
     sim.start(nodes=nodes, topics=())
@@ -75,8 +84,7 @@ def last_replica_standing(sim: Simulation) -> None:
     write(sim, 0, "c", 3)
     sim.restart(a)
     sim.must_heal()
-    assert sim.machines[0].node is not None
-    assert sim.machines[0].node.metric_sources().unclean_elections == 0
+    assert unclean_elections(sim, 0) == 0
 
 
 def eligible_replica_is_emptied(sim: Simulation) -> None:
@@ -180,8 +188,7 @@ def unclean_election(sim: Simulation) -> None:
     assert outcome.leader == follower
     assert f"records that only nodes {leader} had are lost" in outcome.loss
     sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads")
-    assert sim.machines[0].node is not None
-    assert sim.machines[0].node.metric_sources().unclean_elections == 1
+    assert unclean_elections(sim, 0) == 1
     write(sim, 0, "b", 5)
     sim.must_heal(lossy=True)
     values = sim.read_committed(TOPIC)

@@ -9,7 +9,7 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -85,6 +85,27 @@ def traffic_of(port: int) -> dict[Address, Traffic]:
                 tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TRAFFIC.size)
                 traffic[peer] = Traffic(*_TRAFFIC.unpack(tcp_info))
     return traffic
+
+
+_ESTABLISHED: Final = "01"
+"""The state of a connection in Linux's /proc/net/tcp."""
+
+
+def connections_to(ports: Mapping[str, int]) -> dict[str, int]:
+    """The number of connections that were made to each of these local ports, by its name; without all of them where the
+    system does not tell (not Linux). Runs on a thread: with thousands of connections the file takes milliseconds."""
+    found = dict.fromkeys(ports, 0)
+    names = {f"{port:04X}": name for name, port in ports.items()}
+    is_known = False
+    for path in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        with suppress(OSError):
+            lines = Path(path).read_text(encoding="ascii").splitlines()
+            is_known = True
+            for line in lines:
+                _, local, _, state, *_ = line.split(None, 4)
+                if state == _ESTABLISHED and (name := names.get(local.rpartition(":")[2])) is not None:
+                    found[name] += 1
+    return found if is_known else {}
 
 
 def _connections() -> Iterator[tuple[socket.socket, Address]]:

@@ -111,7 +111,8 @@ class GrpcServer:
         self._streams: set[ServerStream] = set()
         self._shutdown = ConnectionShutdown()
         self._incomplete = IncompleteMessages(incomplete_bytes_max)
-        self._port = 0
+        self.port = 0
+        """The bound port."""
         self._names: list[str] = []
         self._sasl: SaslAuthenticator | None = None
 
@@ -129,7 +130,7 @@ class GrpcServer:
                 f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process may use the port, "
                 "or the address is not one of this machine. Change the address in `listeners`, or use port 0."
             ) from None
-        self._port = port
+        self.port = port
         return Endpoint(address.host, port)
 
     def serve(
@@ -165,7 +166,7 @@ class GrpcServer:
         add_reflection: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
         add_reflection(_CountedReflection(names, self._boundary.calls), self._server)
         await self._server.start()
-        self._incomplete.start(self._port)
+        self._incomplete.start(self.port)
 
     def refuse(self) -> None:
         """Reject every new call with NodeShuttingDown, and those that wait because of a quota. Open calls and streams

@@ -78,6 +78,11 @@ class KafkaServer:
         self._server: asyncio.Server | None = None
         self._checking: asyncio.TimerHandle | None = None
 
+    @property
+    def connections(self) -> int:
+        """Open connections, with those in their handshake."""
+        return len(self._state.accepted)
+
     def bind(self, address: Endpoint) -> Endpoint:
         """Bind the address (port 0: any free port). Returns the bound address. Raises InvalidConfig."""
         try:

@@ -1,0 +1,27 @@
+"""The files that are made from the table of metrics: docs/metrics.md, and those in deploy/monitoring.
+
+`python -m tests.node.monitoring_files` writes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from node.observability.monitoring.alert_rules import alert_rules
+from node.observability.monitoring.page import page
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+MONITORING: Final = ROOT / "deploy" / "monitoring"
+ALERTS: Final = MONITORING / "prometheus" / "tidelog-alerts.yaml"
+
+
+def generated() -> dict[Path, str]:
+    """The text of each file."""
+    return {ROOT / "docs" / "metrics.md": page(), ALERTS: alert_rules()}
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
