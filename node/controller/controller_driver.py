@@ -147,6 +147,11 @@ class ControllerDriver:
         return self._clock.monotonic_ms()
 
     @property
+    def active(self) -> bool:
+        """True if this node's controller is the active one."""
+        return self._controller.active
+
+    @property
     def waiting(self) -> int:
         """Requests without an answer."""
         return len(self._arrived)

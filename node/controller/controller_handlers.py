@@ -41,6 +41,8 @@ class ControllerHandlers:
     async def heartbeat(self, request: events.Heartbeat, _context: RequestContext) -> events.HeartbeatAnswer:
         """Note that a node is alive. Every voter receives heartbeats: the next controller knows the silent nodes."""
         self._driver.heartbeat_received(request.node_id, request.node_epoch)
+        if request.is_notice and not self._driver.active:
+            return events.HeartbeatAnswer(fenced=False, drained=False)  # no error: there is nothing to ask of anybody
         answer = await self._driver.ask(request, events.HeartbeatAnswer)
         return answer if answer.fenced else replace(answer, lease_ms=self._lease_ms())
 

@@ -266,7 +266,10 @@ class Registration:
     async def _send_heartbeat(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # without it the voter, once controller, fences this node
             await self._controller.send(
-                target, CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
+                target,
+                CONTROLLER_HEARTBEAT,
+                replace(self._beat_request(()), is_notice=True),
+                timeout_ms=self._times.heartbeat_ms,
             )
 
     async def _heartbeat(self, damaged: Sequence[DamagedReplica]) -> HeartbeatAnswer:

@@ -133,6 +133,8 @@ class Heartbeat:
     """Log directories of its registration that have failed since."""
     refused: tuple[RefusedNode, ...] = ()
     """Registrations of other nodes whose addresses refuse this node's connections."""
+    is_notice: bool = False
+    """For a voter that is not the active controller, as far as the node knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,7 @@ class HeartbeatRequest(_message.Message):
     DAMAGED_FIELD_NUMBER: _builtins.int
     OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    IS_NOTICE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the node"""
     node_epoch: _builtins.int
@@ -181,6 +182,10 @@ class HeartbeatRequest(_message.Message):
     """recovery has finished and the registration number is fsynced in every directory"""
     want_drain: _builtins.bool
     """shutting down: move its leaderships away"""
+    is_notice: _builtins.bool
+    """To a voter that is not the active controller, as far as the sender knows: in case it becomes that. The answer says
+    nothing. A voter that does not know the field answers NOT_CONTROLLER.
+    """
     @_builtins.property
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
         """replicas found damaged since it registered, until they have left the ISR"""
@@ -204,10 +209,11 @@ class HeartbeatRequest(_message.Message):
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
         offline_directories: _abc.Iterable[_builtins.bytes] | None = ...,
         refused: _abc.Iterable[Global___RefusedNode] | None = ...,
+        is_notice: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "is_notice", b"is_notice", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
