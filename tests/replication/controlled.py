@@ -23,6 +23,7 @@ from replication.controller.events import (
     ConfigChange,
     CreateTopic,
     DamagedReplica,
+    ElectionCause,
     Event,
     Fenced,
     Heartbeat,
@@ -88,6 +89,7 @@ class Controlled:
         self.asked: list[QueryLogEnds] = []
         self.fencings: list[tuple[NodeId, NodeCause]] = []
         self.probed: list[NodeId] = []
+        self.elected: list[ElectionCause] = []
         self.hold_commits = False
         self.config = CONFIG
         """Of the next controller that `activate` makes."""
@@ -113,6 +115,7 @@ class Controlled:
                 match effect:
                     case Append(base_offset, records):
                         self._write(list(records), base_offset)
+                        self.elected += effect.elected
                         appended = True
                     case Reply(request_id, result):
                         assert request_id not in self.replies, "each request is answered once"
