@@ -189,7 +189,7 @@ class NodeConfig:
     metrics_bind: Endpoint | None = setting(
         "metrics.listener", None, Kind("HOST:PORT in quotes", endpoint_of, endpoint_of)
     )
-    """the address that serves `GET /metrics`"""
+    """the address that serves `GET /metrics`, `/healthz` and `/readyz`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
     """the largest request, and the largest gRPC response; one batch is never split. A request without records may have

@@ -1,6 +1,10 @@
-"""Serves `GET /metrics` over HTTP on the node's own loop, where the metrics are written.
+"""Serves the metrics and the health of the node over HTTP, on the node's own loop.
 
-A minimal HTTP/1.1 server for a scraper: one request per connection, bounded in size and time.
+    GET /metrics   all metrics
+    GET /healthz   200 while the process answers: it does not depend on other nodes
+    GET /readyz    200 if the node is ready as gRPC's health service says (health.py), else 503 and why not
+
+A minimal HTTP/1.1 server for scrapers and probes: one request per connection, bounded in size and time.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ from tidelog.types import Endpoint
 
 _REQUEST_BYTES_MAX: Final = 16 * 1024
 _REQUEST_S_MAX: Final = 5
+_PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class MetricsServer:
-    """Answers with the result of `text`."""
+    """One address."""
 
-    def __init__(self, text: Callable[[], Awaitable[bytes]]) -> None:
-        self._text = text
+    def __init__(self, text: Callable[[], Awaitable[bytes]], why_not_ready: Callable[[], str] = str) -> None:
+        """text: writes the metrics. why_not_ready: empty if the node is ready."""
+        self._text, self._why_not_ready = text, why_not_ready
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Endpoint) -> Endpoint:
@@ -57,12 +63,19 @@ class MetricsServer:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):
-            return _reply("405 Method Not Allowed", "text/plain", b"only GET\n")
-        if path != b"/metrics":
-            return _reply("404 Not Found", "text/plain", b"metrics are at /metrics\n")
-        return _reply(
-            "200 OK", "text/plain; version=0.0.4; charset=utf-8", await self._text(), with_body=method == b"GET"
-        )
+            return _reply("405 Method Not Allowed", _PLAIN, b"only GET\n")
+        with_body = method == b"GET"
+        match path:
+            case b"/metrics":
+                kind = "text/plain; version=0.0.4; charset=utf-8"
+                return _reply("200 OK", kind, await self._text(), with_body=with_body)
+            case b"/healthz":
+                return _reply("200 OK", _PLAIN, b"alive\n", with_body=with_body)
+            case b"/readyz":
+                why_not = self._why_not_ready()
+                status = "503 Service Unavailable" if why_not else "200 OK"
+                return _reply(status, _PLAIN, f"{why_not or 'ready'}\n".encode(), with_body=with_body)
+        return _reply("404 Not Found", _PLAIN, b"there are /metrics, /healthz and /readyz\n", with_body=with_body)
 
 
 def _reply(status: str, kind: str, body: bytes, *, with_body: bool = True) -> bytes:

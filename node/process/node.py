@@ -158,6 +158,23 @@ class Node:
         """The feature level of the metadata; 0 until this node knows it."""
         return 0 if self._metadata is None else self._metadata.image.feature_level
 
+    def why_not_ready(self) -> str:
+        """Why the node is not ready, in a sentence; empty if it is."""
+        node, metadata = f"node {self._config.node_id}", self._metadata
+        if self._stop.is_set():
+            return f"{node} is being stopped"
+        if self._is_ready:
+            return ""
+        if metadata is None:
+            return f"{node} opens its log directories"
+        if self.replicas is None:
+            loading = list(self._logs.progress.values())
+            done, total = sum(each.done for each in loading), sum(each.total for each in loading)
+            return f"{node} recovers its logs: {done} of {total}"
+        if metadata.registration.node_epoch < 0:
+            return f"{node} is not registered: it needs an active controller (tidelog cluster status)"
+        return f"{node} is fenced: it catches up with the metadata, or its heartbeats do not reach the controller"
+
     def metric_sources(self, groups: GroupsCollected = NO_GROUPS) -> MetricSources:
         """What the metrics of this node are read from; before the logs are recovered, some of it does not exist."""
         metadata, maintenance, coordinators = self._metadata, self._maintenance, self._coordinators

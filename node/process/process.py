@@ -286,7 +286,7 @@ class NodeProcess:
             await server.start()
         if config.metrics_bind is not None:
             self._metrics_reader = self._executor("metrics")
-            metrics_server = MetricsServer(lambda: self._scraped(node))
+            metrics_server = MetricsServer(lambda: self._scraped(node), node.why_not_ready)
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("serving metrics", extra={"address": address})

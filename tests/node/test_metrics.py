@@ -357,6 +357,24 @@ def test_a_scrape_of_many_partitions_yields_to_the_loop() -> None:
     assert "tidelog_under_replicated 1000.0" in text
 
 
+async def test_health_and_readiness_are_answered_over_http() -> None:
+    why_not = "node 1 recovers its logs: 3 of 9"
+    server = MetricsServer(nothing, lambda: why_not)
+    address = await server.start(Endpoint("127.0.0.1", 0))
+
+    async def get(path: str, method: str = "GET") -> tuple[str, str]:
+        head, body = await scrape(address, f"{method} {path} HTTP/1.1\r\n\r\n")
+        return head.split(" ", 2)[1], body
+
+    assert await get("/healthz") == ("200", "alive\n"), "it must not be restarted because of other nodes"
+    assert await get("/readyz") == ("503", f"{why_not}\n")
+    why_not = ""
+    assert await get("/readyz?verbose") == ("200", "ready\n")
+    assert await get("/readyz", "HEAD") == ("200", "")
+    assert await get("/health") == ("404", "there are /metrics, /healthz and /readyz\n")
+    await server.stop()
+
+
 async def test_a_taken_address_is_named() -> None:
     first, second = MetricsServer(nothing), MetricsServer(nothing)
     taken = await first.start(Endpoint("127.0.0.1", 0))
