@@ -5,6 +5,7 @@ object per line.
 Invariant: one event is one line of printable characters, whatever the message contains: names that a caller chose can
 neither forge a line nor control a terminal. A traceback is a field of the line in JSON; in text it
 follows the line, indented.
+Lines that are repeated too often are counted (repeated_lines.py).
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from node.observability.repeated_lines import RepeatedLines
 from tidelog.printable import printable
 
 MESSAGE_LENGTH_MAX: Final = 8_000
@@ -27,12 +31,60 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 def configure(*, style: str, level: str, node_id: int | None = None, stream: TextIO | None = None) -> None:
     """Send all logging of this process to `stream` (default: standard error). style: `text` or `json`. node_id: added
     to each line, because the lines of several nodes are often collected in one place."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = LimitedHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(node_id) if style == "json" else TextLines(node_id))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def write_repeated() -> None:
+    """Write how often lines were repeated, where their time has passed. Without further lines nothing else does."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LimitedHandler):
+            handler.write_repeated()
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, but counts those that are repeated too often (repeated_lines.py)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._repeated = RepeatedLines()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write or count a line. Called with the handler's lock."""
+        for line in self._repeated.take_ended(record.created):
+            super().emit(line)
+        if self._repeated.admits(record):
+            super().emit(record)
+
+    def write_repeated(self) -> None:
+        """Write the counts whose time has passed."""
+        with self._locked():
+            for line in self._repeated.take_ended(_now_s()):
+                super().emit(line)
+
+    def close(self) -> None:
+        """Write all counts: the process ends."""
+        with self._locked():
+            for line in self._repeated.take_all(_now_s()):
+                super().emit(line)
+        super().close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+
+def _now_s() -> float:
+    """The time as a line has it, in seconds since 1970."""
+    return logging.makeLogRecord({}).created
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

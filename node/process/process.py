@@ -78,6 +78,9 @@ ANSWER_GRACE_MS: Final = 1_000
 CERTIFICATES_MS: Final = 3_600_000
 """Interval of looking at the certificates of idle listeners."""
 
+REPEATED_MS: Final = 5_000
+"""Interval of looking for repeated log lines that have been counted for long enough."""
+
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_AT_ONCE: Final = 130
@@ -168,6 +171,7 @@ class NodeProcess:
             stack.push_async_callback(transport.close)
             stack.callback(self._close_executors)
             await stack.enter_async_context(self._auditing())
+            await stack.enter_async_context(_running(self._count_repeated_lines()))
             config = self._bind()
             self._announcement = _announcement(config)
             stack.push_async_callback(self._stop_serving)
@@ -224,6 +228,12 @@ class NodeProcess:
             self._audit.close()
             if file is not None:
                 await file.settle()
+
+    async def _count_repeated_lines(self) -> None:
+        """Write how often log lines were repeated, also if no other line follows."""
+        while True:
+            await self._clock.sleep_ms(REPEATED_MS)
+            logs.write_repeated()
 
     async def _watch_certificates(self) -> None:
         """Log regularly which certificates expire soon: a listener reads its files only when somebody connects."""

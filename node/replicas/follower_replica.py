@@ -19,6 +19,7 @@ from typing import Final
 from node.api.fetch import PartitionFetch
 from node.replicas.follower_log import begin_truncation, prepare_append, unended_transaction, view_of
 from node.replicas.replica_services import ReplicaParts
+from node.replicas.role_log import RoleChange
 from node.replicas.waiting_fetch import wake_all
 from replication.controller.image import PartitionState
 from replication.partition import follower_events as events
@@ -86,7 +87,8 @@ class FollowerReplica:
     def start(self) -> None:
         """Begin to follow."""
         at = self._leader_node, self.leader_epoch, self._log.log_end_offset
-        _log.info("%s: follows node %d in epoch %d, log end offset %d", self, *at)
+        text = "follows node %d in epoch %d, log end offset %d"
+        self._services.role_log.changed(RoleChange.FOLLOWS, self, text, *at)
         self._started_at = self._services.clock.monotonic_ms()
         self._carry_out(self.core.start())
 

@@ -25,6 +25,7 @@ from node.api.fetch import DurablePosition, PartitionFetch
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaParts
+from node.replicas.role_log import RoleChange
 from node.replicas.waiting_fetch import (
     FollowerIdentity,
     WaitingFetch,
@@ -134,7 +135,8 @@ class LeaderReplica:
         log.keep_recent_appends(keep=len(self.core.in_sync.replicas) > 1)
         log.first_unfetched = self.core.in_sync.first_unfetched
         at = self.core.leader_epoch, log.log_end_offset, log.high_watermark
-        _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
+        text = "leads in epoch %d, log end offset %d, high watermark %d"
+        self._services.role_log.changed(RoleChange.LEADS, self, text, *at)
         self.durable_moved()  # without other counted replicas, durable records are committed
         self._handle(ClockTicked(self._services.clock.monotonic_ms()))
         self.tick()
@@ -145,7 +147,8 @@ class LeaderReplica:
         self._ended = True
         self._log.keep_recent_appends(keep=False)
         self._log.first_unfetched = None
-        _log.info("%s: no longer leads in epoch %d: %s", self, self.core.leader_epoch, reason)
+        text = "no longer leads in epoch %d: %s"
+        self._services.role_log.changed(RoleChange.ENDED, self, text, self.core.leader_epoch, reason)
         self._carry_out(self.core.handle(events.LeadershipEnded(reason)))
         refuse_all(self.waiting, refusal)
 

@@ -36,6 +36,7 @@ from node.replicas.replica_fetcher import LeaderFetchers, ReplicaFetcher
 from node.replicas.replica_registry import ReplicaRegistry
 from node.replicas.replica_schedule import ReplicaSchedule
 from node.replicas.replica_services import ReplicaServices
+from node.replicas.role_log import RoleLog
 from node.replicas.salvaging import Salvaging
 from node.replicas.turn_end import TurnEnd
 from node.runtime.disk_times import DiskTimes
@@ -86,6 +87,7 @@ class ReplicaManager:
         self.memory = MemoryBudget(config.memory_bytes)
         self.topics = TopicMeters()
         self.leaderships = LeadershipWatch()
+        self._role_log = RoleLog()
         self.isr_changes = IsrChanges()
         self.disk_times = DiskTimes()
         self.image = EMPTY
@@ -118,6 +120,7 @@ class ReplicaManager:
             truncation_ended=self._truncation_ended,
             log_start_moved=self.log_start_moved,
             leaderships=self.leaderships,
+            role_log=self._role_log,
             isr_changes=self.isr_changes,
             disk_times=self.disk_times,
             now_ns=now_ns,
@@ -132,7 +135,7 @@ class ReplicaManager:
         )
         self._postponed: dict[Replica, None] = {}
         """Replicas whose metadata changed during a truncation or repair of their log."""
-        self._due = _DuePartitions(clock, config.applied_at_once, self._carry_out)
+        self._due = _DuePartitions(clock, config.applied_at_once, self._carry_out, self._role_log)
         self.fetchers = LeaderFetchers(self._new_fetcher)
         self._fetch_ids = itertools.count(1)
         self._throttle = MoveThrottle(config.replication.throttled_rate)
@@ -166,8 +169,9 @@ class ReplicaManager:
         self.stopping = True
         self._due.clear()
         self._missing.stop()
-        for replica in self.partitions():
-            replica.stop("the node is stopping", leader=NO_NODE, leader_epoch=replica.leader_epoch)
+        with self._role_log.collecting():
+            for replica in self.partitions():
+                replica.stop("the node is stopping", leader=NO_NODE, leader_epoch=replica.leader_epoch)
         await self._clock.sleep_ms(0)  # lets the streams send these answers
         self._stop.set()
 
@@ -239,8 +243,9 @@ class ReplicaManager:
         self._postponed.clear()
         self._missing.clear()
         self._due.clear()
-        for replica in self.partitions():
-            replica.stop(reason, leader=NO_NODE, leader_epoch=replica.leader_epoch)
+        with self._role_log.collecting():
+            for replica in self.partitions():
+                replica.stop(reason, leader=NO_NODE, leader_epoch=replica.leader_epoch)
 
     def _delete(self, key: PartitionKey, reason: str) -> None:
         replica = self.registry.by_key.get(key)
@@ -367,9 +372,10 @@ class ReplicaManager:
         """Take the replicas of a failed log directory offline; all others continue."""
         error = KafkaStorageError(f"the log directory {directory.path} is offline: {directory.offline}")
         _log.error("%s", error.message)
-        for replica in self.partitions():
-            if replica.directory is directory and replica.offline is None:
-                replica.go_offline(error)
+        with self._role_log.collecting():
+            for replica in self.partitions():
+                if replica.directory is directory and replica.offline is None:
+                    replica.go_offline(error)
 
     def _durable_moved(self, log: Log) -> None:
         replica = self.registry.of_log(log)
@@ -409,9 +415,12 @@ class _DuePartitions:
     loop are applied in later turns; meanwhile they are as if the image had not arrived yet. The newest image is always
     the one applied."""
 
-    def __init__(self, clock: Clock, at_once: int, carry_out: Callable[[PartitionKey], None]) -> None:
-        """at_once: partitions per turn. carry_out: applies the newest image to a partition."""
-        self._clock, self._at_once, self._carry_out = clock, at_once, carry_out
+    def __init__(
+        self, clock: Clock, at_once: int, carry_out: Callable[[PartitionKey], None], role_log: RoleLog
+    ) -> None:
+        """at_once: partitions per turn. carry_out: applies the newest image to a partition. role_log: of the changes
+        that it causes, in one piece."""
+        self._clock, self._at_once, self._carry_out, self._role_log = clock, at_once, carry_out, role_log
         self._due: dict[PartitionKey, None] = {}
         self._wake = asyncio.Event()
 
@@ -421,15 +430,19 @@ class _DuePartitions:
 
     def carry_out_some(self) -> None:
         """Apply the partitions of one turn."""
+        self._role_log.begin()
         for key in list(islice(self._due, self._at_once)):
             self._due.pop(key, None)
             self._carry_out(key)
         if self._due:
             self._wake.set()
+        else:
+            self._role_log.end()
 
     def clear(self) -> None:
         """Remove all partitions from the queue."""
         self._due.clear()
+        self._role_log.end()
 
     async def run(self) -> None:
         """Apply the rest, turn by turn, until cancelled."""

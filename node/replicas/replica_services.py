@@ -10,6 +10,7 @@ from node.replicas.isr_changes import IsrChanges
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
+from node.replicas.role_log import RoleLog
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import WaitingFetch
 from node.runtime.disk_times import APPEND, DiskTimes
@@ -44,6 +45,7 @@ class ReplicaServices:
     log_start_moved: Callable[[Log], None]
     """The log start offset of a log has advanced, durably."""
     leaderships: LeadershipWatch
+    role_log: RoleLog = field(default_factory=RoleLog)
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
     disk_times: DiskTimes = field(default_factory=DiskTimes)
     now_ns: Callable[[], int] = lambda: 0
