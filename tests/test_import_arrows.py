@@ -56,6 +56,7 @@ NODE_OUTERMOST = {
     "thread_executor.py",
     "server.py",
     "server_tls.py",
+    "stderr_lines.py",
     "transport.py",
     "free_ports.py",
     "local_cluster.py",

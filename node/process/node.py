@@ -30,6 +30,7 @@ from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
+from node.replicas.replica_meters import ReplicaMeters
 from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
@@ -194,8 +195,8 @@ class Node:
             quorum=None if metadata is None else metadata.quorum_figures(),
             controller=None if metadata is None else metadata.controller_figures(),
             cluster=image if metadata is not None and metadata.view.leads else None,
-            isr_changes=None if self.replicas is None else self.replicas.isr_changes,
-            disks=() if self.replicas is None else (self.replicas.disk_times,),
+            isr_changes=None if self.replicas is None else self.replicas.meters.isr_changes,
+            disks=() if self.replicas is None else (self.replicas.meters.disk_times,),
             offline={path: metadata is not None and path not in paths for path in self._config.log_directories},
             producers_forgotten=0 if maintenance is None else maintenance.producers_forgotten,
             directories=[DirectoryLogs(each, self._logs.progress.get(each.path)) for each in working],
@@ -361,7 +362,7 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
             call_soon=asyncio.get_running_loop().call_soon,
-            now_ns=self._now_ns,
+            meters=ReplicaMeters(self._now_ns),
         )
         producer_ids = ProducerIds(metadata.allocate_producer_ids)
         coordinators = self._coordinators = NodeCoordinators(

@@ -23,7 +23,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +45,9 @@ from node.observability import logs
 from node.observability.metric_sources import BuildInfo
 from node.observability.metrics import metrics_text
 from node.observability.metrics_server import MetricsServer
+from node.observability.stderr_lines import StderrLines
 from node.process.node import SERVICES, Node
+from node.process.refused_config import wants_json
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.open_calls import OpenCalls
 from node.quotas.throttle import Quotas
@@ -90,12 +92,27 @@ def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
     """Run a node until it is stopped. files: its disk; None: that of the machine. Returns the exit code of the
     process."""
     options = _options(arguments)
-    try:
-        config = _read_config(options.config)
-    except InvalidConfig as error:
-        sys.stderr.write(f"tidelog: {error.message}\n")
-        return EXIT_CONFIG
-    logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id)
+    with ExitStack() as stack:
+        try:
+            config = _read_config(options.config)
+        except InvalidConfig as error:
+            if wants_json(_text_of(options.config), os.environ):
+                logs.configure(style="json", level="info")
+                _log.error("the node cannot run: %s", error.message)
+            else:
+                sys.stderr.write(f"tidelog: {error.message}\n")
+            return EXIT_CONFIG
+        stream = None
+        if config.log_format == "json":
+            stderr = StderrLines()
+            stream = stderr.start()
+            stack.callback(stderr.close)
+        logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id, stream=stream)
+        return _run_node(config, files, until_stdin_ends=options.until_stdin_ends)
+
+
+def _run_node(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool) -> int:
+    """Run a node until it is stopped. Returns the exit code of the process."""
     if config.exposure:
         _log.warning("insecure, as allow.insecure permits: %s", config.exposure)
     if config.unrestricted:
@@ -108,7 +125,7 @@ def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(config, files, until_stdin_ends=options.until_stdin_ends))
+            runner.run(_run(config, files, until_stdin_ends=until_stdin_ends))
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
@@ -413,6 +430,14 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--until-stdin-ends", action="store_true", help="stop when standard input ends, as when the parent ends"
     )
     return parser.parse_args(arguments)
+
+
+def _text_of(path: Path) -> str:
+    """The text of a configuration that may not be readable; then empty."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _read_config(path: Path) -> NodeConfig:

@@ -185,7 +185,7 @@ class FollowerReplica:
                     self._services.schedule.attend(self)
                 case events.AppendRecords():
                     assert answer is not None, "records are part of an answer"
-                    began_ns = self._services.now_ns()
+                    began_ns = self._services.meters.now_ns()
                     try:
                         prepare_append(self._log, answer, self.leader_epoch)
                         self._log.append(
@@ -197,7 +197,7 @@ class FollowerReplica:
                     except TidelogError as error:
                         queue += self._change_failed(error)
                     else:
-                        self._services.appended_since(self._directory, began_ns)
+                        self._services.meters.appended_since(self._directory.path, began_ns)
                         queue += self._log_changed()
                 case events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
                     queue += self._truncate(effect)

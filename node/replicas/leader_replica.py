@@ -191,7 +191,7 @@ class LeaderReplica:
             # and a refusal would tell the producer that it was not written.
             if not log.producers.is_duplicate(records):
                 raise
-        began_ns = self._services.now_ns()
+        began_ns = self._services.meters.now_ns()
         try:
             info = log.append(
                 records,
@@ -206,7 +206,7 @@ class LeaderReplica:
             if self._ended:
                 raise NotLeaderOrFollower(f"nothing was written, this node no longer leads: {error.message}") from error
             raise
-        self._services.appended_since(self._directory, began_ns)
+        self._services.meters.appended_since(self._directory.path, began_ns)
         if for_receipt and info.duplicate:
             info = info._replace(checksum=_stored_checksum(log, info))
         if info.last_offset < 0:

@@ -211,7 +211,7 @@ class Replica:
         """Count a change of the in-sync set if this node leads after it. leads: whether it does."""
         before, self._isr = self._isr, state.isr
         if leads and before is not None:
-            self._services.isr_changes.changed(before, state.isr)
+            self._services.meters.isr_changes.changed(before, state.isr)
 
     def leading_in(self, leader_epoch: LeaderEpoch) -> LeaderReplica:
         """The leader in that epoch (-1: in any). Raises NotLeaderOrFollower, or as `ensure_epoch`."""

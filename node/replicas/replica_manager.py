@@ -24,7 +24,6 @@ from itertools import islice
 
 from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
-from node.replicas.isr_changes import IsrChanges
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
@@ -33,13 +32,13 @@ from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_damage import ReplicaDamage
 from node.replicas.replica_fetcher import LeaderFetchers, ReplicaFetcher
+from node.replicas.replica_meters import ReplicaMeters
 from node.replicas.replica_registry import ReplicaRegistry
 from node.replicas.replica_schedule import ReplicaSchedule
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.role_log import RoleLog
 from node.replicas.salvaging import Salvaging
 from node.replicas.turn_end import TurnEnd
-from node.runtime.disk_times import DiskTimes
 from node.runtime.memory_budget import MemoryBudget
 from node.runtime.ticker import Ticker
 from node.runtime.topic_meter import TopicMeters
@@ -73,10 +72,9 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
         call_soon: Callable[[Callable[[], None]], object],
-        now_ns: Callable[[], int] = lambda: 0,
+        meters: ReplicaMeters | None = None,
     ) -> None:
-        """logs: of open directories, loaded before the first image. call_soon: of the event loop. now_ns: monotonic
-        time, for metrics."""
+        """logs: of open directories, loaded before the first image. call_soon: of the event loop."""
         self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
@@ -88,8 +86,7 @@ class ReplicaManager:
         self.topics = TopicMeters()
         self.leaderships = LeadershipWatch()
         self._role_log = RoleLog()
-        self.isr_changes = IsrChanges()
-        self.disk_times = DiskTimes()
+        self.meters = meters or ReplicaMeters()
         self.image = EMPTY
         """The newest image applied."""
 
@@ -101,7 +98,9 @@ class ReplicaManager:
         self._schedule = ReplicaSchedule(
             lag_ms_max // 16, wake_soon=self.ticker.soon, wake_by=self.ticker.by, reviewed=self._review
         )
-        self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config, changes=self.isr_changes)
+        self._proposer = IsrProposer(
+            node_id, alter_partition, clock=clock, config=config, changes=self.meters.isr_changes
+        )
         self.registry = ReplicaRegistry(node_id, image)
         self.damage = ReplicaDamage(
             node_id, self.registry, self._proposer, image=image, wake_soon=self.ticker.soon, apply=self._carry_out
@@ -121,18 +120,9 @@ class ReplicaManager:
             log_start_moved=self.log_start_moved,
             leaderships=self.leaderships,
             role_log=self._role_log,
-            isr_changes=self.isr_changes,
-            disk_times=self.disk_times,
-            now_ns=now_ns,
+            meters=self.meters,
         )
-        self._missing = MissingLogs(
-            node_id,
-            self._log_registry,
-            image=image,
-            has_log=lambda name: name in self.registry.by_name,
-            made=self._use_created,
-            resign=self.damage.resign,
-        )
+        self._missing = self._new_missing(image)
         self._postponed: dict[Replica, None] = {}
         """Replicas whose metadata changed during a truncation or repair of their log."""
         self._due = _DuePartitions(clock, config.applied_at_once, self._carry_out, self._role_log)
@@ -146,6 +136,16 @@ class ReplicaManager:
         for directory in logs.directories:
             directory.when_durable.append(self._durable_moved)
             directory.when_offline.append(self._directory_failed)
+
+    def _new_missing(self, image: Callable[[], ClusterImage]) -> MissingLogs:
+        return MissingLogs(
+            self.node_id,
+            self._log_registry,
+            image=image,
+            has_log=lambda name: name in self.registry.by_name,
+            made=self._use_created,
+            resign=self.damage.resign,
+        )
 
     # --- start and stop ---
 

@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from node.replicas.isr_changes import IsrChanges
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
+from node.replicas.replica_meters import ReplicaMeters
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.role_log import RoleLog
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import WaitingFetch
-from node.runtime.disk_times import APPEND, DiskTimes
 from node.runtime.topic_meter import TopicMeter
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
@@ -46,14 +45,7 @@ class ReplicaServices:
     """The log start offset of a log has advanced, durably."""
     leaderships: LeadershipWatch
     role_log: RoleLog = field(default_factory=RoleLog)
-    isr_changes: IsrChanges = field(default_factory=IsrChanges)
-    disk_times: DiskTimes = field(default_factory=DiskTimes)
-    now_ns: Callable[[], int] = lambda: 0
-    """Monotonic time, for the durations of appends."""
-
-    def appended_since(self, directory: LogDirectory, began_ns: int) -> None:
-        """Count an append to a log of this directory that began then."""
-        self.disk_times.of(directory.path, APPEND).observe((self.now_ns() - began_ns) * 1e-9)
+    meters: ReplicaMeters = field(default_factory=ReplicaMeters)
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
         """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk

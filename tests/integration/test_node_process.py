@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -177,6 +178,47 @@ def test_a_directory_of_another_node_is_refused(serving: LocalCluster) -> None:
     refused = run_node(serving.nodes[0].config, TIDELOG_NODE_ID="7")
     assert refused.returncode == 2
     assert "belongs to node 0, not to node 7" in refused.stderr
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    """Every line, each an object."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_logs_are_json_from_the_first_line_to_the_last(serving: LocalCluster) -> None:
+    """One more run of a node: gRPC writes lines of its own to standard error, here all that it can."""
+    serving.stop_node(0)
+    talkative = {"TIDELOG_LOGGING_FORMAT": "json", "GRPC_VERBOSITY": "DEBUG", "GRPC_TRACE": "http"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "node", "--config", str(serving.nodes[0].config)],
+        env={**environment(), **talkative},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready node=0 ")
+        process.send_signal(signal.SIGTERM)
+        _, written = process.communicate(timeout=30)
+    assert process.returncode == 0
+    lines = json_lines(written)
+    assert {"at", "level", "logger", "message", "node"} <= lines[0].keys()
+    assert lines[-1]["message"] == "stopped"
+    assert any(line["logger"] == "grpc" for line in lines)
+    assert not any(line["logger"] == "stderr" for line in lines), "lines of gRPC are recognized"
+
+
+def test_json_logs_are_json_if_the_node_cannot_start(serving: LocalCluster, tmp_path: Path) -> None:
+    """Two more nodes are started, each of which ends by itself."""
+    serving.stop_node(0)
+    refused = run_node(serving.nodes[0].config, TIDELOG_LOGGING_FORMAT="json", TIDELOG_NODE_ID="7")
+    assert refused.returncode == 2
+    assert "belongs to node 0, not to node 7" in str(json_lines(refused.stderr)[-1]["message"])
+    config = tmp_path / "tidelog.toml"
+    config.write_text('"logging.format" = "json"\nlisteners = ["GRPC://127.0.0.1:0"]\n')
+    (line,) = json_lines(run_node(config, TIDELOG_NODE_ID="0").stderr)
+    assert "controller.quorum.bootstrap.servers: missing" in str(line["message"])
+    assert line["level"] == "error"
 
 
 def test_a_bad_configuration_is_one_sentence(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import pytest
 
 from node.observability import logs
 from node.observability.repeated_lines import KINDS_MAX, LINES_MAX, WINDOW_S, RepeatedLines
+from node.observability.stderr_lines import log_line
 from node.replicas.replica_config import ReplicaConfig
 from tests.node.wires import Cluster
 from tidelog.types import NodeId
 
 COUNT = 1_000
+FIRST = "(t-0, t-1, t-2, ...)"
 
 
 @pytest.fixture
@@ -44,9 +46,8 @@ def test_a_failover_of_a_thousand_partitions_is_one_line_on_each_node(
     cluster.run(1)
     said = sorted(record.getMessage() for record in caplog.records if record.name == "node.partition")
     assert said == [
-        "roles of 1000 partitions changed: follows 1000 (t-0, t-1, t-2, ...); no longer leads 1000 (t-0, t-1, t-2, "
-        "...)",
-        "roles of 1000 partitions changed: leads 1000 (t-0, t-1, t-2, ...)",
+        f"roles of 1000 partitions changed: follows 1000 {FIRST}; no longer leads 1000 {FIRST}",
+        f"roles of 1000 partitions changed: leads 1000 {FIRST}",
     ]
 
 
@@ -140,3 +141,20 @@ def test_the_process_writes_the_count_at_its_end_at_the_latest() -> None:
     assert len(lines) == LINES_MAX + 1
     assert lines[-1]["message"] == "20 more lines like this one: no answer from node 29"
     assert (lines[-1]["repeated"], lines[-1]["level"]) == (20, "warning")
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_lines_of_grpc_and_of_the_interpreter_become_lines_of_the_log() -> None:
+    stream = io.StringIO()
+    logs.configure(style="json", level="info", node_id=3, stream=stream)
+    log_line("I1129 04:21:31.441303    6428 chttp2_transport.cc:1403] ipv4:127.0.0.1:1: Got goaway [2]")
+    log_line("E1129 04:21:31.441303 6428 ssl.cc:7] no certificate")
+    log_line("Exception ignored in: <function f>")
+    log_line("  ")
+    found = [json.loads(each) for each in stream.getvalue().splitlines()]
+    assert [(each["logger"], each["level"], each["message"]) for each in found] == [
+        ("grpc", "info", "ipv4:127.0.0.1:1: Got goaway [2]"),
+        ("grpc", "error", "no certificate"),
+        ("stderr", "warning", "Exception ignored in: <function f>"),
+    ]
+    assert found[0]["source"] == "chttp2_transport.cc:1403"

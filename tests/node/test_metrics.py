@@ -164,6 +164,15 @@ async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHos
     return head, body
 
 
+def samples_of(text: str) -> dict[tuple[str, ...], float]:
+    """By name and the values of the labels, sorted."""
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 async def test_requests_and_state_are_there_to_be_scraped() -> None:
     clock = Nanoseconds()
     meters, topics = RequestMeters(clock), TopicMeters()
@@ -190,11 +199,7 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert (await scrape(address, "GET / HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 404")
     assert (await scrape(address, "POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
     await server.stop()
-    samples = {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(body)
-        for sample in family.samples
-    }
+    samples = samples_of(body)
     assert samples["tidelog_requests_total", "Data.Fetch", "ok"] == 1
     assert samples["tidelog_requests_total", "Data.Produce", "NOT_LEADER_OR_FOLLOWER"] == 1
     assert ("tidelog_requests_total", "Data.Produce", "ok") not in samples
@@ -237,6 +242,10 @@ async def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_partition_not_durable", "3", "leader", "orders"] == 5
     assert samples["tidelog_partition_last_stable_offset_lag", "3", "leader", "orders"] == 7
     assert samples["tidelog_partition_high_watermark", "4", "follower", "orders"] == 50
+
+
+async def test_groups_transactions_and_their_coordinators_are_there_to_be_scraped() -> None:
+    samples = samples_of((await metrics_text(SOURCES, nothing_else)).decode())
     assert samples["tidelog_coordinator_partitions", "active", "group"] == 49
     assert samples["tidelog_coordinator_load_seconds_total", "group"] == 2
     assert samples["tidelog_coordinator_load_seconds_max", "group"] == 1.5
