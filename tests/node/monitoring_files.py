@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from node.observability.monitoring.alert_rules import alert_rules
+from node.observability.monitoring.dashboards import DASHBOARDS, dashboard_text
 from node.observability.monitoring.page import page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -18,7 +19,8 @@ ALERTS: Final = MONITORING / "prometheus" / "tidelog-alerts.yaml"
 
 def generated() -> dict[Path, str]:
     """The text of each file."""
-    return {ROOT / "docs" / "metrics.md": page(), ALERTS: alert_rules()}
+    boards = {MONITORING / "grafana" / f"{each.uid}.json": dashboard_text(each) for each in DASHBOARDS}
+    return {ROOT / "docs" / "metrics.md": page(), ALERTS: alert_rules(), **boards}
 
 
 if __name__ == "__main__":
