@@ -188,9 +188,9 @@ def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
     batch_of = controller.Controller._batch
 
     @contextmanager
-    def appending(self: Any) -> Iterator[Any]:
+    def appending(self: Any, *cause: Any) -> Iterator[Any]:
         self.__dict__.setdefault("_images", [self.image])
-        with batch_of(self) as batch:
+        with batch_of(self, *cause) as batch:
             yield batch
         self._images.append(self.image)
 
