@@ -47,6 +47,10 @@ class MissingLogs:
         self._wanted[key] = None
         self._wake.set()
 
+    def is_creating(self, key: PartitionKey) -> bool:
+        """True if its log will be there soon: no attempt has failed."""
+        return key in self._wanted and key not in self._failed
+
     def discard(self, key: PartitionKey) -> None:
         """The log is not wanted any more."""
         self._wanted.pop(key, None)

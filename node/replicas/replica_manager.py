@@ -21,6 +21,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from itertools import islice
+from uuid import UUID
 
 from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
@@ -52,7 +53,18 @@ from storage.directory.log_manager import LogManager
 from storage.log.log import Log
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError, TidelogError
-from tidelog.types import NO_NODE, Incarnation, Millis, NodeId, PartitionKey, TopicPartition
+from tidelog.record_exchange import TopicReference
+from tidelog.types import (
+    NO_NODE,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
 
 _log = logging.getLogger("node.replicas")
 
@@ -387,6 +399,18 @@ class ReplicaManager:
         replica = self.registry.of_log(log)
         if replica is not None:
             replica.log_start_moved()
+
+    def is_behind(self, topic: TopicReference, index: int, leader_epoch: LeaderEpoch) -> bool:
+        """True if a follower that fetches in this leader epoch has newer metadata than this node has applied: it is
+        refused, tries again, and nothing is wrong. So it is for some milliseconds after each election."""
+        replica = self.registry.find(topic, index)
+        if replica is not None:
+            return replica.leader_epoch < leader_epoch
+        if isinstance(topic, str) or len(topic) != 16:
+            return False
+        key = PartitionKey(TopicId(UUID(bytes=topic)), PartitionIndex(index))
+        state = self.image.partition(key)
+        return state is None or state.leader_epoch < leader_epoch or self._missing.is_creating(key)
 
     def _new_fetcher(self, leader: NodeId) -> ReplicaFetcher:
         self.ticker.soon()

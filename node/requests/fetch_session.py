@@ -237,9 +237,13 @@ class FetchSession:
         self.outbox.add(self._error_answer(fetch, partition, error))
 
     def _error_answer(self, fetch: WaitingFetch, partition: Replica | None, error: TidelogError) -> FetchedPartition:
-        self._context.meter.count_error(error)
+        is_failure = fetch.follower is None or not self._manager.is_behind(
+            fetch.topic_id, fetch.index, fetch.leader_epoch
+        )
+        if is_failure:
+            self._context.meter.count_error(error)
         epoch, log_start, watermark, stable = NO_LEADER_EPOCH, Offset(-1), Offset(-1), Offset(-1)
-        if partition is not None:
+        if partition is not None and is_failure:
             partition.topic_meter.failed_fetches += 1
         if isinstance(error, TopicAuthorizationFailed):
             partition = None  # the answer must not reveal anything about it
