@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from node.listeners.grpc import connections
-from node.listeners.grpc.connections import ConnectionShutdown, shut_down_connections
+from node.listeners.grpc.connections import ConnectionShutdown, connections_to, shut_down_connections
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,21 @@ async def test_one_search_finds_all_connections_that_are_overdue(monkeypatch: py
     shutdown.request("ipv4:127.0.0.1:50000")
     assert await searches.get() == {"ipv4:127.0.0.1:50000"}, "a later one is not forgotten"
     assert searches.empty()
+
+
+def test_open_connections_are_counted_by_the_port_that_they_were_made_to() -> None:
+    """Both ends of a connection within one machine have entries; only the side of the listener counts."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("::", 0), family=socket.AF_INET6) as second,
+    ):
+        ports = {"GRPC": first.getsockname()[1], "OUTSIDE": second.getsockname()[1], "IDLE": 1}
+        with (
+            socket.create_connection(("127.0.0.1", ports["GRPC"])),
+            socket.create_connection(("::1", ports["OUTSIDE"])),
+        ):
+            accepted = [first.accept()[0], second.accept()[0]]
+            assert connections_to(ports) == {"GRPC": 1, "OUTSIDE": 1, "IDLE": 0}
+            for each in accepted:
+                each.close()
+        assert connections_to(ports) == {"GRPC": 0, "OUTSIDE": 0, "IDLE": 0}
