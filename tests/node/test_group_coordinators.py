@@ -434,6 +434,7 @@ def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -
         collected = await coordinator.groups()
         assert [(each.group.group_id, each.lag, len(each.offsets)) for each in collected.groups] == [("g", 9, 3)]
         assert (collected.unknown, collected.groups[0].unknown, collected.groups[0].deleted) == (0, 0, 0)
+        assert collected.groups[0].lags == {("orders", 0): 4, ("orders", 1): 3, ("orders", 2): 2}
 
     story(tmp_path, 2, steps)
 
@@ -456,6 +457,7 @@ def test_what_was_deleted_and_what_is_not_known_is_not_lag(tmp_path: Path) -> No
         collected = await node.groups()
         found = {each.group.group_id: (each.lag, each.deleted, each.unknown) for each in collected.groups}
         assert found == {"g": (1, 2, 0), "fresh": (None, None, 2), "beyond": (None, None, 1)}
+        assert {each.group.group_id: each.lags for each in collected.groups}["g"] == {("orders", 0): 1}, "as in the sum"
         assert collected.unknown == 3
         stream.close()
 
