@@ -74,7 +74,7 @@ LOOP: Final = MetricTable[LoopWatch](
     no_labels,
     Metric(
         "tidelog_event_loop_lag_seconds",
-        "How late the event loop comes to a callback that is due, measured every 25 ms",
+        "How late the event loop comes to a callback that is due, measured every 100 ms",
         lambda w: Distribution(w.lag.counts, w.lag.total_s),
         "a 99th percentile above 0.1 s: the node lacks processor time, or one callback holds it "
         "(`tidelog_event_loop_longest_callback_seconds`)",
@@ -91,7 +91,7 @@ LOOP: Final = MetricTable[LoopWatch](
     ),
     Metric(
         "tidelog_event_loop_longest_callback_seconds",
-        "The longest time in the last one to two minutes for which the loop served nothing else, less at most 25 ms",
+        "The longest time in the last one to two minutes for which the loop served nothing else, less at most 100 ms",
         lambda w: w.longest_s,
         "above half of a session (1 s): the node may be fenced. Swapping, a paused machine, or a defect worth a report",
     ),

@@ -208,7 +208,6 @@ class NodeProcess:
                 cluster_secret="" if user is None else user.read_password(),
                 now_ns=time.monotonic_ns,
             )
-            stack.enter_context(_measured(self._loop_watch, self._gc_watch))
             if self._tls:
                 await stack.enter_async_context(_running(self._watch_certificates()))
             await self._serve(node, config, stack)
@@ -313,6 +312,7 @@ class NodeProcess:
             await server.start()
         if config.metrics_bind is not None:
             self._metrics_reader = self._executor("metrics")
+            stack.enter_context(_measured(self._loop_watch, self._gc_watch))
             metrics_server = MetricsServer(lambda: self._scraped(node), node.why_not_ready)
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
