@@ -201,9 +201,8 @@ CONTROLLER: Final = MetricTable[ControllerFigures](
     no_labels,
     Metric(
         "tidelog_elections_total",
-        "Leaders elected by this node's controller, by why: `preferred` back to the preferred leader, `reassigned` "
-        "by a "
-        "reassignment, `drained` the leader is being stopped, `failed` the leader's node, directory or log failed, "
+        "Leaders elected by this node's controller, by why: `preferred` back to the preferred leader, `reassigned` by "
+        "a reassignment, `drained` the leader is being stopped, `failed` the leader's node, directory or log failed, "
         "`resigned` the leader gave the partition up, `returned` a partition without leader got one back, `unclean`",
         lambda c: {cause.value: count for cause, count in c.elections.items()},
         "`failed` without a known outage: look at the nodes that the log calls fenced; `resigned`: a leader found its "
@@ -254,9 +253,8 @@ CONTROLLER: Final = MetricTable[ControllerFigures](
         "tidelog_controller_requests_waiting",
         "Requests to the controller without an answer: they wait for a commit of the metadata log",
         lambda c: c.waiting,
-        "stays high: the fsync of the voters is slow (`tidelog_disk_seconds`, operation `metadata_fsync`), or there "
-        "is no "
-        "majority",
+        "stays high: the fsync of the voters is slow (`tidelog_disk_seconds`, operation `metadata_fsync`), or there is "
+        "no majority",
         alerts=(
             Alert(
                 "TidelogControllerQueue",
@@ -326,8 +324,8 @@ CLUSTER: Final = MetricTable[ClusterFigures](
         alerts=(
             Alert(
                 "TidelogReassignmentStuck",
-                "min_over_time(tidelog_cluster_reassigning_partitions[6h]) > 0 "
-                "and delta(tidelog_cluster_reassigning_partitions[6h]) == 0",
+                "min_over_time(tidelog_cluster_reassigning_partitions[6h]) > 0 and "
+                "delta(tidelog_cluster_reassigning_partitions[6h]) == 0",
                 "{{ $value }} partitions have been moving for six hours",
                 0,
             ),

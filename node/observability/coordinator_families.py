@@ -16,9 +16,8 @@ COORDINATORS: Final = MetricTable[CoordinatorFigures](
     lambda e: {"coordinator": e.kind},
     Metric(
         "tidelog_coordinator_partitions",
-        "Partitions of `__consumer_offsets` (coordinator `group`) and `__transaction_state` (`transaction`) that "
-        "this node "
-        "leads, by state: `loading`, `active`, `suspended` (it cannot append), `unreadable`",
+        "Partitions of `__consumer_offsets` (coordinator `group`) and `__transaction_state` (`transaction`) that this "
+        "node leads, by state: `loading`, `active`, `suspended` (it cannot append), `unreadable`",
         lambda e: {state.value: count for state, count in e.partitions.items()},
         "`unreadable`: the log names partition and offset, and operations.md what to do. `suspended` for long: too few "
         "in-sync replicas or a full disk, as the log says",
@@ -110,8 +109,7 @@ TRANSACTIONS: Final = MetricTable[TransactionFigures](
         "Age of the oldest transaction that is not complete; 0: there is none",
         lambda t: t.oldest_age_ms / 1_000,
         "above the transaction timeout: it is decided, and a leader does not append its marker; find the partition "
-        "without "
-        "leader",
+        "without leader",
         alerts=(
             Alert(
                 "TidelogTransactionHangs",
@@ -135,8 +133,7 @@ GROUP_LIMITS: Final = MetricTable[MetricSources](
     Metric(
         "tidelog_group_lag_unknown",
         "Groups beyond 1,000 and offsets beyond 10,000 of a node, which these metrics leave out, and all partitions "
-        "whose "
-        "lag is not known. Collected when the metrics are read, at most every 5 s",
+        "whose lag is not known. Collected when the metrics are read, at most every 5 s",
         lambda n: n.groups.unknown,
         "stays above 0 with few groups: leaders do not answer, or this node's principal lacks `Describe` for the "
         "topics",
@@ -156,8 +153,8 @@ GROUPS: Final = MetricTable[GroupFigures](
         "tidelog_group_members",
         "Members of a group that this node coordinates",
         lambda e: {e.group.state: e.group.members},
-        "0 for a group that should run: its members have stopped. `PreparingRebalance` for minutes: a member does "
-        "not poll",
+        "0 for a group that should run: its members have stopped. `PreparingRebalance` for minutes: a member does not "
+        "poll",
         by=("state",),
     ),
     Metric(
@@ -194,8 +191,7 @@ GROUPS: Final = MetricTable[GroupFigures](
     Metric(
         "tidelog_group_unknown_partitions",
         "Partitions of a group whose lag is not known: nothing is committed, an offset lies beyond the end, or the "
-        "leader "
-        "did not answer",
+        "leader did not answer",
         lambda e: e.unknown,
         "stays above 0: members that never commit, or leaders that do not answer; `tidelog group lag GROUP` shows "
         "which",

@@ -18,8 +18,7 @@ OFFLINE: Final = MetricTable[Mapping[str, bool]](
         "1 where a log directory is offline",
         lambda offline: offline,
         "the disk failed, or the directory was left out at the start: the log says which call failed. Repair or "
-        "replace "
-        "the disk, then restart the node",
+        "replace the disk, then restart the node",
         unit="0 or 1",
         by=("directory",),
         alerts=(
@@ -39,15 +38,12 @@ WORK: Final = MetricTable[tuple[DiskOperation, Histogram]](
     lambda w: {"directory": w[0].directory, "operation": w[0].operation},
     Metric(
         "tidelog_disk_seconds",
-        "Time of one piece of work on a log directory: `append` of a batch to the page cache, `fsync` of a log, "
-        "`read` of "
-        "records that the page cache does not have, `writer` checkpoints, new and removed files, `maintenance` "
-        "compaction "
-        "and scrub, `metadata_fsync` of the metadata log, a vote or a snapshot",
+        "Time of one piece of work on a log directory: `append` of a batch to the page cache, `fsync` of a log, `read` "
+        "of records that the page cache does not have, `writer` checkpoints, new and removed files, `maintenance` "
+        "compaction and scrub, `metadata_fsync` of the metadata log, a vote or a snapshot",
         lambda w: Distribution(w[1].counts, w[1].total_s),
-        "`fsync` above 0.1 s at the 99th percentile: the disk is slow or shared; acks=all waits for it, and "
-        "elections for "
-        "`metadata_fsync`. `append`: the system writes pages back faster than the disk takes them",
+        "`fsync` above 0.1 s at the 99th percentile: the disk is slow or shared; acks=all waits for it, and elections "
+        "for `metadata_fsync`. `append`: the system writes pages back faster than the disk takes them",
         bounds=WORK_S,
         alerts=(
             Alert(
@@ -68,8 +64,7 @@ EXECUTORS: Final = MetricTable[tuple[str, Histogram]](
     Metric(
         "tidelog_executor_seconds",
         "Time of one piece of work of a thread: `records` inspection of compressed batches, `passwords`, `keys`, "
-        "`audit`, "
-        "`certificates`, `metrics`",
+        "`audit`, `certificates`, `metrics`",
         lambda e: Distribution(e[1].counts, e[1].total_s),
         "`records` near 1 s a second: producers send batches that must be recompressed; let their compression be the "
         "topic's",
@@ -97,14 +92,13 @@ DIRECTORY: Final = MetricTable[DirectoryLogs](
         "tidelog_directory_free_bytes",
         "Free space of the directory's file system",
         lambda d: d.directory.reserve.free,
-        "delete topics, lower `retention.ms` or `retention.bytes` of the largest (`tidelog_partition_size_bytes`), "
-        "or make "
-        "the disk larger before the reserve is reached",
+        "delete topics, lower `retention.ms` or `retention.bytes` of the largest (`tidelog_partition_size_bytes`), or "
+        "make the disk larger before the reserve is reached",
         alerts=(
             Alert(
                 "TidelogDiskFillsUp",
-                "predict_linear(tidelog_directory_free_bytes[6h], 24 * 3600) < tidelog_directory_reserve_bytes "
-                "and tidelog_directory_free_bytes / tidelog_directory_total_bytes < 0.4",
+                "predict_linear(tidelog_directory_free_bytes[6h], 24 * 3600) < tidelog_directory_reserve_bytes and "
+                "tidelog_directory_free_bytes / tidelog_directory_total_bytes < 0.4",
                 "the disk of {{ $labels.directory }} on {{ $labels.instance }} will be full within a day",
                 30,
             ),
@@ -121,8 +115,7 @@ DIRECTORY: Final = MetricTable[DirectoryLogs](
         "1 while appends are rejected because free space is below the reserve",
         lambda d: d.directory.reserve.low,
         "make room as for `tidelog_directory_free_bytes`; appends are accepted again once a quarter of the reserve "
-        "more "
-        "is free",
+        "more is free",
         unit="0 or 1",
         alerts=(
             Alert(

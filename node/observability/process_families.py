@@ -44,8 +44,7 @@ PROCESS: Final = MetricTable[None](
         "Total user and system CPU time spent in seconds.",
         lambda _: None,
         "a rate near 1 with a high `tidelog_event_loop_lag_seconds`: this node needs another core, or the cluster "
-        "another "
-        "node",
+        "another node",
     ),
     Metric(
         "process_open_fds",

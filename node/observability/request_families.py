@@ -29,8 +29,8 @@ REQUESTS: Final = MetricTable[RequestMeter](
     lambda m: {"method": m.api},
     Metric(
         "tidelog_requests_total",
-        "Requests answered: calls, and messages of streams; the outcome is `ok`, or the error of one that failed as "
-        "a whole",
+        "Requests answered: calls, and messages of streams; the outcome is `ok`, or the error of one that failed as a "
+        "whole",
         lambda m: {"ok": m.answered, **m.failed} if m.answered else m.failed,
         "an outcome other than `ok` that rises steadily: look up the error's name in client.md",
         by=("outcome",),
@@ -40,8 +40,7 @@ REQUESTS: Final = MetricTable[RequestMeter](
         "Errors in answers, of whole requests and of single entries",
         lambda m: m.errors,
         "a healthy cluster has none but those of elections (`NOT_LEADER_OR_FOLLOWER`, `FENCED_LEADER_EPOCH`), of "
-        "joining "
-        "groups (`REBALANCE_IN_PROGRESS`, `MEMBER_ID_REQUIRED`) and of its clients' mistakes",
+        "joining groups (`REBALANCE_IN_PROGRESS`, `MEMBER_ID_REQUIRED`) and of its clients' mistakes",
         by=("error",),
         alerts=(
             Alert(
@@ -73,8 +72,7 @@ REQUESTS: Final = MetricTable[RequestMeter](
     Metric(
         "tidelog_request_phase_seconds_total",
         "Time of requests by its parts, as Kafka names them: `queue` until a handler starts (0 over gRPC), `local` "
-        "work on "
-        "the loop, `remote` waiting for acks, records or the controller, `send` until the answer is written",
+        "work on the loop, `remote` waiting for acks, records or the controller, `send` until the answer is written",
         lambda m: {
             "queue": m.queue_ns * _SECONDS,
             "local": m.local_ns * _SECONDS,
@@ -110,9 +108,8 @@ LISTENERS: Final = MetricTable[MetricSources](
         "tidelog_connections",
         "Open connections by listener",
         lambda n: n.connections,
-        "near `max.connections`: close connections that are not needed (`ss -tn sport = :PORT` names their "
-        "addresses), or "
-        "raise the limit of open files",
+        "near `max.connections`: close connections that are not needed (`ss -tn sport = :PORT` names their addresses), "
+        "or raise the limit of open files",
         by=("listener",),
     ),
     Metric(
@@ -202,8 +199,7 @@ AUDIT: Final = MetricTable[AuditLog](
         "`change`",
         lambda a: a.counts,
         "`authentication_failed` or `denied` rises quickly: a client has a wrong password, certificate or rule, or "
-        "someone "
-        "tries; the audit log names address, principal and resource",
+        "someone tries; the audit log names address, principal and resource",
         by=("event",),
         alerts=(
             Alert(
