@@ -60,6 +60,12 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         if self._repeated.admits(record):
             super().emit(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Leave out a line that cannot be written: its reader has ended, or the disk is full. A report of that would
+        itself become lines of the log, by stderr_lines.py, and so on."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
     def write_repeated(self) -> None:
         """Write the counts whose time has passed."""
         with self._locked():

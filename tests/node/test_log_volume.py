@@ -144,6 +144,19 @@ def test_the_process_writes_the_count_at_its_end_at_the_latest() -> None:
 
 
 @pytest.mark.usefixtures("root_logger")
+def test_lines_that_nobody_reads_any_more_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard error is read as lines of the log: a report of each that failed would be more of them, without end."""
+
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError("nobody reads")
+
+    logs.configure(style="json", level="info", stream=Closed())
+    logging.getLogger("node.story").warning("a line")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("root_logger")
 def test_lines_of_grpc_and_of_the_interpreter_become_lines_of_the_log() -> None:
     stream = io.StringIO()
     logs.configure(style="json", level="info", node_id=3, stream=stream)
