@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -17,14 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from node.process.local_cluster import LocalCluster
 from tests.node.monitoring_files import ALERTS
+from tests.node.promtool import needs_promtool, promtool
 
-PROMTOOL = shutil.which("promtool") or ""
-
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.deep,
-    pytest.mark.skipif(not PROMTOOL, reason="no promtool: Debian's package prometheus has it"),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.deep, needs_promtool]
 
 PHASE_MIN = 40
 """Longer than a rule waits, but for those that tell what is wrong for hours."""
@@ -86,7 +79,7 @@ def firing(home: Path, series: Series, phases: int) -> list[set[str]]:
     }
     file = home / "rules_test.yaml"
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
-    said = subprocess.run([PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    said = promtool("test", "rules", str(file))
     # It says what it got where that is not what was expected, here nothing: the sample of `vector(0)` always is.
     parts = re.split(r"expr: .*, time: ", said.stdout + said.stderr)[1:]
     assert len(parts) == phases, said.stdout + said.stderr

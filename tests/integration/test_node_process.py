@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from node.observability.metrics import TABLES
 from node.process.local_cluster import ClusterFailed, LocalCluster
 from tests.integration.node_process import environment
+from tests.node.promtool import needs_promtool, promtool
 from tidelog.errors import TooFewNodes, TopicExists
 
 pytestmark = pytest.mark.integration
@@ -249,16 +249,18 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
         family = served.pop(metric.name.removesuffix("_total"))
         assert (family.type, family.documentation) == (metric.type, metric.help), metric.name
     assert not served, "docs/metrics.md lists all"
-    if promtool := shutil.which("promtool"):
-        checked = subprocess.run(
-            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
-        )
-        assert (checked.stdout + checked.stderr, checked.returncode) == ("", 0)
     with grpc.insecure_channel(str(single.nodes[0].address)) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         assert {"tidelog.v1.Data", "tidelog.v1.Admin", "grpc.health.v1.Health"} <= set(database.get_services())
         service = DescriptorPool(database).FindServiceByName("tidelog.v1.Data")
         assert "FetchStream" in service.methods_by_name
+
+
+@needs_promtool
+def test_prometheus_finds_nothing_wrong_with_the_metrics(serving: LocalCluster) -> None:
+    with urllib.request.urlopen(f"http://{serving.nodes[0].metrics}/metrics", timeout=5) as answer:
+        checked = promtool("check", "metrics", given=answer.read().decode())
+    assert (checked.stdout + checked.stderr, checked.returncode) == ("", 0)
 
 
 def test_errors_of_the_controller_reach_the_caller_as_they_are(serving: LocalCluster) -> None:
