@@ -117,10 +117,12 @@ def _unit(metric: Metric[Any]) -> str:
             return "short"
 
 
-def _of_spark(title: str, key: str, unit: str, text: str) -> Panel:
-    """A gauge of Spark's MetricsReporter, as its PrometheusServlet names it."""
-    expr = f'{{__name__=~"metrics_.*_driver_spark_streaming_.*_{key}_Value"}}'
-    return Panel(title, text, unit, (Target(expr, "{{__name__}}"),))
+def _of_spark(title: str, gauge: str, unit: str, text: str) -> Panel:
+    """A gauge of Spark's MetricsReporter. Spark's PrometheusServlet makes one name of the application, `driver`, the
+    source `spark.streaming.QUERY` and the gauge, with `_` for all but letters and digits."""
+    name = f"metrics_.*driver_spark_streaming_(.*)_{gauge}_Value"
+    expr = f'label_replace({{__name__=~"{name}"}}, "query", "$1", "__name__", "{name}")'
+    return Panel(title, text, unit, (Target(expr, "{{query}}"),))
 
 
 _SPARK: Final = (
