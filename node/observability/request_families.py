@@ -39,8 +39,9 @@ REQUESTS: Final = MetricTable[RequestMeter](
         "tidelog_request_errors_total",
         "Errors in answers, of whole requests and of single entries",
         lambda m: m.errors,
-        "a healthy cluster has none but those of elections (`NOT_LEADER_OR_FOLLOWER`, `FENCED_LEADER_EPOCH`), of "
-        "joining groups (`REBALANCE_IN_PROGRESS`, `MEMBER_ID_REQUIRED`) and of its clients' mistakes",
+        "a healthy cluster has none but those of starts and elections (`BROKER_NOT_AVAILABLE`, "
+        "`COORDINATOR_LOAD_IN_PROGRESS`, `NOT_LEADER_OR_FOLLOWER`, `FENCED_LEADER_EPOCH`), of joining groups "
+        "(`REBALANCE_IN_PROGRESS`, `MEMBER_ID_REQUIRED`) and of its clients' mistakes",
         by=("error",),
         alerts=(
             Alert(
