@@ -249,11 +249,14 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
         family = served.pop(metric.name.removesuffix("_total"))
         assert (family.type, family.documentation) == (metric.type, metric.help), metric.name
     assert not served, "docs/metrics.md lists all"
+    for name in ("tidelog_build_info", "tidelog_cluster_info", "tidelog_event_loop_lag_seconds_count"):
+        assert re.search(rf"^{name}(?:{{.*}})? [1-9]", text, re.MULTILINE), name
     with grpc.insecure_channel(str(single.nodes[0].address)) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         assert {"tidelog.v1.Data", "tidelog.v1.Admin", "grpc.health.v1.Health"} <= set(database.get_services())
         service = DescriptorPool(database).FindServiceByName("tidelog.v1.Data")
         assert "FetchStream" in service.methods_by_name
+        assert re.search(r'^tidelog_connections{listener="GRPC"} [1-9]', scraped(), re.MULTILINE)
 
 
 @needs_promtool
