@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -153,3 +155,47 @@ def test_the_budgets_are_those_of_the_document() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     first, deep = durations.BUDGETS["test"] // 60, durations.BUDGETS["deep"] // 60
     assert f"`make test` at most {first} minutes, `make test-deep` at most {deep}" in " ".join(text.split())
+
+
+CRASHING = """
+import os
+import pytest
+
+pytestmark = pytest.mark.integration
+
+@pytest.mark.parametrize("number", range(4))
+def test_a(number):
+    assert number != 2, "a failure"
+    if number == 1:
+        os._exit(3)
+"""
+SCHEDULED = """
+from pathlib import Path
+import tests.balance
+
+tests.balance.ROOT = Path(__file__).parent
+
+def pytest_xdist_make_scheduler(config, log):
+    return tests.balance.BalancedScheduling(config, log)
+"""
+
+
+def test_what_a_crashed_worker_left_is_run_once_and_the_run_ends(tmp_path: Path) -> None:
+    """Units that the crashed worker had finished come back too: with nothing to run in them, a worker would wait."""
+    (tmp_path / "conftest.py").write_text(SCHEDULED, encoding="utf-8")
+    (tmp_path / "test_crash.py").write_text(CRASHING, encoding="utf-8")
+    for name in ("test_before_1.py", "test_before_2.py"):
+        (tmp_path / name).write_text(CRASHING.replace("os._exit(3)", "...").replace("2", "7"), encoding="utf-8")
+    for number in range(4):
+        (tmp_path / f"test_other_{number}.py").write_text("def test_b(): ...\n", encoding="utf-8")
+    flags = ["-n2", "--dist=loadscope", "-p", "no:cacheprovider", "-rA", "--rootdir", str(tmp_path)]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *flags, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "2 failed, 14 passed" in run.stdout, run.stdout
+    assert "crashed while running 'test_crash.py::test_a[1]'" in run.stdout
