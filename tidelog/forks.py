@@ -14,10 +14,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
-from tidelog.errors import UsedAfterFork
+if TYPE_CHECKING:
+    from tidelog.errors import UsedAfterFork
 
 ENDING_SECONDS_MAX: Final = 2.0
 """How long a fork waits for gRPC's threads to end. They need some 10 ms after the last channel, longer on a busy
@@ -110,6 +111,8 @@ def note_closed(transport: object) -> None:
 def require_grpc() -> None:
     """Raise UsedAfterFork if gRPC cannot work in this process."""
     if _forks.parent is not None:
+        from tidelog.errors import UsedAfterFork  # `import tidelog` needs none of what the errors import
+
         raise UsedAfterFork(
             f"process {os.getpid()} was forked from process {_forks.parent}, in which gRPC was running (a client was "
             "open): no call would be answered here. Start processes with 'spawn' or 'forkserver' "
@@ -120,6 +123,8 @@ def require_grpc() -> None:
 
 def foreign(what: str) -> UsedAfterFork:
     """The error of a client of the parent that is used in the child."""
+    from tidelog.errors import UsedAfterFork
+
     return UsedAfterFork(
         f"this {what} belongs to the process that made it, from which process {os.getpid()} was forked: create one in "
         "each process, after the fork"
