@@ -148,6 +148,14 @@ def test_a_command_imports_no_other_command_and_nothing_that_it_does_not_use() -
     assert modules & HEAVY == set()
 
 
+def test_what_a_script_imports_before_an_interrupt_is_silent_is_little() -> None:
+    """The script that pip installs imports `tidelog.cli` before it calls `main`: Python would print a traceback."""
+    modules = imported("import tidelog.cli")
+    own = {name for name in modules if name.startswith("tidelog.")}
+    assert own == {"tidelog.cli", "tidelog.cli.interrupts", "tidelog.forks", "tidelog.grpc_environment"}
+    assert modules & {"dataclasses", "inspect", "json"} == set()
+
+
 def test_the_producer_is_imported_without_the_other_clients() -> None:
     modules = imported("import tidelog; tidelog.Producer")
     assert "tidelog.client.producer" in modules

@@ -195,7 +195,11 @@ def test_the_locale_of_a_process_decides_what_its_terminal_takes(cluster: Memory
 
 def test_an_interrupt_while_the_command_imports_prints_nothing(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Method: the first module that the command imports is replaced by one that waits, and says so."""
-    for entry, module in ((ENTRY, "click"), (ENTRY.replace("cli ", "cli.node_process "), "grpc")):
+    for entry, module in (
+        (ENTRY, "click"),
+        (ENTRY.replace("main()", "main(['topic', 'list'])"), "google"),
+        (ENTRY.replace("cli ", "cli.node_process "), "grpc"),
+    ):
         waiting = "import sys, time\nsys.stdout.write('importing\\n')\nsys.stdout.flush()\ntime.sleep(60)\n"
         folder = tmp_path / module
         folder.mkdir()

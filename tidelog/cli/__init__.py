@@ -11,15 +11,16 @@ import os
 import sys
 
 from tidelog.cli.interrupts import quiet_interrupts
-from tidelog.standard_streams import protect_standard_streams
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    protect_standard_streams()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when grpc is imported; we print the errors ourselves
     try:
-        with quiet_interrupts():
+        with quiet_interrupts():  # nearly every import of a command is in here
+            from tidelog.standard_streams import protect_standard_streams
+
+            protect_standard_streams()
             from tidelog.cli.app import run
     except ModuleNotFoundError as missing:
         if missing.name not in ("rich", "click"):

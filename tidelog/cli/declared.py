@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, Protocol, cast, get_args, get_origin, ge
 import click
 from click.core import ParameterSource
 
-from tidelog.cli.interrupts import INTERRUPTED
+from tidelog.cli.interrupts import INTERRUPTED, quiet_interrupts
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -96,14 +96,18 @@ class _Option(click.Option):
         self.is_global = is_global
 
 
-class DeclaredCommand(click.Command):
-    """A command whose help has a section for each kind of parameter."""
+class _Interruptible(click.Command):
+    """A command that an interrupt ends in silence: click would print an empty line, and scripts read what is said."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # click would print an empty line: what a script reads has none
+        except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+class DeclaredCommand(_Interruptible):
+    """A command whose help has a section for each kind of parameter."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], "Global options": []}
@@ -129,14 +133,15 @@ class LazyCommand(click.Command):
     def load(self) -> click.Command:
         """Return the command itself."""
         module, _, attribute = self._place.partition(":")
-        found: click.Command = getattr(import_module(module), attribute)
+        with quiet_interrupts():
+            found: click.Command = getattr(import_module(module), attribute)
         found.name = self.name
         if isinstance(found, CommandGroup):
             found.help = self.help
         return found
 
 
-class CommandGroup(click.Group):
+class CommandGroup(_Interruptible, click.Group):
     """A command with subcommands, in the order in which they were added."""
 
     def __init__(self, help: str | None = None, *, params: Iterable[click.Parameter] = ()) -> None:  # noqa: A002
