@@ -67,7 +67,11 @@ def test_a_profile_has_defaults_of_options(config: Path, tidelog: Terminal) -> N
         assert tidelog("produce", "orders", typed=b"k:v\nl:w\n") == 0
         assert tidelog("consume", "orders") == 0
         assert tidelog.out == b"k\tv\n"
-        assert tidelog("consume", "orders", "--max", "2", "--json") == 2, "--keys of the profile contradicts --json"
+        assert tidelog("consume", "orders", "--max", "2", "--json") == 0, "--keys of the profile yields to --json"
+        assert tidelog("--json", "consume", "orders", "-n", "2") == 0
+        assert tidelog("consume", "orders", "-n", "2", "-f", r"%s\n") == 0
+        assert tidelog.out == b"v\nw\n"
+        assert tidelog("consume", "orders", "--json", "--keys") == 2, "both are on the command line"
         assert tidelog("topic", "create", "new") == 0
         assert len(cluster.topics["new"].partitions) == 3
 

@@ -51,9 +51,12 @@ class ReadingOptions:
             "-f",
             help="Print records as kcat does: %t topic, %p partition, %o offset, %T time in ms, %k key, %s value, "
             r"%h headers, %K %S lengths, %R length as 4 bytes; with escapes. For example '%t[%p]@%o %k %s\n'.",
+            yields_to=("keys", "as_json"),
         ),
     ] = None
-    keys: Annotated[bool, Option("--keys", help="Print key and a tab before each value.")] = False
+    keys: Annotated[
+        bool, Option("--keys", help="Print key and a tab before each value.", yields_to=("output_format", "as_json"))
+    ] = False
     null: Annotated[str, Option(help="Print this for a key or value that is null.")] = ""
     isolation: Annotated[
         Literal["read_uncommitted", "read_committed"],

@@ -40,12 +40,15 @@ class Option:
         parser: Callable[[str], Any] | None = None,
         show_default: bool | str = True,
         is_global: bool = False,
+        yields_to: tuple[str, ...] = (),
     ) -> None:
         """envvar: an environment variable with the same meaning. parser: makes the value of the text; raises
-        WrongUsage. is_global: it may stand before the command too; what is nearest to the end counts."""
+        WrongUsage. is_global: it may stand before the command too; what is nearest to the end counts. yields_to:
+        parameters that contradict it: if one is given, the default that a profile has for this option does not
+        count."""
         self.names, self.help, self.metavar, self.envvar = names, help, metavar, envvar
         self.min, self.max, self.parser = min, max, parser
-        self.show_default, self.is_global = show_default, is_global
+        self.show_default, self.is_global, self.yields_to = show_default, is_global, yields_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,14 +258,22 @@ def given_of(ctx: click.Context, name: str, *, reads_environment: bool = True) -
     return ctx.params.get(name) if reads_environment and is_of_environment else None
 
 
+def _is_given(ctx: click.Context, name: str) -> bool:
+    """Whether the command line, or an environment variable, has a value for a parameter."""
+    own = ctx.get_parameter_source(name) not in (ParameterSource.DEFAULT, None)
+    return own or given_of(ctx, name) is not None
+
+
 def _value(ctx: click.Context, declared: inspect.Parameter, given: Any, preset: Mapping[str, Any]) -> Any:
     """The value of a parameter as its function takes it."""
     default = None if declared.default is inspect.Parameter.empty else declared.default
-    if getattr(_declaration(declared), "is_global", False):
+    declaration = _declaration(declared)
+    if getattr(declaration, "is_global", False):
         found = given_of(ctx, declared.name)
         return default if found is None else found
-    is_given = ctx.get_parameter_source(declared.name) not in (ParameterSource.DEFAULT, None)
-    if not is_given and declared.name in preset:
+    is_given = _is_given(ctx, declared.name)
+    contradicting = getattr(declaration, "yields_to", ())
+    if not is_given and declared.name in preset and not any(_is_given(ctx, other) for other in contradicting):
         given, is_given = preset[declared.name], True
     if _kind(declared)[1]:
         return list(given) if is_given else default

@@ -25,19 +25,43 @@ class RangeOptions:
 
     start: Annotated[
         str | None,
-        Option("--from", help=f"earliest, latest, or a time: {TIME_HELP}.", show_default="earliest"),
+        Option(
+            "--from",
+            help=f"earliest, latest, or a time: {TIME_HELP}.",
+            show_default="earliest",
+            yields_to=("offset", "last"),
+        ),
     ] = None
-    end: Annotated[str | None, Option("--to", help="Stop before the first record at or after this time.")] = None
+    end: Annotated[
+        str | None,
+        Option("--to", help="Stop before the first record at or after this time.", yields_to=("to_offset", "follow")),
+    ] = None
     offset: Annotated[
-        int | None, Option("--offset", "-o", help="Start at this offset, without --from; needs one --partition.")
+        int | None,
+        Option(
+            "--offset",
+            "-o",
+            help="Start at this offset, without --from; needs one --partition.",
+            yields_to=("start", "last"),
+        ),
     ] = None
     to_offset: Annotated[int | None, Option("--to-offset", help="Stop before this offset; needs one --partition.")] = (
         None
     )
     last: Annotated[
-        int | None, Option("--last", "-l", min=1, help="Only the last records: this number of each partition.")
+        int | None,
+        Option(
+            "--last",
+            "-l",
+            min=1,
+            help="Only the last records: this number of each partition.",
+            yields_to=("start", "offset"),
+        ),
     ] = None
-    follow: Annotated[bool, Option("--follow", help="Wait for new records at the end.")] = False
+    follow: Annotated[
+        bool,
+        Option("--follow", help="Wait for new records at the end.", yields_to=("exits", "end", "to_offset")),
+    ] = False
     exits: Annotated[bool, Option("--exit", "-e", help="Stop at the present end (the default).")] = False
 
     def ensure_consistent(self, partitions: int | None) -> None:
