@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from tidelog.cli.argument_values import WrongUsage, partition_of, time_of
+from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall
 from tidelog.cli.declared import Argument, Option
+from tidelog.cli.moments import HELP as TIME_HELP
+from tidelog.cli.moments import moment_of
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
@@ -63,7 +65,7 @@ def reset_offsets(
     to_earliest: Annotated[bool, Option("--to-earliest", help="To the first record.")] = False,
     to_latest: Annotated[bool, Option("--to-latest", help="Behind the last record.")] = False,
     to_time: Annotated[
-        str | None, Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z.")
+        str | None, Option("--to-time", help=f"To the first record at or after a time: {TIME_HELP}.")
     ] = None,
     by_duration: Annotated[
         str | None, Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
@@ -156,9 +158,9 @@ async def _plan(
 
 
 def _time(text: str) -> datetime:
-    moment = time_of(text)
+    moment = moment_of(text, MachineClock().wall_ms())
     if moment is None:
-        raise WrongUsage(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z")
+        raise WrongUsage(f"--to-time {text!r}: write {TIME_HELP}")
     return moment
 
 

@@ -8,11 +8,14 @@ from typing import Annotated, Literal, TypeAlias
 
 import click
 
-from tidelog.cli.argument_values import WrongUsage, time_of
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall
 from tidelog.cli.declared import Argument, Option
+from tidelog.cli.moments import HELP as TIME_HELP
+from tidelog.cli.moments import moment_of
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
+from tidelog.clock import MachineClock
 from tidelog.standard_streams import say
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
@@ -35,7 +38,7 @@ def delete_records(
         list[str] | None,
         Option("--offset", "-o", help="PARTITION=OFFSET: the records below it; repeatable. OFFSET may be latest."),
     ] = None,
-    before: Annotated[str | None, Option("--before", help="The records before a time: 2026-01-31T12:00:00Z.")] = None,
+    before: Annotated[str | None, Option("--before", help=f"The records before a time: {TIME_HELP}.")] = None,
     everything: Annotated[bool, Option("--all", help="All records that are committed now.")] = False,
     partition: Annotated[
         list[int] | None,
@@ -103,7 +106,7 @@ def _offset(topic: str, given: str) -> tuple[TopicPartition, Limit]:
 
 
 def _time(text: str) -> datetime:
-    moment = time_of(text)
+    moment = moment_of(text, MachineClock().wall_ms())
     if moment is None:
-        raise WrongUsage(f"--before {text!r}: write a time such as 2026-01-31T12:00:00Z")
+        raise WrongUsage(f"--before {text!r}: write {TIME_HELP}")
     return moment
