@@ -70,6 +70,8 @@ def record_of_json(line: bytes) -> WrittenRecord:
         found = json.loads(line)
     except ValueError as error:
         raise InvalidRecord(f"not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRecord("not a record: lists and objects are nested too deeply") from None
     if not isinstance(found, dict):
         raise InvalidRecord(
             "no JSON object: write one with value, and key, headers, partition, timestamp, topic if needed"
@@ -108,7 +110,8 @@ def _bytes(name: str, given: Any) -> bytes | None:
         raise InvalidRecord(f'{name} is no text in Unicode: write bytes as {{"base64": "..."}}') from None
     except binascii.Error as error:
         raise InvalidRecord(f"{name} is not base64: {error}") from None
-    raise InvalidRecord(f'{name} must be a text, null, or {{"base64": "..."}}, not {json.dumps(given)[:60]}')
+    found = "a list" if isinstance(given, list) else "another object" if isinstance(given, dict) else json.dumps(given)
+    raise InvalidRecord(f'{name} must be a text, null, or {{"base64": "..."}}, not {found[:60]}')
 
 
 def _headers(given: Any) -> tuple[Header, ...]:
