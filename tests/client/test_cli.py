@@ -193,7 +193,8 @@ def test_a_command_says_that_a_quota_slows_it_down(
 def test_a_script_gets_json_lines(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "--json", typed=b"text\n\xff\xfe\n") == 0
-    assert tidelog.json == {"topic": "orders", "sent": 2, "acknowledged": 2, "unknown": 0, "failed": 0, "failures": []}
+    counts = {"sent": 2, "acknowledged": 2, "unconfirmed": 0, "unknown": 0, "failed": 0}
+    assert tidelog.json == {"topic": "orders", **counts, "failures": []}
     assert tidelog("consume", "orders", "--json") == 0
     first, second = (json.loads(line) for line in tidelog.out.splitlines())
     assert (first["offset"], first["value"], first["key"]) == (0, "text", None)
@@ -416,10 +417,11 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
         (("consume", "orders", "--offset", "3", "-p", "0"), 1, "above the end 0 of orders-0"),
         (("consume", "nothing"), 1, "there is no topic 'nothing'"),
         (("produce", "nothing"), 1, "there is no topic 'nothing'"),
-        (("produce", "orders", "-k", ""), 1, "--key-separator is empty"),
+        (("produce", "orders", "-k", ""), 2, "--key-separator is empty"),
         (("produce", "orders", "-k", ":"), 1, "no key separator"),
-        (("produce", "orders", "--acks", "2"), 1, "acks='2'"),
-        (("produce", "orders", "--on-unknown", "2"), 1, "raise or resend"),
+        (("produce", "orders", "--acks", "2"), 2, "'2' is not one of 'all'"),
+        (("produce", "orders", "-z", "zip"), 2, "'zip' is not one of 'none'"),
+        (("produce", "orders", "--on-unknown", "2"), 2, "'2' is not one of 'raise'"),
         (("produce", "orders", "--input", "/nowhere/at/all"), 1, "No such file"),
         (("produce", "orders", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
         (("up", "--port", "70000"), 2, "65326"),
@@ -437,6 +439,24 @@ def test_an_error_is_one_sentence(
     assert said in tidelog.err
     assert "Traceback" not in tidelog.err
     assert tidelog.out == b""
+
+
+def test_a_script_reads_errors_as_json(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """What fails for one of several topics is a document of its own; what ends a command is its only one."""
+    cluster.create("orders")
+    assert tidelog("topic", "create", "orders", "new", "--json") == 1
+    made, failed = [json.loads(line) for line in tidelog.out.splitlines()]
+    assert (made["name"], made["created"]) == ("new", True)
+    assert (failed["name"], failed["created"], failed["error"]) == ("orders", False, "TopicExists")
+    assert tidelog("topic", "describe", "nothing", "--json") == 1
+    assert (tidelog.json["error"], tidelog.json["retry"]) == ("UnknownTopicOrPartition", True)
+    assert tidelog.json["message"] in tidelog.err
+    assert tidelog("--json", "topic", "list", "-b", "nonsense") == 1
+    assert tidelog.json["error"] == "InvalidConfig"
+    assert tidelog("produce", "nothing", "--json", typed=b"line\n") == 1
+    assert (tidelog.json["sent"], tidelog.json["error"]) == (0, "UnknownTopicOrPartition")
+    assert tidelog("consume", "nothing", "--json") == 1
+    assert tidelog.out == b"", "its lines are records: an error is none"
 
 
 def test_a_lost_voter_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:

@@ -101,6 +101,27 @@ def test_a_wrong_line_is_named_and_the_others_are_sent(cluster: MemoryCluster, t
     assert (tidelog.json["sent"], tidelog.json["failures"][0]["line"]) == (1, 2)
 
 
+def test_a_line_that_is_nested_without_end_is_a_wrong_line(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """The depth that Python's parser takes depends on what called it, so many depths are tried."""
+    cluster.create("orders")
+    depths = (*range(100, 1_100, 25), 200_000)
+    nested = [b'{"value": %s%s}' % (b"[" * depth, b"]" * depth) for depth in depths]
+    given = b"\n".join([b'{"value": "first"}', *nested, b'{"value": "last"}'])
+    assert tidelog("produce", "orders", "-F", "json", typed=given) == 1
+    assert "Traceback" not in tidelog.err
+    assert "line 2: value must be a text, null," in tidelog.err
+    assert [value for *_, value, _ in written(cluster, "orders")] == [b"first", b"last"]
+    assert tidelog.err.splitlines()[-1] == f"2 records acknowledged, {len(depths)} not written"
+
+
+def test_nobody_acknowledges_a_record_that_is_sent_with_acks_0(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    assert tidelog("produce", "orders", "--acks", "0", typed=b"1\n2\n") == 0
+    assert tidelog.err.splitlines() == ["2 records sent, none acknowledged (acks=0)"]
+    assert tidelog("produce", "orders", "--acks", "0", "--json", typed=b"3\n") == 0
+    assert (tidelog.json["sent"], tidelog.json["acknowledged"], tidelog.json["unconfirmed"]) == (1, 0, 1)
+
+
 def test_lines_become_records_as_the_options_say(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders", 2)
     arguments = (

@@ -15,11 +15,11 @@ import click
 
 from tidelog.cli.cluster_options import CONNECTION, connection_of, profile_defaults
 from tidelog.cli.declared import CommandGroup, Option, declared_command, options_of, parameter, with_options
-from tidelog.cli.output import Json, print_json, print_table, printed_warnings
+from tidelog.cli.output import Json, error_document, print_json, print_table, printed_warnings
 from tidelog.client.admin import Admin
 from tidelog.client.connection import TLS_FAILURES
 from tidelog.cluster_connection import ClusterConnection
-from tidelog.errors import NodeNotAvailable, UnknownTopicOrPartition
+from tidelog.errors import NodeNotAvailable, TidelogError, UnknownTopicOrPartition
 from tidelog.standard_streams import say
 
 Answer = TypeVar("Answer")
@@ -106,8 +106,9 @@ def cluster_command(group: CommandGroup, name: str | None = None) -> Callable[[W
     return add
 
 
-def declared_on_cluster(work: Callable[..., None], name: str) -> click.Command:
-    """The command that `cluster_command` adds."""
+def declared_on_cluster(work: Callable[..., None], name: str, *, prints_errors: bool = True) -> click.Command:
+    """The command that `cluster_command` adds. prints_errors: with --json, the error that ends it is its document;
+    False: its documents are records, or have the error in them."""
     _call, *own = inspect.signature(work, eval_str=True).parameters.values()
     kinds: dict[str, Any] = {each.name: each.annotation for each in own if dataclasses.is_dataclass(each.annotation)}
     groups = {each: options_of(kind) for each, kind in kinds.items()}
@@ -116,7 +117,12 @@ def declared_on_cluster(work: Callable[..., None], name: str) -> click.Command:
         for each, options in groups.items():
             values[each] = kinds[each](**{option.name: values.pop(option.name) for option in options})
         given = {each.name: values[each.name] for each in own}
-        work(CommandCall(connection_of(ctx), as_json), **given)
+        try:
+            work(CommandCall(connection_of(ctx), as_json), **given)
+        except TidelogError as error:
+            if as_json and prints_errors:
+                print_json(error_document(error))
+            raise
 
     options = [option for each in own for option in groups.get(each.name, [each])]
     declared = with_options(run, [*options, *_OPTIONS])

@@ -275,4 +275,4 @@ async def _until_read() -> None:
         await clock.sleep_ms(PIPE_PAUSE_MS)
 
 
-command = declared_on_cluster(consume, "consume")
+command = declared_on_cluster(consume, "consume", prints_errors=False)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import click
 
 from tidelog.cli.declared import Option
-from tidelog.errors import TidelogError
+from tidelog.errors import Retry, TidelogError
 from tidelog.printable import printable
 from tidelog.standard_streams import ReaderGone, encodable, json_line, say
 
@@ -47,6 +47,11 @@ def print_json(value: object) -> None:
     with suppress(ReaderGone):  # the exit code may still be read: the command continues
         sys.stdout.write(json_line(plain(value)))
         sys.stdout.flush()
+
+
+def error_document(error: TidelogError) -> dict[str, object]:
+    """An error for scripts, which need not read its sentence: its name, and whether repeating the request can help."""
+    return {"error": type(error).__name__, "message": error.message, "retry": error.retry is not Retry.NEVER}
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:

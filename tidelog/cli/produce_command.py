@@ -14,7 +14,7 @@ from tidelog.cli.cluster_command import CommandCall, declared_on_cluster, reach
 from tidelog.cli.declared import Argument, Option
 from tidelog.cli.interrupts import run_until_signal
 from tidelog.cli.lines import Line, Read, lines, opened
-from tidelog.cli.output import counted, print_json, printed_warnings, progress_of
+from tidelog.cli.output import counted, error_document, print_json, printed_warnings, progress_of
 from tidelog.cli.record_input import BUFFER_BYTES, LINE_BYTES_MAX, RecordOptions
 from tidelog.cli.record_text import WrittenRecord
 from tidelog.client.delivery import Delivery
@@ -22,7 +22,6 @@ from tidelog.client.producer import Producer
 from tidelog.clock import MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import (
-    InvalidConfig,
     InvalidRecord,
     InvalidTimestamp,
     InvalidTopic,
@@ -42,7 +41,7 @@ class Tally:
     """Numbers of outcomes of one `produce`, and its first failures."""
 
     def __init__(self) -> None:
-        self.sent = self.acknowledged = self.unknown = self.failed = 0
+        self.sent = self.acknowledged = self.unconfirmed = self.unknown = self.failed = 0
         self.failures: list[dict[str, object]] = []
 
     @property
@@ -53,10 +52,12 @@ class Tally:
     def note(self, number: int, delivery: Delivery) -> None:
         """Count the outcome of a line."""
         error = delivery.exception()
-        if error is None:
-            self.acknowledged += 1
-        else:
+        if error is not None:
             self.note_failure(number, error)
+        elif delivery.result().offset < 0:  # acks=0: nobody said that it was written
+            self.unconfirmed += 1
+        else:
+            self.acknowledged += 1
 
     def note_failure(self, number: int, error: TidelogError) -> None:
         """Count and show a line that was not sent, or not acknowledged."""
@@ -70,6 +71,8 @@ class Tally:
 
     def __str__(self) -> str:
         parts = [f"{counted(self.acknowledged, 'record')} acknowledged"]
+        if self.unconfirmed:
+            parts = [f"{counted(self.unconfirmed, 'record')} sent, none acknowledged (acks=0)"]
         if self.unknown:
             parts.append(f"{self.unknown} of unknown outcome")
         if self.failed:
@@ -84,13 +87,19 @@ def produce(
     tombstone: Annotated[
         bool, Option("--tombstone", help="Send one record without a value, which deletes --key; read no input.")
     ] = False,
-    acks: Annotated[str, Option(help="all, 1 or 0.")] = "all",
-    compression: Annotated[str, Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    acks: Annotated[
+        Literal["all", "-1", "1", "0"], Option(help="Who must have a record: all in-sync replicas, the leader, nobody.")
+    ] = "all",
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Option("--compression", "-z", help="Of batches.")
+    ] = "none",
     rate: Annotated[float | None, Option(min=0.001, help="Records a second at most.")] = None,
     stop_on_error: Annotated[
         bool, Option("--stop-on-error", help="End at the first line that cannot be sent or is not acknowledged.")
     ] = False,
-    on_unknown: Annotated[str, Option(help="raise, or resend: send again, possibly twice.")] = "raise",
+    on_unknown: Annotated[
+        Literal["raise", "resend"], Option(help="Of a record of unknown outcome; resend: possibly twice.")
+    ] = "raise",
     timeout: Annotated[
         int, Option(min=1, max=86_400, help="Seconds after which a record that is not acknowledged fails.")
     ] = 30,
@@ -101,20 +110,17 @@ def produce(
     A line that cannot be sent is named with its number, and the others are sent; exit code 1 then. Ctrl-C and SIGTERM
     end the command once the lines that were read have an outcome, and it says how many were acknowledged.
     """
-    if on_unknown not in ("raise", "resend"):
-        raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
     if topic is None and how.input_format != "json":
         raise WrongUsage("name the topic: tidelog produce TOPIC")
     if tombstone and (how.key is None or how.input_format == "json"):
         raise WrongUsage("--tombstone needs the --key that it deletes")
     record_of, connection, tally = how.reader(), replace(call.connection, client_id=client_id), Tally()
-    resolution: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
     producer = partial(
         Producer,
         connection.bootstrap,
         acks=acks,
         compression=compression,
-        on_unknown=resolution,
+        on_unknown=on_unknown,
         buffer_bytes=BUFFER_BYTES,
         record_bytes_max=LINE_BYTES_MAX,
         max_block_ms=timeout * 1000,
@@ -130,15 +136,18 @@ def produce(
         given = _tombstone() if tombstone else _lines(read, how)
         await _send_all(producer(), connection, topic, given, read_record, tally, _Pace(rate), progress, stop_on_error)
 
-    ended = False
+    ended, reason = False, dict[str, object]()
     with opened(how.source, is_needed=not tombstone) as read:
         try:
             with progress_of(f"producing to {topic or 'topics'}") as progress, printed_warnings():
                 run_until_signal(work(read, progress))
             ended = True
+        except TidelogError as error:
+            reason = error_document(error)
+            raise
         finally:  # also after a failure: the caller must know which lines were written
             if call.as_json:
-                print_json({"topic": topic, **vars(tally)})
+                print_json({"topic": topic, **vars(tally), **reason})
             elif tally.sent or tally.failed or ended:
                 say(str(tally))
     if tally.has_failures:
@@ -167,7 +176,7 @@ async def _send_all(
             await pace.wait()
             await _send(producer, line, record_of, tally)
             if tally.sent % 1000 == 0:
-                progress(tally.acknowledged)
+                progress(tally.acknowledged + tally.unconfirmed)
             if stops and tally.has_failures:
                 break
         await producer.flush()
@@ -225,4 +234,4 @@ async def _lines(read: Read, how: RecordOptions) -> AsyncIterator[Line]:
         yield line
 
 
-command = declared_on_cluster(produce, "produce")
+command = declared_on_cluster(produce, "produce", prints_errors=False)

@@ -15,7 +15,7 @@ from tidelog.cli.moments import moment_of
 from tidelog.cli.record_text import WrittenRecord, record_of_json, unescaped
 from tidelog.client.offset_lookup import since_1970_ms
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidConfig, InvalidRecord, RecordTooLarge
+from tidelog.errors import InvalidRecord, RecordTooLarge
 from tidelog.records.v2.record import Header
 
 BUFFER_BYTES: Final = 64 * 1024 * 1024
@@ -71,10 +71,9 @@ class RecordOptions:
         return b"\n" if self.delimiter is None else unescaped("--delimiter", self.delimiter)
 
     def reader(self) -> Callable[[Line], WrittenRecord]:
-        """A function that makes a record of a line; it raises InvalidRecord, RecordTooLarge. Raises WrongUsage,
-        InvalidConfig."""
+        """A function that makes a record of a line; it raises InvalidRecord, RecordTooLarge. Raises WrongUsage."""
         if self.key_separator == "":
-            raise InvalidConfig("--key-separator is empty: pass the text that ends the key, for example ':'")
+            raise WrongUsage("--key-separator is empty: pass the text that ends the key, for example ':'")
         if self.key_separator is not None and self.key is not None:
             raise WrongUsage("--key and --key-separator both say what the keys are: pass one of them")
         is_json = self.input_format == "json"

@@ -12,6 +12,7 @@ import click
 
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
 from tidelog.cli.declared import CommandGroup, Option
+from tidelog.cli.output import error_document, print_json
 from tidelog.cli.record_deletions import delete_records
 from tidelog.cli.topic_changes import alter_topics, collected_warnings, parsed_settings, setting_changes
 from tidelog.cli.topic_description import Names, describe, offsets
@@ -60,7 +61,7 @@ def create(
         document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
         text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
         call.report(document, text)
-    _end(failed, "created")
+    _end(call, failed, "created")
 
 
 @cluster_command(app)
@@ -85,7 +86,7 @@ def alter(
             document = {"name": name, "altered": not validate_only, "warnings": warned}
             text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
             call.report(document, text)
-    _end(failed if len(names) > 1 else _raised(failed), "changed")
+    _end(call, failed if len(names) > 1 else _raised(failed), "altered")
 
 
 @cluster_command(app, "list")
@@ -116,7 +117,7 @@ def delete(call: CommandCall, names: Names) -> None:
     for name in dict.fromkeys(names):
         if name not in failed:
             call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")
-    _end(failed, "deleted")
+    _end(call, failed, "deleted")
 
 
 cluster_command(app, "delete-records")(delete_records)
@@ -142,9 +143,11 @@ def _raised(failed: dict[str, TidelogError]) -> dict[str, TidelogError]:
     return failed
 
 
-def _end(failed: dict[str, TidelogError], done: str) -> None:
+def _end(call: CommandCall, failed: dict[str, TidelogError], done: str) -> None:
     """Say which topics failed, and end with exit code 1 if one did."""
     for name, error in failed.items():
+        if call.as_json:
+            print_json({"name": name, done: False, **error_document(error)})
         say(f"tidelog: topic {name!r} was not {done}: {error.message}")
     if failed:
         raise click.exceptions.Exit(1)
