@@ -298,7 +298,7 @@ class InvalidReplicationFactor(TidelogError, code=38, status="INVALID_ARGUMENT",
 
 
 class TooFewNodes(InvalidReplicationFactor, code=1054, status="UNAVAILABLE", retry=Retry.LATER, written=False):
-    """Fewer nodes are usable now than the topic needs for its replicas. Others may be starting, or not registered yet.
+    """Fewer nodes are registered than the topic needs for its replicas, or none of them runs. Others may be starting.
     Kafka has one error for this and for a replication factor that is never possible."""
 
 

@@ -80,7 +80,10 @@ def decide(
             topic = topics.named(batch.image, request.name)
             records = topics.more_partitions(batch.image, topic, request, rng, limits)
             batch.add(() if request.validate_only else records)
-            warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
+            warnings = (
+                *topics.warnings(topic.name, topic.configs, topics.factor_of(topic)),
+                *topics.absences(topic.name, records),
+            )
             return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
         case events.AlterClientQuotas():
             features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
@@ -119,8 +122,11 @@ def _create_topic(
 ) -> events.ChangedTopic:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
-    warnings = topics.warnings(request.name, request.configs, request.replica_count)
     topic_id, records = topics.records_of(batch.image, request, rng, limits)
+    warnings = (
+        *topics.warnings(request.name, request.configs, request.replica_count),
+        *topics.absences(request.name, records),
+    )
     if request.validate_only:
         return events.ChangedTopic(request.name, None, None, batch.image.offset, warnings)
     batch.add(records)

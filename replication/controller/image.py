@@ -86,6 +86,11 @@ class NodeRegistration:
     offline_directories: tuple[DirectoryState, ...] = ()
     """Directories that this registration named, and that have failed since."""
 
+    @property
+    def active(self) -> bool:
+        """Whether replicas of this node may join in-sync sets: it is unfenced, and not being stopped."""
+        return not (self.fenced or self.draining)
+
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
         """Every directory the node ever registered, and the least number by which it is still the same."""
         states = (*self.former_directories, *self.offline_directories, *self.directories)

@@ -3,11 +3,14 @@ somebody names instead.
 
 Invariants:
   1. The replicas of a partition are on different nodes, and on different racks as far as there are enough racks.
-  2. Leaders are spread evenly: over n partitions each node is the preferred leader of floor(n / nodes) partitions, or
-     one more.
-  3. The followers of one leader are spread over the other nodes from round to round.
+  2. Fenced nodes get replicas only where the others do not suffice, and are no preferred leaders. Kafka gives racks
+     precedence over this; but a node that is gone for good stays registered here, and would get a replica of each new
+     partition because it has a rack of its own.
+  3. Leaders are spread evenly: over n partitions each unfenced node is the preferred leader of floor(n / nodes)
+     partitions, or one more.
+  4. The followers of one leader are spread over the other nodes from round to round.
 The first node and the order within a rack are random, so that small topics do not all start on the same node.
-Source: the behaviour of Kafka's rack-aware assignment (KIP-36); own algorithm.
+Source: the behaviour of Kafka's rack-aware assignment (KIP-36, StripedReplicaPlacer); own algorithm.
 """
 
 from __future__ import annotations
@@ -22,35 +25,39 @@ from tidelog.types import DirectoryId, NodeId
 
 
 def place(
-    racks: Mapping[NodeId, str], partitions: int, replication_factor: int, rng: random.Random
+    racks: Mapping[NodeId, str],
+    partitions: int,
+    replication_factor: int,
+    rng: random.Random,
+    *,
+    fenced: Collection[NodeId] = (),
 ) -> list[tuple[NodeId, ...]]:
     """The replicas of each partition, the preferred leader first.
 
-    racks: the rack of each usable node ("" is a rack too). replication_factor: 1 to the number of nodes.
+    racks: the rack of each node that may have replicas ("" is a rack too). fenced: those that are fenced, not all.
+    replication_factor: 1 to the number of nodes.
     """
     assert 1 <= replication_factor <= len(racks)
-    ring = alternate(racks, rng)
+    ring = alternate({node: rack for node, rack in racks.items() if node not in fenced}, rng)
     start = rng.randrange(len(ring))
+    absent: list[NodeId] = []
+    if replication_factor > len(ring):
+        absent = alternate({node: rack for node, rack in racks.items() if node in fenced}, rng)
     return [
-        _replicas(ring, racks, start + index, index // len(ring), replication_factor) for index in range(partitions)
+        _replicas(ring, absent, racks, start + index, index // len(ring), replication_factor)
+        for index in range(partitions)
     ]
 
 
-def refuse_replicas(
-    image: ClusterImage, partition: str, replicas: Sequence[NodeId], present: Collection[NodeId] = ()
-) -> None:
-    """Raise InvalidReplicaAssignment if the partition cannot have these replicas now. present: those that it has."""
+def refuse_replicas(image: ClusterImage, partition: str, replicas: Sequence[NodeId]) -> None:
+    """Raise InvalidReplicaAssignment if the partition cannot have these replicas, whichever of the nodes run."""
     if not replicas or len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(
             f"{partition}: invalid replicas {list(replicas)}: name at least one, each only once"
         )
     for node_id in replicas:
-        node = image.nodes.get(node_id)
-        if node is None:
+        if node_id not in image.nodes:
             raise InvalidReplicaAssignment(f"{partition} cannot have a replica on node {node_id}: it is not registered")
-        if node_id not in present and (node.fenced or node.draining):
-            why = "fenced" if node.fenced else "being stopped"
-            raise InvalidReplicaAssignment(f"{partition} cannot get a replica on node {node_id} now: the node is {why}")
 
 
 def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
@@ -71,22 +78,27 @@ def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
 
 
 def _replicas(
-    ring: list[NodeId], racks: Mapping[NodeId, str], first: int, shift: int, count: int
+    ring: list[NodeId], absent: list[NodeId], racks: Mapping[NodeId, str], first: int, shift: int, count: int
 ) -> tuple[NodeId, ...]:
-    """The leader at position `first` of the ring, then followers from there, shifted by `shift`, new racks first."""
-    leader = ring[first % len(ring)]
-    others = [ring[(first + 1 + step) % len(ring)] for step in range(len(ring) - 1)]
-    if others:
-        turn = shift % len(others)
-        others = others[turn:] + others[:turn]
+    """The leader at position `first` of the ring, then followers from there, shifted by `shift`, new racks first; once
+    the ring is used up, those of `absent` from position `first` on."""
+    others = _turned(ring, first)
+    leader = others.pop(0)
     chosen = [leader]
     seen = Counter((racks[leader],))
-    while len(chosen) < count:
-        follower = min(others, key=lambda node: seen[racks[node]])  # the first of the least used rack
-        others.remove(follower)
-        chosen.append(follower)
-        seen[racks[follower]] += 1
+    for candidates in (_turned(others, shift), _turned(absent, first)):
+        while candidates and len(chosen) < count:
+            follower = min(candidates, key=lambda node: seen[racks[node]])  # the first of the least used rack
+            candidates.remove(follower)
+            chosen.append(follower)
+            seen[racks[follower]] += 1
     return tuple(chosen)
+
+
+def _turned(nodes: list[NodeId], by: int) -> list[NodeId]:
+    """The same nodes in the same order, beginning at position `by`, round and round."""
+    turn = by % len(nodes) if nodes else 0
+    return nodes[turn:] + nodes[:turn]
 
 
 class DirectoryChooser:

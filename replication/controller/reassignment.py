@@ -37,7 +37,7 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
         if not (state.adding or state.removing):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))
-    refuse_replicas(image, name_of(image, state), wanted.replicas, state.replicas)
+    _refuse_new(image, state, wanted.replicas)
     factor = len(state.replicas) - len(state.removing)  # of the reassignment in progress, if there is one
     if wanted.keeps_factor and len(wanted.replicas) != factor:
         raise InvalidReplicationFactor(
@@ -51,6 +51,18 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
     if not adding and not removing:
         return _become(image, state, target)
     return _become(image, state, (*target, *removing), adding=adding, removing=removing)
+
+
+def _refuse_new(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> None:
+    """Raise InvalidReplicaAssignment if the partition cannot get these replicas now. A new one must be able to copy the
+    records: until it is in sync, those that it replaces stay."""
+    name = name_of(image, state)
+    refuse_replicas(image, name, replicas)
+    for node_id in replicas:
+        node = image.nodes[node_id]
+        if node_id not in state.replicas and not node.active:
+            why = "fenced" if node.fenced else "being stopped"
+            raise InvalidReplicaAssignment(f"{name} cannot get a replica on node {node_id} now: the node is {why}")
 
 
 def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:

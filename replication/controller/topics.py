@@ -6,7 +6,7 @@ Not here: which settings exist and their valid values (a validator given to the 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from replication.controller.image import (
     DURABILITY,
     MIN_INSYNC_REPLICAS,
     ClusterImage,
+    NodeRegistration,
     PartitionState,
     TopicState,
     apply,
@@ -97,18 +98,34 @@ def _refuse_assignments(
                 f"{name}-{index} cannot have {len(assigned.replicas)} replicas, because {name}-0 has "
                 f"{replication_factor}: assign as many to each partition"
             )
+        if not any(image.nodes[node].active for node in assigned.replicas):
+            raise InvalidReplicaAssignment(
+                f"{name}-{index} cannot have the replicas {list(assigned.replicas)} now, because none could lead: the "
+                "nodes are fenced or being stopped; name one that runs"
+            )
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
-    """Raise InvalidReplicationFactor, or TooFewNodes if there are too few usable nodes for that many replicas now."""
+    """Raise InvalidReplicationFactor, or TooFewNodes if there are too few nodes for that many replicas now."""
     if replication_factor < 1:
         raise InvalidReplicationFactor(f"topic {name} cannot have {replication_factor} replicas: request 1 or more")
-    usable = sum(not (node.fenced or node.draining) for node in image.nodes.values())
-    if replication_factor > usable:
+    usable = _usable(image)
+    if replication_factor > len(usable):
         raise TooFewNodes(
-            f"topic {name} cannot have {replication_factor} replicas: {usable} of {len(image.nodes)} "
+            f"topic {name} cannot have {replication_factor} replicas: {len(usable)} of {len(image.nodes)} "
             "registered nodes are usable now; start more nodes, or request fewer replicas"
         )
+    if all(node.fenced for node in usable):
+        raise TooFewNodes(
+            f"topic {name} would have no leader: all {len(usable)} registered nodes that are not being stopped are "
+            "fenced now; start one"
+        )
+
+
+def _usable(image: ClusterImage) -> list[NodeRegistration]:
+    """The nodes that may get replicas of new partitions. A node that has stopped is fenced, and runs again later; one
+    that is being stopped hands over what it has."""
+    return [node for node in image.nodes.values() if node.fenced or not node.draining]
 
 
 def records_of(
@@ -147,40 +164,54 @@ def _placed(
 ) -> list[tuple[NodeId, ...]]:
     """The replicas of so many new partitions of a topic, over the usable nodes that may have more replicas. Raises
     PolicyViolation."""
-    racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
+    racks = {node.node_id: node.rack for node in _usable(image)}
+    fenced = {node for node in racks if image.nodes[node].fenced}
     room = PartitionRoom(image, limits)
     room.ensure_partitions(name, count)
-    placed = place(racks, count, replication_factor, rng)
+    placed = place(racks, count, replication_factor, rng, fenced=fenced)
     refused: set[NodeId] = set()
     while full := room.full(name, placed):
         refused |= full
-        if len(racks) - len(refused) < replication_factor:
+        left = {node: rack for node, rack in racks.items() if node not in refused}
+        if len(left) < replication_factor or left.keys() <= fenced:
             what = f"topic {name} cannot get {count} more partitions with {replication_factor} replicas"
             raise room.refusal(what, refused)
-        left = {node: rack for node, rack in racks.items() if node not in refused}
-        placed = place(left, count, replication_factor, rng)
+        placed = place(left, count, replication_factor, rng, fenced=fenced)
     return placed
 
 
 def _partition_records(
     image: ClusterImage, topic: TopicState, placed: Sequence[tuple[NodeId, ...]]
 ) -> tuple[PartitionRecord, ...]:
-    """New partitions of a topic with these replicas, all of which are in sync from the start."""
-    first, chooser = len(topic.partitions), DirectoryChooser(image)
+    """New partitions of a topic with these replicas. Those on active nodes, one at least of each partition, are in sync
+    from the start, because nothing is written yet; the first of them leads."""
+    chooser = DirectoryChooser(image)
     return tuple(
-        PartitionRecord(
-            topic.topic_id,
-            PartitionIndex(first + index),
-            replicas,
-            directories=tuple(chooser.choose(image.nodes[node]) for node in replicas),
-            isr=replicas,
-            elr=(),
-            last_known_elr=(),
-            leader=replicas[0],
-            leader_epoch=LeaderEpoch(0),
-            partition_epoch=PartitionEpoch(0),
-        )
-        for index, replicas in enumerate(placed)
+        _new_partition(image, topic.topic_id, PartitionIndex(index), replicas, chooser)
+        for index, replicas in enumerate(placed, len(topic.partitions))
+    )
+
+
+def _new_partition(
+    image: ClusterImage,
+    topic_id: TopicId,
+    index: PartitionIndex,
+    replicas: tuple[NodeId, ...],
+    chooser: DirectoryChooser,
+) -> PartitionRecord:
+    # The log of a fenced node is made, and fetched, once the node runs; until then it must not count as a copy.
+    in_sync = tuple(node for node in replicas if image.nodes[node].active)
+    return PartitionRecord(
+        topic_id,
+        index,
+        replicas,
+        directories=tuple(chooser.choose(image.nodes[node]) for node in replicas),
+        isr=in_sync,
+        elr=(),
+        last_known_elr=(),
+        leader=in_sync[0],
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
     )
 
 
@@ -229,6 +260,25 @@ def warnings(name: str, configs: Mapping[str, str], replication_factor: int) -> 
         f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: the "
         f"effective value is {replication_factor}, so writes need every replica in sync; lower the setting, "
         "or add replicas"
+    )
+    return (text,)
+
+
+def absences(name: str, records: Iterable[MetadataRecord]) -> tuple[str, ...]:
+    """A warning if new partitions have replicas on nodes that do not run."""
+    absent = {
+        node
+        for record in records
+        if isinstance(record, PartitionRecord)
+        for node in record.replicas
+        if node not in record.isr
+    }
+    if not absent:
+        return ()
+    names = ", ".join(f"node {node}" for node in sorted(absent))
+    text = (
+        f"topic {name} has replicas on {names}, fenced or being stopped now: they are in sync once they run and have "
+        "copied the records; until then there are fewer copies"
     )
     return (text,)
 
