@@ -13,6 +13,7 @@ from replication.partition.leader_events import Ticket
 from tidelog.types import Millis, Offset
 
 _NEVER: Final = Millis(1 << 62)
+_END: Final = Offset(1 << 62)
 
 
 class AckWaiters:
@@ -47,12 +48,13 @@ class AckWaiters:
             self._earliest = _NEVER
         return tuple(done)
 
-    def expired(self, at: Millis) -> tuple[Ticket, ...]:
-        """Remove and return the tickets whose deadline is at or before `at`."""
+    def expired(self, at: Millis, up_to: Offset = _END) -> tuple[Ticket, ...]:
+        """Remove and return the tickets whose deadline is at or before `at`, and whose end offset is at or below
+        `up_to`."""
         if at < self._earliest:
             return ()
-        late = sorted(entry for entry in self._heap if entry[2] <= at)
-        self._heap = [entry for entry in self._heap if entry[2] > at]
+        late = sorted(entry for entry in self._heap if entry[2] <= at and entry[0] <= up_to)
+        self._heap = [entry for entry in self._heap if entry[2] > at or entry[0] > up_to]
         heapq.heapify(self._heap)
         self._earliest = min((entry[2] for entry in self._heap), default=_NEVER)
         return tuple(entry[1] for entry in late)

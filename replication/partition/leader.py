@@ -11,7 +11,8 @@ Invariants:
      committed yet.
   4. Until the high watermark has reached the start of the epoch, the committed log end is not reported (KIP-207).
   5. Only committed records are deleted. A deletion is answered when the low watermark (`InSyncSet.low_watermark`) has
-     reached its offset. Repeating one has no further effect.
+     reached its offset. Repeating one has no further effect. Its deadline limits the wait for other replicas: it counts
+     once the leader's own log starts there.
 
 Not here: follower positions (isr.py), bytes and waiting fetches (node/replicas/leader_replica.py), elections
 (replication/controller/elections.py).
@@ -52,6 +53,9 @@ from tidelog.types import (
     Offset,
     TopicPartition,
 )
+
+OWN_DELETION_MS: Final = 10_000
+"""How long after its deadline a deletion still waits for the leader's own disk, which may have failed."""
 
 
 class PartitionLeader:
@@ -319,7 +323,10 @@ class PartitionLeader:
                     ),
                 )
             )
-        if undeleted := self._for_deletion.expired(at):
+        # The timeout of a deletion is for the other replicas: with 0 and no other replica it must succeed, as in Kafka.
+        undeleted = self._for_deletion.expired(at, self._set.log_start)
+        undeleted += self._for_deletion.expired(Millis(at - OWN_DELETION_MS))
+        if undeleted:
             effects.append(self._deletions_expired(undeleted))
         return effects
 

@@ -84,7 +84,7 @@ class DeletionAwaited:
     ticket: Ticket
     offset: Offset
     deadline: Millis
-    """When it times out."""
+    """When it times out, if the leader's own log starts at `offset` by then."""
 
 
 class AckAwaited(NamedTuple):

@@ -88,6 +88,16 @@ def test_the_answer_waits_for_each_replica_in_service(cluster: Cluster) -> None:
     assert task.result().partitions[0].low_watermark == 7
 
 
+def test_a_partition_without_other_replicas_needs_no_timeout() -> None:
+    """Kafka's clients may send a timeout of 0, which Kafka answers with success if nothing is to be waited for."""
+    cluster = Cluster(nodes=1)
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"one"), batch(b"two"))
+    assert deleted(cluster, 1, max_wait_ms=0) == [(0, 1)]
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
 def test_a_replica_that_lags_lets_the_request_time_out_and_follows_later(cluster: Cluster) -> None:
     cluster.machines[3].executor.holding = True
     assert deleted(cluster, 7, max_wait_ms=200) == [(RequestTimedOut.code, 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replication.partition.leader import OWN_DELETION_MS
 from replication.partition.leader_events import (
     DeletionFailed,
     LeaderEffect,
@@ -181,6 +182,31 @@ def test_a_deletion_that_takes_too_long_fails_with_what_is_deleted_everywhere() 
     assert leader.core.deadline == 200
     assert refused(leader.later(100)) == {ticket: (RequestTimedOut, 15)}
     assert deleted(leader.durable_reported(3, 100, log_start=40)) == {}, "answered once"
+
+
+def test_a_deletion_without_a_timeout_succeeds_if_no_other_replica_has_to_follow() -> None:
+    """It was answered with a timeout before the leader's own log start was durable, although it was done then."""
+    leader = leading(isr=(1,))
+    ticket, effects = leader.delete(40, within=0)
+    assert effects == [MoveLogStart(Offset(40))]
+    assert refused(leader.later(100)) == {}
+    for node in (2, 3):
+        leader.fetch(node, 100, log_start=40)
+    assert deleted(leader.starts_at(40)) == {ticket: 40}
+
+
+def test_a_deletion_without_a_timeout_does_not_wait_for_other_replicas() -> None:
+    leader = leading()
+    ticket, _ = leader.delete(40, within=0)
+    assert deleted(leader.starts_at(40)) == {}
+    assert refused(leader.later(1)) == {ticket: (RequestTimedOut, 0)}
+
+
+def test_a_deletion_whose_leader_cannot_write_ends_some_time_after_its_deadline() -> None:
+    leader = leading()
+    ticket, _ = leader.delete(40, within=200)
+    assert refused(leader.later(OWN_DELETION_MS)) == {}
+    assert refused(leader.later(200)) == {ticket: (RequestTimedOut, 0)}
 
 
 def test_a_deletion_ends_with_the_leadership() -> None:
