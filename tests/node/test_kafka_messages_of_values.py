@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +40,7 @@ from replication.coordination.group_requests import (
 )
 from tests.node.kafka_exchanges import answered, begun, exchanged, read, request
 from tests.node.kafka_frames import both_ways, request_frame
+from tests.protocol.kafka_messages import ROOT
 from tidelog.errors import (
     KAFKA_CODE_MAX,
     CoordinatorNotAvailable,
@@ -62,6 +65,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     all_errors,
 )
+from tidelog.protocol.kafka.schemas.generate import versions_of
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, TopicReference
 from tidelog.types import (
     EARLIEST,
@@ -82,6 +86,7 @@ from tidelog.types import (
     TopicId,
 )
 
+SCHEMAS = ROOT / "tidelog/protocol/kafka/schemas"
 EACH = [
     pytest.param(kafka, version, id=f"{kafka.request.message.__name__}-{version}")
     for kafka in KAFKA_APIS
@@ -107,6 +112,15 @@ def test_any_request_is_a_value_or_refused_and_every_refusal_has_bytes(
         error = refused
     if exchange is not None and (refusal := exchange.refuse(error)) is not None:
         answered(kafka, version, refusal)
+
+
+def test_no_version_is_offered_that_brokers_of_kafka_do_not_offer() -> None:
+    """The last version of some requests may still change, as OffsetCommit 10 and OffsetFetch 10 of Kafka 4.1."""
+    for kafka in KAFKA_APIS:
+        text = (SCHEMAS / f"{kafka.request.message.__name__}.json").read_text(encoding="utf-8")
+        schema = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+        last = versions_of(schema["validVersions"])[-1]
+        assert kafka.versions[-1] <= last - schema.get("latestVersionUnstable", False), schema["name"]
 
 
 # --- produce ------------------------------------------------------------------------------------------------------
