@@ -43,4 +43,6 @@ class CoordinatorFigures:
     """The number of coordinators in each state."""
     waiting: int
     """Decisions that wait for their commit."""
+    entries: Mapping[str, int]
+    """What they have in memory, by kind."""
     meter: CoordinatorMeter

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -170,6 +170,10 @@ class PartitionCoordinator:
     def ended(self) -> bool:
         """True once this node no longer leads the partition in this epoch."""
         return self.state is _S.ENDED
+
+    def sizes(self) -> Mapping[str, int]:
+        """As CoordinatorMachine.sizes; empty without a machine."""
+        return {} if self._machine is None else self._machine.sizes()
 
     @property
     def deadline(self) -> Millis | None:

@@ -256,9 +256,13 @@ class CoordinatorRuntime:
         """The present state, for the metrics."""
         states = Counter(coordinator.state for coordinator in self._coordinators.values())
         waiting = sum(coordinator.undelivered for coordinator in self._coordinators.values())
+        entries: Counter[str] = Counter()
+        for coordinator in self._coordinators.values():
+            entries.update(coordinator.sizes())
         return CoordinatorFigures(
             self.kind.name,
             {state: states[state] for state in CoordinatorState if state is not CoordinatorState.ENDED},
             waiting,
+            entries,
             self.meter,
         )

@@ -39,6 +39,15 @@ COORDINATORS: Final = MetricTable[CoordinatorFigures](
         ),
     ),
     Metric(
+        "tidelog_coordinator_entries",
+        "What coordinators have in memory, some hundred bytes each: `consumer_group` and `classic_group` (groups that "
+        "have or had members), `group_with_offsets`, `offset` (committed), `transactional_id`",
+        lambda e: e.entries,
+        "grows without end: only permissions to use a group bound the number of groups and offsets, and "
+        "`offsets.retention.minutes`, after which those of groups without members go; see operations.md",
+        by=("kind",),
+    ),
+    Metric(
         "tidelog_coordinator_uncommitted",
         "Decisions that wait for their commit",
         lambda e: e.waiting,

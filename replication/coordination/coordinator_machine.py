@@ -12,7 +12,7 @@ decisions together. If an append fails, the runtime drops the machine and loads 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -95,4 +95,8 @@ class CoordinatorMachine(Protocol[K_contra, V_contra]):
 
     def deadline(self) -> Millis | None:
         """Monotonic time at which `tick` has work; None: at no time."""
+        ...
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many entries of each kind the state has, for the metrics."""
         ...

@@ -4,7 +4,7 @@ internal topic is `t`, to which the tests may also append by themselves."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,6 +120,9 @@ class Counters:
 
     def deadline(self) -> Millis | None:
         return min(self.due.values(), default=None)
+
+    def sizes(self) -> Mapping[str, int]:
+        return {"count": len(self.counts)}
 
 
 def encode(record: CoordinatorRecord[str, int]) -> tuple[bytes, bytes | None]:

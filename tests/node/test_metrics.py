@@ -138,7 +138,15 @@ SOURCES = MetricSources(
     directories=(DirectoryLogs(DIRECTORY, LoadProgress("/a", "orders-0", done=1, total=2, bytes=0)),),
     upkeep=(DirectoryUpkeep(DIRECTORY, cast("Scrub", SCRUB), cast("DirectoryCleaning", CLEANING)),),
     memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
-    coordinators=(CoordinatorFigures("group", {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1}, 3, METER),),
+    coordinators=(
+        CoordinatorFigures(
+            "group",
+            {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1},
+            3,
+            {"classic_group": 8, "offset": 30},
+            METER,
+        ),
+    ),
     member_streams=7,
     fetch_sessions=SessionCache(1, random.Random(1)),
     transactions=TransactionFigures(5, 2, 4_500, 1),
@@ -250,6 +258,7 @@ async def test_groups_transactions_and_their_coordinators_are_there_to_be_scrape
     assert samples["tidelog_coordinator_load_seconds_total", "group"] == 2
     assert samples["tidelog_coordinator_load_seconds_max", "group"] == 1.5
     assert samples["tidelog_coordinator_uncommitted", "group"] == 3
+    assert samples["tidelog_coordinator_entries", "group", "offset"] == 30
     assert samples[("tidelog_transaction_oldest_seconds",)] == 4.5
     assert samples["tidelog_group_members", "Stable", 'the "first"\\\n'] == 2
     assert samples["tidelog_group_lag", 'the "first"\\\n'] == 60

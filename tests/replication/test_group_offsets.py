@@ -432,10 +432,14 @@ def test_offsets_of_a_group_without_members_expire_after_the_retention() -> None
     coordinator.commit_offset(0, 5)
     coordinator.pass_time(4 * DAY_MS)
     coordinator.commit_offset(1, 6)
+    sizes = coordinator.machine.sizes()
+    assert (sizes["group_with_offsets"], sizes["offset"]) == (1, 2)
     coordinator.pass_time(3 * DAY_MS + 600_000)
     assert [coordinator.fetched(each).offset for each in (0, 1)] == [-1, 6]
+    assert coordinator.machine.sizes()["offset"] == 1
     coordinator.pass_time(4 * DAY_MS)
     assert coordinator.ask(ListGroups()).groups == ()
+    assert not any(coordinator.machine.sizes().values())
 
 
 def test_offsets_of_subscribed_topics_do_not_expire_and_others_do() -> None:

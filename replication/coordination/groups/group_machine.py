@@ -18,7 +18,7 @@ removed is answered by UnknownMemberId, so that the stream can tell it at once.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -263,6 +263,16 @@ class GroupMachine:
     def deadline(self) -> Millis | None:
         """Monotonic time at which something is due."""
         return self._timers.next()
+
+    def sizes(self) -> Mapping[str, int]:
+        """Groups of each protocol, groups that have offsets, and these offsets."""
+        state = self._state
+        return {
+            "consumer_group": len(state.consumer),
+            "classic_group": len(state.classic),
+            "group_with_offsets": state.offsets.group_count,
+            "offset": len(state.offsets),
+        }
 
     # --- decisions ---
 

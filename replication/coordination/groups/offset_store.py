@@ -44,8 +44,18 @@ class OffsetStore:
         self._open: dict[str, dict[OffsetCommitKey, dict[ProducerId, _PendingOffset]]] = {}
         """The same pending offsets, by group."""
         self._sequence = 0
+        self._count = 0
 
     # --- questions ---
+
+    def __len__(self) -> int:
+        """The number of committed offsets."""
+        return self._count
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups with committed offsets."""
+        return len(self._committed)
 
     def groups(self) -> Iterable[str]:
         """The ids of the groups that have offsets, also pending ones."""
@@ -117,6 +127,7 @@ class OffsetStore:
             offsets = self._committed[key.group] = {}
         partition = key.topic, key.partition
         if partition not in offsets:
+            self._count += 1
             groups = self._by_topic.setdefault(key.topic, {})
             groups[key.group] = groups.get(key.group, 0) + 1
         offsets[partition] = value
@@ -131,6 +142,7 @@ class OffsetStore:
     def _remove(self, key: OffsetCommitKey) -> None:
         offsets = self._committed.get(key.group)
         if offsets is not None and offsets.pop((key.topic, key.partition), None) is not None:
+            self._count -= 1
             if not offsets:
                 del self._committed[key.group]
             groups = self._by_topic[key.topic]

@@ -15,7 +15,7 @@ Source: KIP-98, KIP-360, KIP-588, KIP-664, KIP-890; Kafka's TransactionCoordinat
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from replication.controller.image import EMPTY, ClusterImage
@@ -189,6 +189,10 @@ class TransactionMachine:
         return min(times, default=None)
 
     # --- for metrics --------------------------------------------------------------------------------------------
+
+    def sizes(self) -> Mapping[str, int]:
+        """The transactional ids."""
+        return {"transactional_id": len(self.values)}
 
     @property
     def open_transactions(self) -> int:
