@@ -571,7 +571,8 @@ class VoterChangePending(TidelogError, code=1012, status="UNAVAILABLE", retry=Re
 
 
 class InvalidUpdateVersion(TidelogError, code=95, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
-    """The partition epoch in an AlterPartition request is stale (KIP-497)."""
+    """The partition epoch in an AlterPartition request is stale (KIP-497); or a feature cannot get the level that a
+    client of Kafka requests (KIP-584)."""
 
 
 class IneligibleReplica(TidelogError, code=107, status="FAILED_PRECONDITION", retry=Retry.LATER, written=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from replication.controller.events import (
     AlterConfigs,
@@ -302,6 +303,35 @@ class ChangedParts:
     """In the order of the request."""
 
     parts: tuple[ChangedPart, ...]
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+class FeatureUpdateType(IntEnum):
+    """What an update of a feature may do, by Kafka's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """A feature of Kafka gets this level."""
+
+    name: str
+    level: int
+    type: int = FeatureUpdateType.UPGRADE
+    """Of FeatureUpdateType; others are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNamedFeatures:
+    """Make all of these updates, or none; or only validate that. The answer is FeaturesUpdated."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
 
 
 # --- access control lists ---------------------------------------------------------------------------------------------

@@ -337,6 +337,14 @@ ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
     "Admin.ListPartitionReassignments", admin.ListReassignmentsRequest, admin.ListReassignmentsAnswer, _DESCRIBE
 )
 ADMIN_UPDATE_FEATURES: Final = _change("Admin.UpdateFeatures", events.UpdateFeatures, events.FeaturesUpdated, _ALTER)
+ADMIN_UPDATE_NAMED_FEATURES: Final = Api(
+    "Admin.UpdateNamedFeatures",
+    admin.UpdateNamedFeatures,
+    events.FeaturesUpdated,
+    _ALTER,
+    audited=True,
+    has_rpc=False,
+)
 ADMIN_EXPLAIN_PARTITIONS: Final = Api(
     "Admin.ExplainPartitions",
     admin.ExplainPartitionsRequest,

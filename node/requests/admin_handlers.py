@@ -25,6 +25,7 @@ from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.described_configs import DescribedConfigs, ensure_node
 from node.requests.described_quorum import DescribedQuorum
+from node.requests.feature_updates import level_with
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted, permitted_operations
@@ -417,6 +418,15 @@ class AdminHandlers:
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
         return answer
+
+    async def update_named_features(
+        self, request: admin.UpdateNamedFeatures, context: RequestContext
+    ) -> events.FeaturesUpdated:
+        """Raise the feature level to what the features need; respond when this node has applied it."""
+        level = level_with(self._metadata.image, request.updates)
+        if level == self._metadata.image.feature_level:
+            return events.FeaturesUpdated(level)
+        return await self.update_features(events.UpdateFeatures(level, request.validate_only), context)
 
     async def remove_voter(self, request: events.RemoveVoter, context: RequestContext) -> events.VoterRemoved:
         """Forward."""

@@ -24,6 +24,17 @@ coordinate groups and transactions, and append the markers of transactions; no n
 SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2: changes of topic settings,
 reassignments. 1: all else."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Kafka's feature, which follows the level. Level 1: leaders verify transactions; level 2: each transaction has an
+epoch of its own; level 0, neither, is below every level here."""
+
+TRANSACTION_VERSIONS: Final = range(3)
+
+
+def transaction_version(level: int) -> int:
+    """The level of TRANSACTION_VERSION at this feature level."""
+    return 2 if level >= TRANSACTIONS_2 else 1
+
 
 def refuse_update(image: ClusterImage, level: int) -> None:
     """Raise FeatureUpdateFailed if the level cannot be changed to this one."""

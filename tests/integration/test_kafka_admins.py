@@ -34,6 +34,7 @@ from tests.kafka_nodes import kafka_cluster
 pytestmark = pytest.mark.integration
 
 WAIT_S = 20.0
+INVALID_UPDATE_VERSION = 95
 
 
 cluster = kafka_cluster()
@@ -201,6 +202,16 @@ def test_callers_learn_what_they_may_do(cluster: LocalCluster) -> None:
     topics = confluent_kafka.TopicCollection(["permitted"])
     topic = admin.describe_topics(topics, include_authorized_operations=True)["permitted"].result(WAIT_S)
     assert {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE} <= set(topic.authorized_operations)
+
+
+def test_the_version_of_transactions_is_raised_and_never_lowered(cluster: LocalCluster) -> None:
+    admin = python_admin(cluster)
+    assert admin.update_features({"transaction.version": 2}) == {"transaction.version": "OK"}
+    for update in ({"transaction.version": ("SAFE_DOWNGRADE", 1)}, {"metadata.version": 27}):
+        with pytest.raises(kafka.errors.BrokerResponseError) as refused:
+            admin.update_features(update)
+        assert refused.value.errno == INVALID_UPDATE_VERSION
+    admin.close()
 
 
 # --- replicas -----------------------------------------------------------------------------------------------------

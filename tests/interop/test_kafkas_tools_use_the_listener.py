@@ -106,6 +106,18 @@ def test_features_are_described(cluster: LocalCluster) -> None:
     }
 
 
+def test_features_are_upgraded_and_not_downgraded(cluster: LocalCluster) -> None:
+    named = ("--feature", "transaction.version=2")
+    assert "transaction.version was upgraded to 2." in tool(cluster, "FeatureCommand", "upgrade", *named)
+    assert "transaction.version can be upgraded to 2." in tool(
+        cluster, "FeatureCommand", "upgrade", *named, "--dry-run"
+    )
+    with pytest.raises(AssertionError, match=r"Could not downgrade transaction\.version to 1\. .*nothing lowers"):
+        tool(cluster, "FeatureCommand", "downgrade", "--feature", "transaction.version=1")
+    with pytest.raises(AssertionError, match=r"Could not disable transaction\.version\. .*nothing lowers"):
+        tool(cluster, "FeatureCommand", "disable", "--feature", "transaction.version")
+
+
 def test_log_directories_are_described(cluster: LocalCluster) -> None:
     topic = made(cluster, "sized")
     printed = tool(cluster, "LogDirsCommand", "--describe", "--topic-list", topic)

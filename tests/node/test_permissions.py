@@ -531,6 +531,7 @@ def test_all_that_changes_the_cluster_for_an_operator_is_recorded() -> None:
         "Controller.Envelope",
         "Admin.AlterConfigs",
         "Admin.AlterUsersOneByOne",
+        "Admin.UpdateNamedFeatures",
         "Admin.AlterQuotasOneByOne",
     }
     assert recorded == {name for name, api in APIS.items() if api.is_forwarded} | not_as_it_is

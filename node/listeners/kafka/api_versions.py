@@ -15,7 +15,7 @@ from typing import Final
 from node.listeners.kafka.error_codes import NONE
 from node.listeners.kafka.exchange import ELEMENTS_MAX, Head, KafkaAnswer, KafkaApi, answer_of, client_of
 from node.listeners.kafka.kafka_sasl import HANDSHAKE_KEY, HANDSHAKE_VERSIONS
-from replication.controller import features
+from replication.controller.features import TRANSACTION_VERSION, TRANSACTION_VERSIONS, transaction_version
 from tidelog.errors import InvalidRequest, UnsupportedVersion
 from tidelog.protocol.kafka.message_codec import Data
 from tidelog.protocol.kafka.messages.api_versions_request import API_VERSIONS_REQUEST
@@ -30,10 +30,7 @@ from tidelog.protocol.kafka.messages.api_versions_response import (
 KEY: Final = API_VERSIONS_REQUEST.api_key
 VERSIONS: Final = range(5)
 
-TRANSACTION_VERSION: Final = "transaction.version"
-"""The feature. Level 1: leaders verify transactions; level 2: each transaction has an epoch of its own."""
-
-_SUPPORTED: Final = (SupportedFeatureKey(TRANSACTION_VERSION, 0, 2),)
+_SUPPORTED: Final = (SupportedFeatureKey(TRANSACTION_VERSION, TRANSACTION_VERSIONS[0], TRANSACTION_VERSIONS[-1]),)
 _SUPPORTED_FROM: Final = 4
 """Before, clients cannot read a supported feature whose lowest level is 0 (KAFKA-17011); Kafka leaves it out, too."""
 
@@ -64,7 +61,7 @@ class ApiVersions:
         supported = _SUPPORTED if version >= _SUPPORTED_FROM else ()
         if not feature_level:
             return ApiVersionsResponse(NONE, self._offered, supported_features=supported)
-        reached = 2 if feature_level >= features.TRANSACTIONS_2 else 1
+        reached = transaction_version(feature_level)
         return ApiVersionsResponse(
             NONE,
             self._offered,

@@ -13,6 +13,7 @@ from node.listeners.kafka.kafka_acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_A
 from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from node.listeners.kafka.kafka_deletions import DELETE_RECORDS
+from node.listeners.kafka.kafka_features import UPDATE_FEATURES
 from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
@@ -70,6 +71,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,
+    UPDATE_FEATURES,
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
