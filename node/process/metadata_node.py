@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -53,6 +54,7 @@ from replication.controller.events import (
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
 from replication.controller.sessions import lease_ms
+from replication.coordination.groups.group_times import check_group_configs
 from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
@@ -171,7 +173,12 @@ class MetadataNode:
 
     def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
         return ControllerDriver(
-            Controller(rng=self._rng, check_configs=settings.check, config=_controller_config(self._config)),
+            Controller(
+                rng=self._rng,
+                check_configs=settings.check,
+                check_group_configs=partial(check_group_configs, self._config.coordinators.groups),
+                config=_controller_config(self._config),
+            ),
             self.metadata,
             self.view,
             self._identity.node_id,

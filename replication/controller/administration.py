@@ -15,6 +15,7 @@ from replication.controller import (
     elections,
     events,
     features,
+    group_configs,
     reassignment,
     scram_users,
     topics,
@@ -31,7 +32,7 @@ from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
 
 ConfigCheck: TypeAlias = Callable[[Mapping[str, str]], None]
-"""Raises InvalidConfig or UnsupportedVersion for invalid topic settings."""
+"""Raises InvalidConfig or UnsupportedVersion for invalid settings of a topic, or of a group."""
 
 
 class Batch:
@@ -56,6 +57,7 @@ def decide(
     *,
     rng: random.Random,
     check_configs: ConfigCheck,
+    check_group_configs: ConfigCheck,
     limits: PartitionLimits,
 ) -> events.Result:
     """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
@@ -85,11 +87,8 @@ def decide(
                 *topics.absences(topic.name, records),
             )
             return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
-        case events.AlterClientQuotas():
-            features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
-            records = client_quota_records.of_change(batch.image, request)
-            batch.add(() if request.validate_only else records)
-            return events.ClientQuotasAltered(batch.image.offset)
+        case events.AlterClientQuotas() | events.AlterGroupConfigs():
+            return _alter_limits(batch, request, check_group_configs)
         case events.UpdateFeatures(level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
@@ -115,6 +114,21 @@ def _change_acls(
     gone = access_control.removed(batch.image, request.filters)
     batch.add(() if request.validate_only else gone)
     return events.AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
+
+
+def _alter_limits(
+    batch: Batch, request: events.AlterClientQuotas | events.AlterGroupConfigs, check_group_configs: ConfigCheck
+) -> events.ClientQuotasAltered | events.GroupConfigsAltered:
+    if isinstance(request, events.AlterClientQuotas):
+        features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
+        quotas = client_quota_records.of_change(batch.image, request)
+        batch.add(() if request.validate_only else quotas)
+        return events.ClientQuotasAltered(batch.image.offset)
+    features.require(batch.image, features.GROUP_CONFIGS, "a setting of a group")
+    configs = group_configs.altered(batch.image, request)
+    check_group_configs(configs)
+    batch.add(() if request.validate_only else group_configs.records_of(batch.image, request.group_id, configs))
+    return events.GroupConfigsAltered(batch.image.offset)
 
 
 def _create_topic(

@@ -94,9 +94,17 @@ class _Drain:
 class Controller:
     """The controller's state machine. `image` is the state that it decides on."""
 
-    def __init__(self, *, rng: random.Random, check_configs: ConfigCheck, config: ControllerConfig) -> None:
+    def __init__(
+        self,
+        *,
+        rng: random.Random,
+        check_configs: ConfigCheck,
+        check_group_configs: ConfigCheck,
+        config: ControllerConfig,
+    ) -> None:
+        """check_configs, check_group_configs: of the settings of a topic, and of a group."""
         self._rng = rng
-        self._check_configs = check_configs
+        self._check_configs, self._check_group_configs = check_configs, check_group_configs
         self._config = config
         self._sessions = Sessions(config.session_ms)
         self._refusals = Refusals()
@@ -191,8 +199,14 @@ class Controller:
                 return self._remove_voter(request)
             case _:
                 with self._batch(events.ElectionCause.PREFERRED) as batch:
-                    check, limits = self._check_configs, self._config.limits
-                    return decide(batch, request, rng=self._rng, check_configs=check, limits=limits)
+                    return decide(
+                        batch,
+                        request,
+                        rng=self._rng,
+                        check_configs=self._check_configs,
+                        check_group_configs=self._check_group_configs,
+                        limits=self._config.limits,
+                    )
 
     def _answer(self, request_id: int, result: events.Result | TidelogError) -> None:
         self._waiting.append((self.image.offset if self.active else Offset(0), events.Reply(request_id, result)))

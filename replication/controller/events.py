@@ -262,7 +262,7 @@ class AlterReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """A new value of one topic setting; None: reset it to the default."""
+    """A new value of one setting of a topic or a group; None: reset it to the default."""
 
     key: str
     value: str | None
@@ -295,6 +295,15 @@ class CreatePartitions:
     def total(self) -> int:
         """The new number of partitions, whichever field says it."""
         return self.first + len(self.assignments) if self.assignments else self.count
+
+
+@dataclass(frozen=True, slots=True)
+class AlterGroupConfigs:
+    """Change the settings of a group, or only validate that. The group need not exist."""
+
+    group_id: str
+    changes: tuple[ConfigChange, ...]
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +374,7 @@ AdminRequest: TypeAlias = (
     | DeleteAcls
     | AlterScramCredentials
     | AlterClientQuotas
+    | AlterGroupConfigs
 )
 """Changes requested by operators or clients."""
 
@@ -489,6 +499,13 @@ class ClientQuotasAltered:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigsAltered:
+    """The settings are in the image from `metadata_offset` on."""
+
+    metadata_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class FeaturesUpdated:
     """The level in effect."""
 
@@ -538,6 +555,7 @@ Result: TypeAlias = (
     | AlteredPartitions
     | PartitionOutcomes
     | ClientQuotasAltered
+    | GroupConfigsAltered
     | FeaturesUpdated
     | VoterRemoved
     | ProducerIdBlock

@@ -21,6 +21,7 @@ from replication.controller.metadata_records import (
     ClientQuotaRecord,
     ClusterRecord,
     DirectoryState,
+    GroupConfigsRecord,
     LocatedRecord,
     MetadataRecord,
     NodeChangeRecord,
@@ -146,7 +147,8 @@ class ClusterImage:
     """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
     `next_producer_id` the first that no node has been given; `acls` the rules of the access control lists; `scram` the
     credentials of users by name and mechanism; `sasl_secret` random bytes from which salts for other names are
-    computed, empty before the first credential; `quotas` those of each entity that has any."""
+    computed, empty before the first credential; `quotas` those of each entity that has any; `group_configs` the
+    settings of each group that has any, by its id."""
 
     offset: Offset
     cluster_id: str
@@ -160,6 +162,7 @@ class ClusterImage:
     scram: Mapping[tuple[str, ScramMechanism], ScramCredentialRecord] = field(default_factory=dict)
     sasl_secret: bytes = field(default=b"", repr=False)
     quotas: Mapping[QuotaEntity, tuple[QuotaValue, ...]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partition(self, key: PartitionKey) -> PartitionState | None:
         """The partition, or None if its topic or the index does not exist."""
@@ -267,6 +270,7 @@ class _Draft:
         self._scram: dict[tuple[str, ScramMechanism], ScramCredentialRecord] | None = None
         self._sasl_secret = image.sasl_secret
         self._quotas: dict[QuotaEntity, tuple[QuotaValue, ...]] | None = None
+        self._group_configs: dict[str, Mapping[str, str]] | None = None
         self._open: dict[TopicId, _Topic] = {}
 
     def image(self) -> ClusterImage:
@@ -287,6 +291,7 @@ class _Draft:
             old.scram if self._scram is None else self._scram,
             self._sasl_secret,
             old.quotas if self._quotas is None else self._quotas,
+            old.group_configs if self._group_configs is None else self._group_configs,
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
@@ -308,7 +313,7 @@ class _Draft:
                 topic.state = replace(topic.state, configs=record.configs)
             case TopicRemovalRecord():
                 self._remove_topic(offset, record)
-            case ClusterRecord() | VotersRecord() | ProducerIdsRecord() | ClientQuotaRecord():
+            case ClusterRecord() | VotersRecord() | ProducerIdsRecord() | ClientQuotaRecord() | GroupConfigsRecord():
                 self._change_cluster(offset, record)
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self._change_acls(offset, record)
@@ -319,7 +324,9 @@ class _Draft:
         self.offset = Offset(offset + 1)
 
     def _change_cluster(
-        self, offset: Offset, record: ClusterRecord | VotersRecord | ProducerIdsRecord | ClientQuotaRecord
+        self,
+        offset: Offset,
+        record: ClusterRecord | VotersRecord | ProducerIdsRecord | ClientQuotaRecord | GroupConfigsRecord,
     ) -> None:
         """Take in a record of the cluster as a whole."""
         match record:
@@ -335,6 +342,8 @@ class _Draft:
                 self._next_producer_id = next_producer_id
             case ClientQuotaRecord():
                 self._change_quotas(record)
+            case GroupConfigsRecord():
+                self._change_group(record)
             case _:
                 assert_never(record)
 
@@ -372,6 +381,14 @@ class _Draft:
             self._quotas[record.entity] = record.values
         else:
             self._quotas.pop(record.entity, None)
+
+    def _change_group(self, record: GroupConfigsRecord) -> None:
+        if self._group_configs is None:
+            self._group_configs = dict(self._old.group_configs)
+        if record.configs:
+            self._group_configs[record.group_id] = record.configs
+        else:
+            self._group_configs.pop(record.group_id, None)
 
     def _own_nodes(self) -> dict[NodeId, NodeRegistration]:
         if self._nodes is None:

@@ -16,6 +16,7 @@ from replication.controller.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ClusterRecord,
+    GroupConfigsRecord,
     MetadataRecord,
     NodeRegistrationRecord,
     NodeStateSnapshot,
@@ -47,6 +48,8 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
     yield from image.scram.values()
     for entity, values in image.quotas.items():
         yield ClientQuotaRecord(entity, values)
+    for group_id, configs in image.group_configs.items():
+        yield GroupConfigsRecord(group_id, configs)
 
 
 def _registration(node: NodeRegistration) -> NodeRegistrationRecord:

@@ -236,6 +236,14 @@ class ClientQuotaRecord:
     values: tuple[QuotaValue, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConfigsRecord:
+    """All settings of a group; they replace the previous ones. None: it has no settings of its own any more."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | VotersRecord
@@ -253,6 +261,7 @@ MetadataRecord: TypeAlias = (
     | ScramCredentialRemovalRecord
     | SaslSecretRecord
     | ClientQuotaRecord
+    | GroupConfigsRecord
 )
 
 LocatedRecord: TypeAlias = tuple[Offset, MetadataRecord]

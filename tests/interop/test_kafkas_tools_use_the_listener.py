@@ -102,7 +102,7 @@ def test_features_are_described(cluster: LocalCluster) -> None:
         "SupportedMinVersion:": "0",
         "SupportedMaxVersion:": "2",
         "FinalizedVersionLevel:": "2",
-        "Epoch:": "6",
+        "Epoch:": "7",
     }
 
 

@@ -23,6 +23,7 @@ from replication.controller.metadata_records import (
     ClientQuotaRecord,
     ClusterRecord,
     DirectoryState,
+    GroupConfigsRecord,
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
@@ -123,6 +124,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(ScramCredentialRemovalRecord, texts, st.sampled_from(ScramMechanism)),
     st.builds(SaslSecretRecord, st.binary(max_size=32)),
+    st.builds(GroupConfigsRecord, texts, st.dictionaries(texts, texts, max_size=3)),
     st.builds(
         ClientQuotaRecord,
         st.builds(QuotaEntity, st.none() | texts, st.none() | texts),

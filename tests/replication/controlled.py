@@ -104,7 +104,9 @@ class Controlled:
     # --- driving ---
 
     def activate(self, node: int = 99, incarnation: int = 99) -> None:
-        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=self.config)
+        self.controller = Controller(
+            rng=self.rng, check_configs=check_configs, check_group_configs=check_configs, config=self.config
+        )
         self.handle(Activated(self.now, self.replayed(), NodeId(node), Incarnation(UUID(int=incarnation))))
 
     def handle(self, event: Event) -> None:

@@ -252,7 +252,11 @@ class Coordinator:
 
     def change_topics(self, topics: Mapping[str, int], **others: Any) -> None:
         """A new image of the cluster."""
-        self.image = image_of(topics, offset=self.image.offset + 1, **others)
+        self.see(image_of(topics, offset=self.image.offset + 1, **others))
+
+    def see(self, image: ClusterImage) -> None:
+        """This image is the newest one."""
+        self.image = image
         for decision in self.machine.on_image(self.image, self.now):
             self.commit(decision)
         self.settle()

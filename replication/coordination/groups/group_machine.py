@@ -56,6 +56,7 @@ from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.descriptions import described, list_groups
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_deletion import DeletedTopics, OffsetExpiry, delete_groups
+from replication.coordination.groups.group_times import GroupTimes
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
 from replication.coordination.groups.member_steps import MemberSteps
@@ -88,13 +89,14 @@ class GroupMachine:
     def __init__(self, config: GroupConfig, compile_pattern: CompilePattern) -> None:
         self._config = config
         self._state = GroupsState()
-        self._timers = MemberTimers(config)
+        times = GroupTimes(config, self._state.catalog)
+        self._timers = MemberTimers(config, times)
         self._pushes = Pushes()
         self._views = MemberViews()
         patterns = TopicPatterns(compile_pattern)
         self._assignments = TargetAssignments(self._state.catalog, config.consumer_assignors, self._timers, self._views)
         steps = MemberSteps(self._state, self._timers, patterns, self._views, self._assignments)
-        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, steps)
+        self._heartbeats = Heartbeats(self._state, config, times, self._timers, self._pushes, steps)
         self._classic_consumers = ClassicConsumers(self._state, config, self._timers, self._pushes, steps)
         self._classic = ClassicMembers(self._state, config, self._timers)
         self._offsets = OffsetRequests(self._state, config, self._classic)

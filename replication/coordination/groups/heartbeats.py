@@ -24,6 +24,7 @@ from replication.coordination.groups.assignments import NOTHING, AssignedTopics,
 from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.group_times import GroupTimes
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.member import CurrentAssignment, Member, MemberMetadata
 from replication.coordination.groups.member_steps import MemberStep, MemberSteps, joining, waiting_for_released
@@ -53,11 +54,13 @@ class Heartbeats:
         self,
         state: GroupsState,
         config: GroupConfig,
+        times: GroupTimes,
         timers: MemberTimers,
         pushes: Pushes,
         steps: MemberSteps,
     ) -> None:
-        self._state, self._config, self._timers, self._pushes, self._steps = state, config, timers, pushes, steps
+        self._state, self._config, self._times = state, config, times
+        self._timers, self._pushes, self._steps = timers, pushes, steps
 
     def decide(self, heartbeat: MemberHeartbeat, now: Instant) -> HeartbeatDecision:
         """Raises a TidelogError that refuses the heartbeat."""
@@ -186,7 +189,7 @@ class Heartbeats:
             None,
             request.member_id,
             current.member_epoch,
-            self._config.consumer_heartbeat_interval_ms,
+            self._times.heartbeat_interval_ms(request.group_id),
             current.assigned_partitions if with_assignment else None,
         )
 
@@ -200,7 +203,7 @@ class Heartbeats:
         if group is None or member is None:
             raise UnknownMemberId(f"group {request.group_id!r} has no member {request.member_id!r}")
         answer = ConsumerGroupHeartbeatAnswer(
-            None, request.member_id, request.member_epoch, self._config.consumer_heartbeat_interval_ms
+            None, request.member_id, request.member_epoch, self._times.heartbeat_interval_ms(request.group_id)
         )
         if request.member_epoch == LEAVE_EPOCH:
             records = remove_members(group, (request.member_id,), self._state.catalog)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.group_times import GroupTimes
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import MemberState
 from replication.coordination.timers import Timers
@@ -57,8 +58,8 @@ class TimerKey(NamedTuple):
 class MemberTimers:
     """The timers of the coordinator of one partition."""
 
-    def __init__(self, config: GroupConfig) -> None:
-        self._config = config
+    def __init__(self, config: GroupConfig, times: GroupTimes) -> None:
+        self._config, self._times = config, times
         self._timers: Timers[TimerKey] = Timers()
         self._assigned_at: dict[str, Millis] = {}
         """When the last target assignment of each group was computed."""
@@ -80,7 +81,7 @@ class MemberTimers:
     def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """Start the member's session again: it has sent a request. timeout_ms: its own one."""
         key = TimerKey(TimerKind.SESSION, group_id, member_id)
-        timeout_ms = self._config.consumer_session_timeout_ms if timeout_ms is None else timeout_ms
+        timeout_ms = self._times.session_timeout_ms(group_id) if timeout_ms is None else timeout_ms
         self._timers.schedule(key, Millis(self.now + timeout_ms))
 
     def expect_loaded(self, group_id: str, member: Member) -> None:

@@ -28,7 +28,7 @@ from tidelog.protocol.v1 import controller_pb2 as tidelog_dot_protocol_dot_v1_do
 from tidelog.protocol.v1 import sasl_pb2 as tidelog_dot_protocol_dot_v1_dot_sasl__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*tidelog/protocol/v1/metadata_records.proto\x12\ntidelog.v1\x1a\x1dtidelog/protocol/v1/acl.proto\x1a tidelog/protocol/v1/common.proto\x1a$tidelog/protocol/v1/controller.proto\x1a\x1etidelog/protocol/v1/sasl.proto\"\xbe\x07\n\x0eMetadataRecord\x12,\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.ClusterRecordH\x00\x12*\n\x06voters\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.VotersRecordH\x00\x12?\n\x11node_registration\x18\x03 \x01(\x0b\x32\".tidelog.v1.NodeRegistrationRecordH\x00\x12\x33\n\x0bnode_change\x18\x04 \x01(\x0b\x32\x1c.tidelog.v1.NodeChangeRecordH\x00\x12(\n\x05topic\x18\x05 \x01(\x0b\x32\x17.tidelog.v1.TopicRecordH\x00\x12\x37\n\rtopic_removal\x18\x06 \x01(\x0b\x32\x1e.tidelog.v1.TopicRemovalRecordH\x00\x12\x30\n\tpartition\x18\x07 \x01(\x0b\x32\x1b.tidelog.v1.PartitionRecordH\x00\x12=\n\x10partition_change\x18\x08 \x01(\x0b\x32!.tidelog.v1.PartitionChangeRecordH\x00\x12\x37\n\rtopic_configs\x18\n \x01(\x0b\x32\x1e.tidelog.v1.TopicConfigsRecordH\x00\x12\x35\n\x0cproducer_ids\x18\t \x01(\x0b\x32\x1d.tidelog.v1.ProducerIdsRecordH\x00\x12\x44\n\x14\x61\x63\x63\x65ss_control_entry\x18\x0b \x01(\x0b\x32$.tidelog.v1.AccessControlEntryRecordH\x00\x12Q\n\x1bremove_access_control_entry\x18\x0c \x01(\x0b\x32*.tidelog.v1.RemoveAccessControlEntryRecordH\x00\x12=\n\x10scram_credential\x18) \x01(\x0b\x32!.tidelog.v1.ScramCredentialRecordH\x00\x12L\n\x18scram_credential_removal\x18* \x01(\x0b\x32(.tidelog.v1.ScramCredentialRemovalRecordH\x00\x12\x33\n\x0bsasl_secret\x18+ \x01(\x0b\x32\x1c.tidelog.v1.SaslSecretRecordH\x00\x12\x35\n\x0c\x63lient_quota\x18\x15 \x01(\x0b\x32\x1d.tidelog.v1.ClientQuotaRecordH\x00\x42\x06\n\x04kind\":\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rfeature_level\x18\x02 \x01(\x05\"1\n\x0cVotersRecord\x12!\n\x06voters\x18\x01 \x03(\x0b\x32\x11.tidelog.v1.Voter\"W\n\x05Voter\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\'\n\tlisteners\x18\x03 \x03(\x0b\x32\x14.tidelog.v1.Listener\"\xe5\x01\n\x16NodeRegistrationRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\x12\'\n\tlisteners\x18\x03 \x03(\x0b\x32\x14.tidelog.v1.Listener\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\x0c\x12/\n\x0b\x64irectories\x18\x06 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12,\n\x05state\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.NodeStateSnapshot\"\xba\x01\n\x11NodeStateSnapshot\x12\x12\n\nnode_epoch\x18\x01 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x02 \x01(\x08\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\x12\x36\n\x12\x66ormer_directories\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12\x37\n\x13offline_directories\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\"\x98\x01\n\x10NodeChangeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\x08\x64raining\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x1b\n\x13offline_directories\x18\x05 \x03(\x0c\x42\t\n\x07_fencedB\x0b\n\t_draining\"\x94\x01\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x35\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32$.tidelog.v1.TopicRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x94\x01\n\x12TopicConfigsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12<\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32+.tidelog.v1.TopicConfigsRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"&\n\x12TopicRemovalRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\xf0\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x0c\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x06 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x07 \x03(\x05\x12\x0e\n\x06leader\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x0e\n\x06\x61\x64\x64ing\x18\x0b \x03(\x05\x12\x10\n\x08removing\x18\x0c \x03(\x05\"\x19\n\x08NodeList\x12\r\n\x05nodes\x18\x01 \x03(\x05\"\xdb\x02\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12!\n\x03isr\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12!\n\x03\x65lr\x18\x05 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12,\n\x0elast_known_elr\x18\x06 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12&\n\x08replicas\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12\x13\n\x0b\x64irectories\x18\x08 \x03(\x0c\x12$\n\x06\x61\x64\x64ing\x18\t \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12&\n\x08removing\x18\n \x01(\x0b\x32\x14.tidelog.v1.NodeListB\t\n\x07_leader\"R\n\x11ProducerIdsRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"C\n\x18\x41\x63\x63\x65ssControlEntryRecord\x12\'\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\"I\n\x1eRemoveAccessControlEntryRecord\x12\'\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\"\x9e\x01\n\x15ScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\"[\n\x1cScramCredentialRemovalRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\"\"\n\x10SaslSecretRecord\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\"d\n\x11\x43lientQuotaRecord\x12\'\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x17.tidelog.v1.QuotaEntity\x12&\n\x06values\x18\x02 \x03(\x0b\x32\x16.tidelog.v1.QuotaValueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*tidelog/protocol/v1/metadata_records.proto\x12\ntidelog.v1\x1a\x1dtidelog/protocol/v1/acl.proto\x1a tidelog/protocol/v1/common.proto\x1a$tidelog/protocol/v1/controller.proto\x1a\x1etidelog/protocol/v1/sasl.proto\"\xf7\x07\n\x0eMetadataRecord\x12,\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.ClusterRecordH\x00\x12*\n\x06voters\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.VotersRecordH\x00\x12?\n\x11node_registration\x18\x03 \x01(\x0b\x32\".tidelog.v1.NodeRegistrationRecordH\x00\x12\x33\n\x0bnode_change\x18\x04 \x01(\x0b\x32\x1c.tidelog.v1.NodeChangeRecordH\x00\x12(\n\x05topic\x18\x05 \x01(\x0b\x32\x17.tidelog.v1.TopicRecordH\x00\x12\x37\n\rtopic_removal\x18\x06 \x01(\x0b\x32\x1e.tidelog.v1.TopicRemovalRecordH\x00\x12\x30\n\tpartition\x18\x07 \x01(\x0b\x32\x1b.tidelog.v1.PartitionRecordH\x00\x12=\n\x10partition_change\x18\x08 \x01(\x0b\x32!.tidelog.v1.PartitionChangeRecordH\x00\x12\x37\n\rtopic_configs\x18\n \x01(\x0b\x32\x1e.tidelog.v1.TopicConfigsRecordH\x00\x12\x35\n\x0cproducer_ids\x18\t \x01(\x0b\x32\x1d.tidelog.v1.ProducerIdsRecordH\x00\x12\x44\n\x14\x61\x63\x63\x65ss_control_entry\x18\x0b \x01(\x0b\x32$.tidelog.v1.AccessControlEntryRecordH\x00\x12Q\n\x1bremove_access_control_entry\x18\x0c \x01(\x0b\x32*.tidelog.v1.RemoveAccessControlEntryRecordH\x00\x12=\n\x10scram_credential\x18) \x01(\x0b\x32!.tidelog.v1.ScramCredentialRecordH\x00\x12L\n\x18scram_credential_removal\x18* \x01(\x0b\x32(.tidelog.v1.ScramCredentialRemovalRecordH\x00\x12\x33\n\x0bsasl_secret\x18+ \x01(\x0b\x32\x1c.tidelog.v1.SaslSecretRecordH\x00\x12\x35\n\x0c\x63lient_quota\x18\x15 \x01(\x0b\x32\x1d.tidelog.v1.ClientQuotaRecordH\x00\x12\x37\n\rgroup_configs\x18\r \x01(\x0b\x32\x1e.tidelog.v1.GroupConfigsRecordH\x00\x42\x06\n\x04kind\":\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rfeature_level\x18\x02 \x01(\x05\"1\n\x0cVotersRecord\x12!\n\x06voters\x18\x01 \x03(\x0b\x32\x11.tidelog.v1.Voter\"W\n\x05Voter\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\'\n\tlisteners\x18\x03 \x03(\x0b\x32\x14.tidelog.v1.Listener\"\xe5\x01\n\x16NodeRegistrationRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\x12\'\n\tlisteners\x18\x03 \x03(\x0b\x32\x14.tidelog.v1.Listener\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\x0c\x12/\n\x0b\x64irectories\x18\x06 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12,\n\x05state\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.NodeStateSnapshot\"\xba\x01\n\x11NodeStateSnapshot\x12\x12\n\nnode_epoch\x18\x01 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x02 \x01(\x08\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\x12\x36\n\x12\x66ormer_directories\x18\x04 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12\x37\n\x13offline_directories\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\"\x98\x01\n\x10NodeChangeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\x08\x64raining\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x1b\n\x13offline_directories\x18\x05 \x03(\x0c\x42\t\n\x07_fencedB\x0b\n\t_draining\"\x94\x01\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x35\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32$.tidelog.v1.TopicRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x94\x01\n\x12TopicConfigsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12<\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32+.tidelog.v1.TopicConfigsRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"&\n\x12TopicRemovalRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\xf0\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x0c\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x06 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x07 \x03(\x05\x12\x0e\n\x06leader\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x0e\n\x06\x61\x64\x64ing\x18\x0b \x03(\x05\x12\x10\n\x08removing\x18\x0c \x03(\x05\"\x19\n\x08NodeList\x12\r\n\x05nodes\x18\x01 \x03(\x05\"\xdb\x02\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12!\n\x03isr\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12!\n\x03\x65lr\x18\x05 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12,\n\x0elast_known_elr\x18\x06 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12&\n\x08replicas\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12\x13\n\x0b\x64irectories\x18\x08 \x03(\x0c\x12$\n\x06\x61\x64\x64ing\x18\t \x01(\x0b\x32\x14.tidelog.v1.NodeList\x12&\n\x08removing\x18\n \x01(\x0b\x32\x14.tidelog.v1.NodeListB\t\n\x07_leader\"R\n\x11ProducerIdsRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"C\n\x18\x41\x63\x63\x65ssControlEntryRecord\x12\'\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\"I\n\x1eRemoveAccessControlEntryRecord\x12\'\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\"\x9e\x01\n\x15ScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\"[\n\x1cScramCredentialRemovalRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\"\"\n\x10SaslSecretRecord\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\"d\n\x11\x43lientQuotaRecord\x12\'\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x17.tidelog.v1.QuotaEntity\x12&\n\x06values\x18\x02 \x03(\x0b\x32\x16.tidelog.v1.QuotaValue\"\x94\x01\n\x12GroupConfigsRecord\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12<\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32+.tidelog.v1.GroupConfigsRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,48 +39,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_options = b'8\001'
   _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._loaded_options = None
   _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._serialized_options = b'8\001'
+  _globals['_GROUPCONFIGSRECORD_CONFIGSENTRY']._loaded_options = None
+  _globals['_GROUPCONFIGSRECORD_CONFIGSENTRY']._serialized_options = b'8\001'
   _globals['_METADATARECORD']._serialized_start=194
-  _globals['_METADATARECORD']._serialized_end=1152
-  _globals['_CLUSTERRECORD']._serialized_start=1154
-  _globals['_CLUSTERRECORD']._serialized_end=1212
-  _globals['_VOTERSRECORD']._serialized_start=1214
-  _globals['_VOTERSRECORD']._serialized_end=1263
-  _globals['_VOTER']._serialized_start=1265
-  _globals['_VOTER']._serialized_end=1352
-  _globals['_NODEREGISTRATIONRECORD']._serialized_start=1355
-  _globals['_NODEREGISTRATIONRECORD']._serialized_end=1584
-  _globals['_NODESTATESNAPSHOT']._serialized_start=1587
-  _globals['_NODESTATESNAPSHOT']._serialized_end=1773
-  _globals['_NODECHANGERECORD']._serialized_start=1776
-  _globals['_NODECHANGERECORD']._serialized_end=1928
-  _globals['_TOPICRECORD']._serialized_start=1931
-  _globals['_TOPICRECORD']._serialized_end=2079
-  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_start=2033
-  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_end=2079
-  _globals['_TOPICCONFIGSRECORD']._serialized_start=2082
-  _globals['_TOPICCONFIGSRECORD']._serialized_end=2230
-  _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._serialized_start=2033
-  _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._serialized_end=2079
-  _globals['_TOPICREMOVALRECORD']._serialized_start=2232
-  _globals['_TOPICREMOVALRECORD']._serialized_end=2270
-  _globals['_PARTITIONRECORD']._serialized_start=2273
-  _globals['_PARTITIONRECORD']._serialized_end=2513
-  _globals['_NODELIST']._serialized_start=2515
-  _globals['_NODELIST']._serialized_end=2540
-  _globals['_PARTITIONCHANGERECORD']._serialized_start=2543
-  _globals['_PARTITIONCHANGERECORD']._serialized_end=2890
-  _globals['_PRODUCERIDSRECORD']._serialized_start=2892
-  _globals['_PRODUCERIDSRECORD']._serialized_end=2974
-  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_start=2976
-  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_end=3043
-  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_start=3045
-  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_end=3118
-  _globals['_SCRAMCREDENTIALRECORD']._serialized_start=3121
-  _globals['_SCRAMCREDENTIALRECORD']._serialized_end=3279
-  _globals['_SCRAMCREDENTIALREMOVALRECORD']._serialized_start=3281
-  _globals['_SCRAMCREDENTIALREMOVALRECORD']._serialized_end=3372
-  _globals['_SASLSECRETRECORD']._serialized_start=3374
-  _globals['_SASLSECRETRECORD']._serialized_end=3408
-  _globals['_CLIENTQUOTARECORD']._serialized_start=3410
-  _globals['_CLIENTQUOTARECORD']._serialized_end=3510
+  _globals['_METADATARECORD']._serialized_end=1209
+  _globals['_CLUSTERRECORD']._serialized_start=1211
+  _globals['_CLUSTERRECORD']._serialized_end=1269
+  _globals['_VOTERSRECORD']._serialized_start=1271
+  _globals['_VOTERSRECORD']._serialized_end=1320
+  _globals['_VOTER']._serialized_start=1322
+  _globals['_VOTER']._serialized_end=1409
+  _globals['_NODEREGISTRATIONRECORD']._serialized_start=1412
+  _globals['_NODEREGISTRATIONRECORD']._serialized_end=1641
+  _globals['_NODESTATESNAPSHOT']._serialized_start=1644
+  _globals['_NODESTATESNAPSHOT']._serialized_end=1830
+  _globals['_NODECHANGERECORD']._serialized_start=1833
+  _globals['_NODECHANGERECORD']._serialized_end=1985
+  _globals['_TOPICRECORD']._serialized_start=1988
+  _globals['_TOPICRECORD']._serialized_end=2136
+  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_start=2090
+  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_end=2136
+  _globals['_TOPICCONFIGSRECORD']._serialized_start=2139
+  _globals['_TOPICCONFIGSRECORD']._serialized_end=2287
+  _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._serialized_start=2090
+  _globals['_TOPICCONFIGSRECORD_CONFIGSENTRY']._serialized_end=2136
+  _globals['_TOPICREMOVALRECORD']._serialized_start=2289
+  _globals['_TOPICREMOVALRECORD']._serialized_end=2327
+  _globals['_PARTITIONRECORD']._serialized_start=2330
+  _globals['_PARTITIONRECORD']._serialized_end=2570
+  _globals['_NODELIST']._serialized_start=2572
+  _globals['_NODELIST']._serialized_end=2597
+  _globals['_PARTITIONCHANGERECORD']._serialized_start=2600
+  _globals['_PARTITIONCHANGERECORD']._serialized_end=2947
+  _globals['_PRODUCERIDSRECORD']._serialized_start=2949
+  _globals['_PRODUCERIDSRECORD']._serialized_end=3031
+  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_start=3033
+  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_end=3100
+  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_start=3102
+  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_end=3175
+  _globals['_SCRAMCREDENTIALRECORD']._serialized_start=3178
+  _globals['_SCRAMCREDENTIALRECORD']._serialized_end=3336
+  _globals['_SCRAMCREDENTIALREMOVALRECORD']._serialized_start=3338
+  _globals['_SCRAMCREDENTIALREMOVALRECORD']._serialized_end=3429
+  _globals['_SASLSECRETRECORD']._serialized_start=3431
+  _globals['_SASLSECRETRECORD']._serialized_end=3465
+  _globals['_CLIENTQUOTARECORD']._serialized_start=3467
+  _globals['_CLIENTQUOTARECORD']._serialized_end=3567
+  _globals['_GROUPCONFIGSRECORD']._serialized_start=3570
+  _globals['_GROUPCONFIGSRECORD']._serialized_end=3718
+  _globals['_GROUPCONFIGSRECORD_CONFIGSENTRY']._serialized_start=2090
+  _globals['_GROUPCONFIGSRECORD_CONFIGSENTRY']._serialized_end=2136
 # @@protoc_insertion_point(module_scope)

@@ -45,6 +45,7 @@ class MetadataRecord(_message.Message):
     SCRAM_CREDENTIAL_REMOVAL_FIELD_NUMBER: _builtins.int
     SASL_SECRET_FIELD_NUMBER: _builtins.int
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
+    GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -91,6 +92,10 @@ class MetadataRecord(_message.Message):
     def client_quota(self) -> Global___ClientQuotaRecord:
         """feature level 4"""
 
+    @_builtins.property
+    def group_configs(self) -> Global___GroupConfigsRecord:
+        """feature level 7"""
+
     def __init__(
         self,
         *,
@@ -110,12 +115,13 @@ class MetadataRecord(_message.Message):
         scram_credential_removal: Global___ScramCredentialRemovalRecord | None = ...,
         sasl_secret: Global___SaslSecretRecord | None = ...,
         client_quota: Global___ClientQuotaRecord | None = ...,
+        group_configs: Global___GroupConfigsRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -132,7 +138,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord"""
     def __init__(
         self,
         *,
@@ -811,3 +817,48 @@ class ClientQuotaRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClientQuotaRecord: _TypeAlias = ClientQuotaRecord  # noqa: Y015
+
+@_typing.final
+class GroupConfigsRecord(_message.Message):
+    """All settings of a group; replaces the previous ones. None: the group has no settings of its own any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ConfigsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    @_builtins.property
+    def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "group_id", b"group_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupConfigsRecord: _TypeAlias = GroupConfigsRecord  # noqa: Y015
