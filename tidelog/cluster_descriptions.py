@@ -167,11 +167,12 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     NODE = 4
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by name, or a node by its id."""
+    """A topic by name, a node or a group by its id."""
 
     type: int
     """Of ConfigResourceType; others are refused one by one."""
@@ -186,6 +187,7 @@ class ConfigSource(IntEnum):
     NODE = 4
     """The configuration of the node; of a topic's setting: for topics without a value of their own."""
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInForce:
-    """A setting of a topic or a node."""
+    """A setting of a topic, a node or a group."""
 
     key: str
     values: tuple[ConfigValue, ...]
@@ -223,7 +225,7 @@ class ConfigInForce:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfigs:
-    """Every setting of a topic or a node by key, or why they are not shown."""
+    """Every setting of a topic, a node or a group by key, or why they are not shown."""
 
     error: TidelogError | None = None
     configs: tuple[ConfigInForce, ...] = ()

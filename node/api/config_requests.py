@@ -1,6 +1,7 @@
-"""Settings of topics and nodes, as Kafka's clients ask for them: which are in force, and changes.
+"""Settings of topics, nodes and groups, as Kafka's clients ask for them: which are in force, and changes.
 
-Sources: KIP-133 (describing and altering), KIP-226 (synonyms), KIP-339 (single changes).
+Sources: KIP-133 (describing and altering), KIP-226 (synonyms), KIP-339 (single changes), KIP-848 (groups), KIP-1142
+(listing).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidelog.cluster_descriptions import ConfigResource, ResourceConfigs
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsRequest:
-    """The settings of these topics and nodes."""
+    """The settings of these topics, nodes and groups."""
 
     resources: tuple[ConfigResource, ...]
 
@@ -49,7 +50,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class AlteredResource:
-    """Changes of one topic or node, or only their validation."""
+    """Changes of one topic, node or group, or only their validation."""
 
     resource: ConfigResource
     changes: tuple[SettingChange, ...]
@@ -59,12 +60,26 @@ class AlteredResource:
 
     @property
     def name(self) -> str:
-        """Of the topic or node."""
+        """Of the topic, node or group."""
         return self.resource.name
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsOfResources:
-    """Each topic or node gets its settings on its own. The answer is ChangedTopics, with the names of both."""
+    """Each topic, node or group gets its settings on its own. The answer is ChangedTopics, with the names of all."""
 
     resources: tuple[AlteredResource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListConfigResourcesRequest:
+    """What has settings, of these types; empty: of every type."""
+
+    types: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListConfigResourcesAnswer:
+    """All topics and nodes, and the groups that have settings of their own."""
+
+    resources: tuple[ConfigResource, ...]

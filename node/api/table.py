@@ -67,8 +67,12 @@ def _group(operation: AclOperation) -> Need:
     return Need(operation, Scope.GROUP, attrgetter("group_id"))
 
 
-def _of_topics_and_nodes(operation: AclOperation) -> Permission:
-    return _all_of(replace(_each_topic(operation), variant="of topics"), Need(operation, variant="of nodes"))
+def _of_resources(operation: AclOperation) -> Permission:
+    return _all_of(
+        replace(_each_topic(operation), variant="of topics"),
+        Need(operation, variant="of nodes"),
+        Need(operation, Scope.EACH_GROUP, variant="of groups"),
+    )
 
 
 _TRANSACTION: Final = Need(AclOperation.WRITE, Scope.TRANSACTIONAL_ID, attrgetter("transactional_id"))
@@ -316,14 +320,27 @@ ADMIN_DESCRIBE_CONFIGS: Final = Api(
     "Admin.DescribeConfigs",
     configs.DescribeConfigsRequest,
     configs.DescribeConfigsAnswer,
-    _of_topics_and_nodes(AclOperation.DESCRIBE_CONFIGS),
+    _of_resources(AclOperation.DESCRIBE_CONFIGS),
 )
 ADMIN_ALTER_CONFIGS: Final = Api(
     "Admin.AlterConfigs",
     configs.AlterConfigsOfResources,
     admin.ChangedTopics,
-    _of_topics_and_nodes(AclOperation.ALTER_CONFIGS),
+    _of_resources(AclOperation.ALTER_CONFIGS),
     audited=True,
+    has_rpc=False,
+)
+ADMIN_ALTER_GROUP_CONFIGS: Final = _change(
+    "Admin.AlterGroupConfigs",
+    events.AlterGroupConfigs,
+    events.GroupConfigsAltered,
+    _all_of(_group(AclOperation.ALTER_CONFIGS)),
+)
+ADMIN_LIST_CONFIG_RESOURCES: Final = Api(
+    "Admin.ListConfigResources",
+    configs.ListConfigResourcesRequest,
+    configs.ListConfigResourcesAnswer,
+    _all_of(Need(AclOperation.DESCRIBE_CONFIGS)),
     has_rpc=False,
 )
 ADMIN_DESCRIBE_CLUSTER: Final = Api(

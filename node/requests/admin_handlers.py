@@ -20,7 +20,7 @@ from node.api.api import Answered, Api, Asked
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.requests.config_changes import depends_on_present, ensure_changes_nothing, topic_changes
+from node.requests.config_changes import depends_on_present, ensure_changes_nothing, setting_changes
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.described_configs import DescribedConfigs, ensure_node
@@ -28,7 +28,12 @@ from node.requests.described_quorum import DescribedQuorum
 from node.requests.feature_updates import level_with
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
-from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted, permitted_operations
+from node.requests.permitted import (
+    ensure_cluster_permitted,
+    ensure_group_permitted,
+    ensure_topic_permitted,
+    permitted_operations,
+)
 from node.requests.topic_creation import TopicCreation, unknown_topic
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, NODES_DESCRIBED_MAX, ensure_few
@@ -61,7 +66,12 @@ from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, Resou
 from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 Altered = TypeVar(
-    "Altered", events.AclsCreated, events.AclsDeleted, events.ScramCredentialsAltered, events.ClientQuotasAltered
+    "Altered",
+    events.AclsCreated,
+    events.AclsDeleted,
+    events.ScramCredentialsAltered,
+    events.ClientQuotasAltered,
+    events.GroupConfigsAltered,
 )
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 
@@ -202,8 +212,8 @@ class AdminHandlers:
     async def describe_configs(
         self, request: config_requests.DescribeConfigsRequest, context: RequestContext
     ) -> config_requests.DescribeConfigsAnswer:
-        """The settings of topics and of this node, by its image and its configuration."""
-        ensure_few(request.resources, "topics and nodes", DESCRIBED_MAX)
+        """The settings of topics, groups and of this node, by its image and its configuration."""
+        ensure_few(request.resources, "topics, nodes and groups", DESCRIBED_MAX)
         nodes = [each for each in request.resources if each.type == ConfigResourceType.NODE]
         ensure_few(nodes, "nodes", NODES_DESCRIBED_MAX)
         return config_requests.DescribeConfigsAnswer(
@@ -357,7 +367,11 @@ class AdminHandlers:
 
         async def alter(asked: config_requests.AlteredResource) -> events.ChangedTopic:
             if times[asked.resource] > 1:
-                raise InvalidRequest(f"{asked.name} is named twice in one request: name each topic and node once")
+                raise InvalidRequest(
+                    f"{asked.name} is named twice in one request: name each topic, node and group once"
+                )
+            if asked.resource.type == ConfigResourceType.GROUP:
+                return await self._alter_group(asked, context)
             if asked.resource.type != ConfigResourceType.TOPIC:
                 ensure_node(asked.resource)
                 ensure_cluster_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS)
@@ -368,10 +382,34 @@ class AdminHandlers:
                 await self._catch_up(asked.name, context)
             present = self._metadata.image.topic(asked.name)
             configs = {} if present is None else present.configs
-            changes = topic_changes(asked, configs, self._settings.in_force(configs))
+            changes = setting_changes(asked, configs, self._settings.in_force(configs))
             return await self._alter_topic(events.AlterConfigs(asked.name, changes, asked.validate_only), context)
 
         return await _each(request.resources, alter, context)
+
+    async def _alter_group(
+        self, asked: config_requests.AlteredResource, context: RequestContext
+    ) -> events.ChangedTopic:
+        ensure_group_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, asked.name)
+        if depends_on_present(asked):
+            await self.alter_group_configs(events.AlterGroupConfigs(asked.name, (), validate_only=True), context)
+        present = self._metadata.image.group_configs.get(asked.name, {})
+        changes = setting_changes(asked, present, {})
+        await self.alter_group_configs(events.AlterGroupConfigs(asked.name, changes, asked.validate_only), context)
+        return events.ChangedTopic(asked.name)
+
+    async def alter_group_configs(
+        self, request: events.AlterGroupConfigs, context: RequestContext
+    ) -> events.GroupConfigsAltered:
+        """Forward; respond when this node has applied the settings."""
+        return await self._alter(table.ADMIN_ALTER_GROUP_CONFIGS, request, context, "the settings were changed")
+
+    async def list_config_resources(
+        self, request: config_requests.ListConfigResourcesRequest, _context: RequestContext
+    ) -> config_requests.ListConfigResourcesAnswer:
+        """All topics and nodes, and the groups with settings, by the image of this node."""
+        types = request.types or tuple(ConfigResourceType)
+        return config_requests.ListConfigResourcesAnswer(self._configs.listed(types))
 
     async def _catch_up(self, topic: str, context: RequestContext) -> None:
         """Wait until the settings of the topic in the image of this node are as new as those of the controller. Raises

@@ -39,18 +39,19 @@ def ensure_changes_nothing(asked: AlteredResource) -> None:
 
 
 def depends_on_present(asked: AlteredResource) -> bool:
-    """Whether the changes of a topic depend on the settings that it has."""
+    """Whether the changes depend on the settings that the topic or group has."""
     lists = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
     return asked.replaces_all or any(each.operation in lists for each in asked.changes)
 
 
-def topic_changes(
+def setting_changes(
     asked: AlteredResource, configs: Mapping[str, str], in_force: Mapping[str, str]
 ) -> tuple[ConfigChange, ...]:
-    """The changes of a topic that a request asks for.
+    """The changes of a topic or a group that a request asks for.
 
-    configs: what the topic sets. in_force: every setting. Both matter only if `depends_on_present`. Raises
-    InvalidRequest for a setting that is named twice or has no value, InvalidConfig if it is no list.
+    configs: what it sets. in_force: every setting of a topic; a group has no lists. Both matter only if
+    `depends_on_present`. Raises InvalidRequest for a setting that is named twice or has no value, InvalidConfig if it
+    is no list.
     """
     ensure_different(asked.changes)
     changes = tuple(ConfigChange(each.key, _value(each, in_force)) for each in asked.changes)
@@ -72,7 +73,7 @@ def _value(change: SettingChange, in_force: Mapping[str, str]) -> str | None:
     if change.operation == ConfigOperation.SET:
         return change.value
     declared = TOPIC_SETTINGS.get(change.key)
-    if declared is None or declared.kind.type is not SettingType.LIST:
+    if declared is None or declared.kind.type is not SettingType.LIST or change.key not in in_force:
         raise InvalidConfig(f"{change.key} is not a list, so that nothing is added to it or taken out: use SET")
     items = [each.strip() for each in in_force[change.key].split(",")]
     given = [each.strip() for each in change.value.split(",")]

@@ -1,31 +1,37 @@
-"""The settings of topics and of this node, for callers with permission to see them."""
+"""The settings of topics, groups and of this node, for callers with permission to see them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from node.api.table import ADMIN_DESCRIBE_CONFIGS
 from node.metadata.metadata_log import MetadataLog
 from node.requests.context import RequestContext
-from node.requests.permitted import ensure_cluster_permitted, ensure_topic_permitted
+from node.requests.permitted import ensure_cluster_permitted, ensure_group_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
-from tidelog.cluster_descriptions import ConfigInForce, ConfigResource, ConfigResourceType, ResourceConfigs
-from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
+from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.group_times import FIELDS
+from tidelog.cluster_descriptions import (
+    ConfigInForce,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigValue,
+    ResourceConfigs,
+)
+from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition, UnsupportedVersion
 from tidelog.security.acls import AclOperation
+from tidelog.settings import settings_of
 from tidelog.types import NodeId
 
-_HAVE: Final = "only topics (2) and nodes (4) have settings here"
+_HAVE: Final = "only topics (2), nodes (4) and groups (32) have settings here"
 _OTHERS: Final = {
     8: (
         f"loggers of a node (8) have no settings of their own: {_HAVE}. Set logging.level in the configuration of the "
         "node and restart it"
     ),
     16: f"nodes collect no metrics of clients (16): {_HAVE}. Read those of the clients where they run",
-    32: (
-        f"groups (32) have no settings of their own: {_HAVE}. group.consumer.session.timeout.ms and "
-        "group.consumer.heartbeat.interval.ms hold for all groups: set them in the configuration of every node. "
-        "Members of classic groups choose session.timeout.ms themselves"
-    ),
 }
 """Kafka's further types of resources, by number: why they are refused, and what to do."""
 
@@ -43,9 +49,13 @@ class DescribedConfigs:
         """node_settings: every setting of the node `node_id`, this one."""
         self._metadata, self._settings = metadata, settings
         self._node_settings, self._node_id = node_settings, node_id
+        of_node = {each.key: each for each in node_settings}
+        declared = settings_of(GroupConfig)
+        self._of_groups = {key: of_node[declared[field].name] for key, field in FIELDS.items()}
+        """The node's settings of all groups, by the key that a group has for its own."""
 
     def described(self, resource: ConfigResource, context: RequestContext) -> ResourceConfigs:
-        """The settings of a topic or a node, or why they are not shown."""
+        """The settings of a topic, a node or a group, or why they are not shown."""
         try:
             return ResourceConfigs(None, self._settings_of(resource, context))
         except TidelogError as error:
@@ -59,6 +69,9 @@ class DescribedConfigs:
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {resource.name!r} does not exist, as far as this node knows")
             return self._settings.described(topic.configs)
+        if resource.type == ConfigResourceType.GROUP:
+            ensure_group_permitted(context, ADMIN_DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS, resource.name)
+            return self._settings_of_group(resource.name)
         ensure_node(resource)
         ensure_cluster_permitted(context, ADMIN_DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS)
         if resource.name not in ("", str(self._node_id)):
@@ -68,8 +81,43 @@ class DescribedConfigs:
             )
         return self._node_settings if resource.name else ()  # all nodes together have none: each has its own file
 
+    def _settings_of_group(self, group_id: str) -> tuple[ConfigInForce, ...]:
+        """As in Kafka, whether there is such a group does not matter."""
+        if not group_id:
+            raise InvalidRequest(
+                "groups together have no settings: name one; group.consumer.* of the nodes hold for all groups"
+            )
+        own = self._metadata.image.group_configs.get(group_id, {})
+        return tuple(_of_group(key, own.get(key), otherwise) for key, otherwise in self._of_groups.items())
+
+    def listed(self, types: Iterable[int]) -> tuple[ConfigResource, ...]:
+        """What has settings, of these types. Raises UnsupportedVersion for one that is unknown, as Kafka does."""
+        found: list[ConfigResource] = []
+        for kind in dict.fromkeys(types):
+            if kind not in (*ConfigResourceType, *_OTHERS):
+                raise UnsupportedVersion(f"resource type {kind} is unknown: {_HAVE}")
+            found += (ConfigResource(kind, name) for name in self._names_of(kind))
+        return tuple(found)
+
+    def _names_of(self, kind: int) -> Iterable[str]:
+        image = self._metadata.image
+        match kind:
+            case ConfigResourceType.TOPIC:
+                return image.topic_ids
+            case ConfigResourceType.NODE:
+                return map(str, sorted(image.nodes))
+            case ConfigResourceType.GROUP:
+                return image.group_configs
+        return ()
+
+
+def _of_group(key: str, own: str | None, otherwise: ConfigInForce) -> ConfigInForce:
+    """A setting of a group, of which the node has `otherwise` for all groups."""
+    values = otherwise.values if own is None else (ConfigValue(key, own, ConfigSource.GROUP), *otherwise.values)
+    return ConfigInForce(key, values, otherwise.type)
+
 
 def ensure_node(resource: ConfigResource) -> None:
-    """Raise InvalidRequest for anything but a node, with what to do instead."""
+    """Raise InvalidRequest for what has no settings, with what to do instead."""
     if resource.type != ConfigResourceType.NODE:
         raise InvalidRequest(_OTHERS.get(resource.type) or f"resource type {resource.type} is unknown: {_HAVE}")

@@ -66,6 +66,13 @@ def ensure_cluster_permitted(context: RequestContext, api: Api[Any, Any], operat
         raise refusal
 
 
+def ensure_group_permitted(context: RequestContext, api: Api[Any, Any], operation: AclOperation, group: str) -> None:
+    """Raises GroupAuthorizationFailed for a caller without permission for a group that is answered by itself."""
+    refusal = context.authorizer.resource_refusal(context, api, operation, ResourceType.GROUP, group)
+    if refusal is not None:
+        raise refusal
+
+
 def permitted_operations(context: RequestContext, resource_type: ResourceType, name: str) -> tuple[AclOperation, ...]:
     """What the caller may do with a resource that it may describe; nothing with another one, as in Kafka."""
     if not context.authorizer.allows(context, AclOperation.DESCRIBE, resource_type, name):

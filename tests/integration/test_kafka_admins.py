@@ -204,6 +204,33 @@ def test_callers_learn_what_they_may_do(cluster: LocalCluster) -> None:
     assert {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE} <= set(topic.authorized_operations)
 
 
+def test_groups_have_settings_of_their_own(cluster: LocalCluster) -> None:
+    """Set before there is such a group, and shown as set by somebody until they are reset."""
+    admin = rdkafka(cluster)
+    asked, key = ConfigResource(ResourceType.GROUP, "slow"), "consumer.session.timeout.ms"
+
+    def in_force() -> tuple[str, int]:
+        entries = admin.describe_configs([asked])[asked].result(WAIT_S)
+        return entries[key].value, entries[key].source
+
+    def altered(entry: ConfigEntry) -> Any:
+        [future] = admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.GROUP, "slow", incremental_configs=[entry])]
+        ).values()
+        return future
+
+    assert in_force() == ("45000", ConfigSource.DEFAULT_CONFIG.value)
+    assert altered(change(key, "60000")).result(WAIT_S) is None
+    assert in_force() == ("60000", ConfigSource.GROUP_CONFIG.value)
+    assert code_of(altered(change(key, "60001"))) == confluent_kafka.KafkaError.INVALID_CONFIG
+    python = python_admin(cluster)
+    listed = python.list_config_resources(["GROUP"])
+    python.close()
+    assert listed == {"group": ["slow"]}
+    altered(change(key, None, AlterConfigOpType.DELETE)).result(WAIT_S)
+    assert in_force() == ("45000", ConfigSource.DEFAULT_CONFIG.value)
+
+
 def test_the_version_of_transactions_is_raised_and_never_lowered(cluster: LocalCluster) -> None:
     admin = python_admin(cluster)
     assert admin.update_features({"transaction.version": 2}) == {"transaction.version": "OK"}

@@ -93,6 +93,21 @@ def test_partitions_and_settings_are_changed(cluster: LocalCluster) -> None:
     assert "auto.create.topics.enable=false" in shown
 
 
+def test_groups_have_settings_of_their_own(cluster: LocalCluster) -> None:
+    entity = ("--entity-type", "groups", "--entity-name", "slow")
+    change = ("--alter", "--add-config", "consumer.session.timeout.ms=60000,consumer.heartbeat.interval.ms=7000")
+    assert "Completed updating config for group slow." in configs(cluster, *entity, *change)
+    shown = configs(cluster, *entity, "--describe")
+    assert "consumer.session.timeout.ms=60000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:" in shown
+    assert "consumer.heartbeat.interval.ms=7000" in shown
+    every = configs(cluster, "--entity-type", "groups", "--describe")
+    assert "slow" in every, "groups that do not exist are listed by their settings (ListConfigResources)"
+    configs(
+        cluster, *entity, "--alter", "--delete-config", "consumer.session.timeout.ms,consumer.heartbeat.interval.ms"
+    )
+    assert "60000" not in configs(cluster, *entity, "--describe")
+
+
 def test_features_are_described(cluster: LocalCluster) -> None:
     """Clients look at this one before they use version 2 of transactions."""
     shown = tool(cluster, "FeatureCommand", "describe").split()

@@ -16,10 +16,20 @@ from node.api.admin_requests import (
     QuorumReplica,
     TopicPartitionId,
 )
-from node.api.config_requests import DescribeConfigsAnswer, SettingChange
+from node.api.config_requests import (
+    DescribeConfigsAnswer,
+    ListConfigResourcesAnswer,
+    ListConfigResourcesRequest,
+    SettingChange,
+)
 from node.api.metadata import GetMetadataAnswer, TopicMetadata
 from node.listeners.kafka.exchange import KafkaApi
-from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from node.listeners.kafka.kafka_configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+)
 from node.listeners.kafka.kafka_log_dirs import DESCRIBE_LOG_DIRS
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_partitions import (
@@ -43,6 +53,7 @@ from tidelog.cluster_descriptions import (
     ResourceConfigs,
 )
 from tidelog.errors import (
+    ClusterAuthorizationFailed,
     ElectionNotNeeded,
     InvalidPartitions,
     InvalidReplicationFactor,
@@ -53,12 +64,13 @@ from tidelog.errors import (
     ThrottlingQuotaExceeded,
     TidelogError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from tidelog.security.acls import AclOperation
 from tidelog.settings import SettingType
 from tidelog.types import DirectoryId, Endpoint, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicPartition
 
-TOPIC, NODE = 2, 4
+TOPIC, NODE, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of resources."""
 
 
@@ -184,6 +196,22 @@ def test_settings_are_changed_one_by_one_or_replaced(kafka: KafkaApi, version: i
     assert found == [(0, None, TOPIC, "a"), (42, "restart it", NODE, "0")]
     every = refused(kafka, version, message, NotController("none"))
     assert [each.error_code for each in every.responses] == [41, 41]
+
+
+def test_the_first_version_lists_the_subscriptions_of_metrics_and_the_second_what_is_asked_for() -> None:
+    module = request("ListConfigResources")
+    _, value = begun(LIST_CONFIG_RESOURCES, 0, module.ListConfigResourcesRequest(()))
+    assert value == ListConfigResourcesRequest((CLIENT_METRICS,)), "of which there are none"
+    message = module.ListConfigResourcesRequest((GROUP, TOPIC))
+    _, value = begun(LIST_CONFIG_RESOURCES, 1, message)
+    assert value == ListConfigResourcesRequest((GROUP, TOPIC))
+    named = ListConfigResourcesAnswer((ConfigResource(GROUP, "readers"), ConfigResource(TOPIC, "a")))
+    answer = exchanged(LIST_CONFIG_RESOURCES, 1, message, named)
+    found = [(each.resource_type, each.resource_name) for each in answer.config_resources]
+    assert (answer.error_code, found) == (0, [(GROUP, "readers"), (TOPIC, "a")])
+    for error, code in ((ClusterAuthorizationFailed("no"), 31), (UnsupportedVersion("unknown type"), 35)):
+        answer = refused(LIST_CONFIG_RESOURCES, 1, message, error)
+        assert (answer.error_code, answer.config_resources) == (code, ())
 
 
 # --- elections and reassignments ----------------------------------------------------------------------------------

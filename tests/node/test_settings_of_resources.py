@@ -13,6 +13,7 @@ from node.api.config_requests import (
     AlteredResource,
     ConfigOperation,
     DescribeConfigsRequest,
+    ListConfigResourcesRequest,
     SettingChange,
 )
 from node.config import SETTINGS, parse
@@ -30,12 +31,17 @@ from tidelog.errors import (
     TidelogError,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.settings import SettingType
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 CALLER = RequestContext("client", "here")
+
+
+def group(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.GROUP, name)
 
 
 def topic(name: str) -> ConfigResource:
@@ -102,7 +108,7 @@ def test_settings_are_described_with_their_origin_and_errors_one_by_one() -> Non
 def test_a_node_describes_its_own_configuration() -> None:
     with MetadataWorld() as world:
         world.begin()
-        own, other, every, group = describe(world, node("0"), node("1"), node(""), ConfigResource(32, "readers"))
+        own, other, every = describe(world, node("0"), node("1"), node(""))
         found = {each.key: each for each in own.configs}
         assert found["node.id"].value == "0"
         assert found["listeners"].value == "GRPC://node-0:9092"
@@ -113,7 +119,6 @@ def test_a_node_describes_its_own_configuration() -> None:
         assert every.configs == ()
         assert isinstance(other.error, InvalidRequest)
         assert "ask that one" in other.error.message
-        assert isinstance(group.error, InvalidRequest)
         with pytest.raises(InvalidRequest, match="11 nodes: at most 10"):
             describe(world, *[node("0")] * 11)
 
@@ -123,8 +128,7 @@ def test_a_node_describes_its_own_configuration() -> None:
     [
         (8, "Set logging.level in the configuration of the node"),
         (16, "Read those of the clients where they run"),
-        (32, "group.consumer.heartbeat.interval.ms hold for all groups: set them in the configuration of every node"),
-        (99, "resource type 99 is unknown: only topics (2) and nodes (4) have settings here"),
+        (99, "resource type 99 is unknown: only topics (2), nodes (4) and groups (32) have settings here"),
     ],
 )
 def test_what_has_no_settings_of_its_own_is_refused_with_what_to_do(kind: int, next_step: str) -> None:
@@ -270,6 +274,82 @@ def test_no_setting_of_a_node_changes_while_it_runs() -> None:
         assert "set it in the configuration" in changed[1].error.message
 
 
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+def in_force(world: MetadataWorld, name: str = "readers") -> dict[str, tuple[str | None, ConfigSource]]:
+    (described,) = describe(world, group(name))
+    assert described.error is None
+    return {each.key: (each.value, each.source) for each in described.configs}
+
+
+def test_a_group_has_the_settings_of_the_nodes_and_may_have_its_own() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        assert in_force(world) == {
+            "consumer.session.timeout.ms": ("45000", ConfigSource.DEFAULT),
+            "consumer.heartbeat.interval.ms": ("5000", ConfigSource.DEFAULT),
+        }
+        session = SettingChange("consumer.session.timeout.ms", "50000")
+        interval = SettingChange("consumer.heartbeat.interval.ms", "9000")
+        (changed,) = alter(world, AlteredResource(group("readers"), (session, interval)))
+        assert (changed.name, changed.error) == ("readers", None)
+        world.run_until(lambda: world.image(0).group_configs == world.image(1).group_configs)
+        assert in_force(world)["consumer.session.timeout.ms"] == ("50000", ConfigSource.GROUP)
+        assert in_force(world, "others")["consumer.session.timeout.ms"] == ("45000", ConfigSource.DEFAULT)
+        (described,) = describe(world, group("readers"))
+        assert [each.key for each in described.configs[0].values] == [session.key, "group." + session.key]
+
+        alter(world, AlteredResource(group("readers"), (session,), replaces_all=True))
+        assert world.image(1).group_configs == {"readers": {session.key: "50000"}}
+        alter(world, AlteredResource(group("readers"), (SettingChange(session.key, None, DELETE),)))
+        assert world.image(1).group_configs == {}
+
+
+def test_impossible_settings_of_groups_are_refused_with_their_reason() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        session = "consumer.session.timeout.ms"
+        for name, change, error, text in (
+            ("readers", SettingChange(session, "1"), InvalidConfig, "group.consumer.min.session.timeout.ms"),
+            ("readers", SettingChange(session, "50000", APPEND), InvalidConfig, "not a list"),
+            ("readers", SettingChange("cleanup.policy", "delete", APPEND), InvalidConfig, "not a list"),
+            ("readers", SettingChange("share.session.timeout.ms", "45000"), InvalidConfig, "unknown group setting"),
+            ("readers", SettingChange(session, None), InvalidRequest, "has no value"),
+            ("", SettingChange(session, "50000"), InvalidRequest, "name a group"),
+        ):
+            (changed,) = alter(world, AlteredResource(group(name), (change,)))
+            assert type(changed.error) is error, change
+            assert changed.error is not None
+            assert text in changed.error.message
+        (described,) = describe(world, group(""))
+        assert isinstance(described.error, InvalidRequest)
+        checked = AlteredResource(group("readers"), (SettingChange(session, "50000"),), validate_only=True)
+        (changed,) = alter(world, checked)
+        assert changed.error is None
+        assert world.image(1).group_configs == {}
+
+
+def test_what_has_settings_is_listed_by_type() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.wait_whole()
+        world.create("orders")
+        alter(world, AlteredResource(group("readers"), (SettingChange("consumer.session.timeout.ms", "50000"),)))
+        handlers: Any = world.side(1).services["Admin"]
+
+        def listed(*types: int) -> list[tuple[int, str]]:
+            answer = world.do(handlers.list_config_resources(ListConfigResourcesRequest(types), CALLER))
+            return [(each.type, each.name) for each in answer.resources]
+
+        nodes = [(4, "0"), (4, "1"), (4, "2")]
+        assert listed() == [(2, "orders"), *nodes, (32, "readers")]
+        assert listed(32, 4, 32) == [(32, "readers"), *nodes]
+        assert listed(8, 16) == [], "nodes have none of them"
+        with pytest.raises(UnsupportedVersion, match="resource type 99"):
+            listed(2, 99)
+
+
 def test_what_coordinators_depend_on_is_not_changed() -> None:
     with MetadataWorld() as world:
         world.begin()
@@ -287,13 +367,17 @@ def test_each_topic_and_node_needs_its_own_permission() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create("orders")
-        resources = (topic("orders"), topic("none"), node("0"))
-        kinds = [TopicAuthorizationFailed, TopicAuthorizationFailed, ClusterAuthorizationFailed]
+        resources = (topic("orders"), topic("none"), node("0"), group("readers"))
+        kinds = [TopicAuthorizationFailed, TopicAuthorizationFailed, *[ClusterAuthorizationFailed] * 2]
         described = describe(world, *resources, caller=caller)
         assert [type(each.error) for each in described] == kinds
         assert described[2].error is not None
         assert described[2].error.message == "DESCRIBE_CONFIGS of CLUSTER"
+        assert described[3].error is not None
+        assert described[3].error.message == "DESCRIBE_CONFIGS of GROUP"
         changed = alter(world, *(AlteredResource(each, ()) for each in resources), caller=caller)
         assert [type(each.error) for each in changed] == kinds
         assert changed[2].error is not None
         assert changed[2].error.message == "ALTER_CONFIGS of CLUSTER"
+        assert changed[3].error is not None
+        assert changed[3].error.message == "ALTER_CONFIGS of GROUP"

@@ -8,7 +8,12 @@ from typing import Final
 from tidelog.cluster_descriptions import ConfigInForce, ConfigSource
 
 COLUMNS: Final = ("", "key", "value", "source", "otherwise")
-_SOURCES: Final = {ConfigSource.TOPIC: "topic", ConfigSource.NODE: "node", ConfigSource.DEFAULT: "default"}
+_SOURCES: Final = {
+    ConfigSource.TOPIC: "topic",
+    ConfigSource.NODE: "node",
+    ConfigSource.DEFAULT: "default",
+    ConfigSource.GROUP: "group",
+}
 
 
 def is_override(setting: ConfigInForce) -> bool:

@@ -10,7 +10,12 @@ from typing import Final
 
 from node.listeners.kafka.exchange import KafkaApi
 from node.listeners.kafka.kafka_acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from node.listeners.kafka.kafka_configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from node.listeners.kafka.kafka_configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+)
 from node.listeners.kafka.kafka_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from node.listeners.kafka.kafka_deletions import DELETE_RECORDS
 from node.listeners.kafka.kafka_features import UPDATE_FEATURES
@@ -68,6 +73,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     DESCRIBE_CONFIGS,
     ALTER_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,

@@ -1,4 +1,5 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of Kafka's protocol: the settings of topics and nodes.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources of Kafka's protocol: the settings of
+topics, nodes and groups.
 
 Programs tell by the source whether somebody has set a value, and compare topics by that.
 """
@@ -14,10 +15,12 @@ from node.api.config_requests import (
     AlteredResource,
     DescribeConfigsAnswer,
     DescribeConfigsRequest,
+    ListConfigResourcesAnswer,
+    ListConfigResourcesRequest,
     SettingChange,
 )
-from node.api.table import ADMIN_ALTER_CONFIGS, ADMIN_DESCRIBE_CONFIGS
-from node.listeners.kafka.error_codes import code_of
+from node.api.table import ADMIN_ALTER_CONFIGS, ADMIN_DESCRIBE_CONFIGS, ADMIN_LIST_CONFIG_RESOURCES
+from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import KafkaApi
 from tidelog.cluster_descriptions import ConfigInForce, ConfigResource, ResourceConfigs
 from tidelog.errors import TidelogError
@@ -26,6 +29,8 @@ from tidelog.protocol.kafka.messages import alter_configs_response as replaced
 from tidelog.protocol.kafka.messages import describe_configs_request as asked
 from tidelog.protocol.kafka.messages import incremental_alter_configs_request as to_alter
 from tidelog.protocol.kafka.messages import incremental_alter_configs_response as altered
+from tidelog.protocol.kafka.messages import list_config_resources_request as to_list
+from tidelog.protocol.kafka.messages import list_config_resources_response as listed
 from tidelog.protocol.kafka.messages.describe_configs_response import (
     DESCRIBE_CONFIGS_RESPONSE,
     DescribeConfigsResourceResult,
@@ -209,4 +214,42 @@ INCREMENTAL_ALTER_CONFIGS: Final = KafkaApi(
     _read_alter,
     _write_altered,
     _refuse_alter,
+)
+
+
+# --- ListConfigResources ---
+
+_TYPES_FROM: Final = 1
+"""Version from which a request names types, and an answer the type of each resource."""
+
+_CLIENT_METRICS: Final = 16
+"""The one type before."""
+
+
+def _read_list(message: to_list.ListConfigResourcesRequest, version: int) -> ListConfigResourcesRequest:
+    return ListConfigResourcesRequest(message.resource_types if version >= _TYPES_FROM else (_CLIENT_METRICS,))
+
+
+def _write_listed(
+    _message: to_list.ListConfigResourcesRequest, answer: ListConfigResourcesAnswer, _version: int
+) -> listed.ListConfigResourcesResponse:
+    return listed.ListConfigResourcesResponse(
+        0, NONE, tuple(listed.ConfigResource(each.name, each.type) for each in answer.resources)
+    )
+
+
+def _refuse_list(
+    _message: to_list.ListConfigResourcesRequest, error: TidelogError, _version: int
+) -> listed.ListConfigResourcesResponse:
+    return listed.ListConfigResourcesResponse(0, code_of(error), ())
+
+
+LIST_CONFIG_RESOURCES: Final = KafkaApi(
+    range(2),
+    to_list.LIST_CONFIG_RESOURCES_REQUEST,
+    listed.LIST_CONFIG_RESOURCES_RESPONSE,
+    ADMIN_LIST_CONFIG_RESOURCES,
+    _read_list,
+    _write_listed,
+    _refuse_list,
 )

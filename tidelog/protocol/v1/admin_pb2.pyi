@@ -1030,6 +1030,53 @@ class ConfigChange(_message.Message):
 Global___ConfigChange: _TypeAlias = ConfigChange  # noqa: Y015
 
 @_typing.final
+class AlterGroupConfigsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    validate_only: _builtins.bool
+    """check only, change nothing"""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigChange]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        changes: _abc.Iterable[Global___ConfigChange] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "group_id", b"group_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterGroupConfigsRequest: _TypeAlias = AlterGroupConfigsRequest  # noqa: Y015
+
+@_typing.final
+class AlterGroupConfigsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterGroupConfigsResponse: _TypeAlias = AlterGroupConfigsResponse  # noqa: Y015
+
+@_typing.final
 class CreatePartitionsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -113,6 +113,9 @@ ADMIN_DESCRIBE_ACLS: Final = Method(
 ADMIN_EXPLAIN_ACL: Final = Method(
     ADMIN, "ExplainAcl", admin_pb2.ExplainAclRequest, admin_pb2.ExplainAclResponse, CallKind.UNARY
 )
+ADMIN_ALTER_GROUP_CONFIGS: Final = Method(
+    ADMIN, "AlterGroupConfigs", admin_pb2.AlterGroupConfigsRequest, admin_pb2.AlterGroupConfigsResponse, CallKind.UNARY
+)
 ADMIN_ALTER_CLIENT_QUOTAS: Final = Method(
     ADMIN, "AlterClientQuotas", admin_pb2.AlterClientQuotasRequest, admin_pb2.AlterClientQuotasResponse, CallKind.UNARY
 )
