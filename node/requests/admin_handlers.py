@@ -6,37 +6,29 @@ controller reach the caller unchanged.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from node.api import admin_requests as admin
-from node.api import config_requests, table
-from node.api.api import Answered, Api, Asked
+from node.api import table
 from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, SharedPartitions, TopicMetadata
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.requests.config_changes import depends_on_present, ensure_changes_nothing, setting_changes
+from node.requests.config_handlers import ConfigHandlers
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
-from node.requests.described_configs import DescribedConfigs, ensure_node
 from node.requests.described_quorum import DescribedQuorum
 from node.requests.feature_updates import level_with
+from node.requests.forwarded_changes import each_topic, ensure_not_internal
 from node.requests.log_dirs import LogDirs
 from node.requests.one_by_one import one_by_one
-from node.requests.permitted import (
-    ensure_cluster_permitted,
-    ensure_group_permitted,
-    ensure_topic_permitted,
-    permitted_operations,
-)
+from node.requests.permitted import ensure_topic_permitted, permitted_operations
 from node.requests.topic_creation import TopicCreation, unknown_topic
 from node.requests.topic_settings import TopicSettings
-from node.runtime.limits import DESCRIBED_MAX, NODES_DESCRIBED_MAX, ensure_few
+from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
 from replication.controller import events
@@ -47,58 +39,25 @@ from replication.controller.image import ClusterImage, NodeRegistration, Partiti
 from tidelog.cluster_descriptions import (
     ClusterDescription,
     ConfigInForce,
-    ConfigResourceType,
     NodeDescription,
     PartitionExplanation,
     PartitionResult,
     ReassignmentDescription,
     VoterDescription,
 )
-from tidelog.errors import (
-    InvalidRequest,
-    InvalidTopic,
-    RequestTimedOut,
-    TidelogError,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from tidelog.errors import TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType, checked_host, checked_principal
-from tidelog.types import INTERNAL_TOPICS, NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
-
-Altered = TypeVar(
-    "Altered",
-    events.AclsCreated,
-    events.AclsDeleted,
-    events.ScramCredentialsAltered,
-    events.ClientQuotasAltered,
-    events.GroupConfigsAltered,
-)
-"""An answer with the offset up to which the metadata log must be applied for the change to be visible."""
-
-TopicChange = TypeVar(
-    "TopicChange",
-    events.CreateTopic,
-    events.DeleteTopic,
-    events.CreatePartitions,
-    events.AlterConfigs,
-    config_requests.AlteredResource,
-)
-
-CHANGE_MS: Final = 15_000
-"""After this time the outcome of a change is unknown."""
+from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 TOPICS_KEPT: Final = 16
 """Topics whose partitions are kept for the next answer."""
-
-KEPT_SETTINGS: Final = frozenset(("cleanup.policy", "durability", "message.format", "message.timestamp.type"))
-"""Settings of internal topics that nobody may change: coordinators depend on them."""
 
 NO_ENDPOINT: Final = Endpoint("", 0)
 """The address of a node that does not have the listener of the request."""
 
 
-class AdminHandlers:
-    """One method per RPC."""
+class AdminHandlers(ConfigHandlers):
+    """One method per API; those about settings are inherited."""
 
     def __init__(
         self,
@@ -113,10 +72,9 @@ class AdminHandlers:
         quorum: DescribedQuorum,
     ) -> None:
         """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
-        self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
-        self._controller, self._settings = controller, settings
+        super().__init__(metadata, controller, settings, node_settings, view.node_id)
+        self._view, self._log_dirs = view, log_dirs
         self._quorum, self._creation = quorum, creation
-        self._configs = DescribedConfigs(metadata, settings, node_settings, view.node_id)
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
         """The partitions of requested topics, as in the image `_partitions_at`."""
@@ -209,17 +167,6 @@ class AdminHandlers:
             self._partitions[topic.topic_id] = found
         return found
 
-    async def describe_configs(
-        self, request: config_requests.DescribeConfigsRequest, context: RequestContext
-    ) -> config_requests.DescribeConfigsAnswer:
-        """The settings of topics, groups and of this node, by its image and its configuration."""
-        ensure_few(request.resources, "topics, nodes and groups", DESCRIBED_MAX)
-        nodes = [each for each in request.resources if each.type == ConfigResourceType.NODE]
-        ensure_few(nodes, "nodes", NODES_DESCRIBED_MAX)
-        return config_requests.DescribeConfigsAnswer(
-            tuple(self._configs.described(each, context) for each in request.resources)
-        )
-
     async def describe_cluster(
         self, _request: admin.DescribeClusterRequest, context: RequestContext
     ) -> ClusterDescription:
@@ -270,13 +217,13 @@ class AdminHandlers:
         async def create(topic: events.CreateTopic) -> events.ChangedTopic:
             if not allows_all:
                 ensure_topic_permitted(context, table.ADMIN_CREATE_TOPICS, topic.name)
-            _ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
+            ensure_not_internal(topic.name, "it is created when a client first looks a coordinator up")
             topic = self._creation.with_defaults(topic)
             with context.throttle.mutation(0 if topic.validate_only else topic.partition_count):
                 asked = admin.CreateTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_TOPICS, asked, context, "created")
 
-        return await _each(request.topics, create, context)
+        return await each_topic(request.topics, create, context)
 
     async def delete_topics(self, request: admin.DeleteTopicsRequest, context: RequestContext) -> admin.ChangedTopics:
         """Delete each topic; respond when this node has applied the deletions."""
@@ -284,12 +231,12 @@ class AdminHandlers:
         async def delete(topic: events.DeleteTopic) -> events.ChangedTopic:
             state = self._to_delete(topic, context)
             for name in (topic.name, "" if state is None else state.name):
-                _ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
+                ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
             with context.throttle.mutation(0 if state is None else len(state.partitions)):
                 asked = admin.DeleteTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_DELETE_TOPICS, asked, context, "deleted")
 
-        return await _each(request.topics, delete, context)
+        return await each_topic(request.topics, delete, context)
 
     def _to_delete(self, topic: events.DeleteTopic, context: RequestContext) -> TopicState | None:
         """The topic, if this node knows it. Raises TopicAuthorizationFailed; UnknownTopicId, since permission for an id
@@ -347,83 +294,6 @@ class AdminHandlers:
             )
         )
 
-    async def incremental_alter_configs(
-        self, request: admin.AlterConfigsRequest, context: RequestContext
-    ) -> admin.ChangedTopics:
-        """Change the settings of each topic; respond when this node has applied them."""
-
-        async def alter(topic: events.AlterConfigs) -> events.ChangedTopic:
-            ensure_topic_permitted(context, table.ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
-            return await self._alter_topic(topic, context)
-
-        return await _each(request.topics, alter, context)
-
-    async def alter_configs(
-        self, request: config_requests.AlterConfigsOfResources, context: RequestContext
-    ) -> admin.ChangedTopics:
-        """As `incremental_alter_configs`, with the operations of Kafka's requests. No setting of a node changes while
-        it runs."""
-        times = Counter(each.resource for each in request.resources)
-
-        async def alter(asked: config_requests.AlteredResource) -> events.ChangedTopic:
-            if times[asked.resource] > 1:
-                raise InvalidRequest(
-                    f"{asked.name} is named twice in one request: name each topic, node and group once"
-                )
-            if asked.resource.type == ConfigResourceType.GROUP:
-                return await self._alter_group(asked, context)
-            if asked.resource.type != ConfigResourceType.TOPIC:
-                ensure_node(asked.resource)
-                ensure_cluster_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS)
-                ensure_changes_nothing(asked)
-                return events.ChangedTopic(asked.name)
-            ensure_topic_permitted(context, table.ADMIN_ALTER_CONFIGS, asked.name)
-            if depends_on_present(asked):
-                await self._catch_up(asked.name, context)
-            present = self._metadata.image.topic(asked.name)
-            configs = {} if present is None else present.configs
-            changes = setting_changes(asked, configs, self._settings.in_force(configs))
-            return await self._alter_topic(events.AlterConfigs(asked.name, changes, asked.validate_only), context)
-
-        return await _each(request.resources, alter, context)
-
-    async def _alter_group(
-        self, asked: config_requests.AlteredResource, context: RequestContext
-    ) -> events.ChangedTopic:
-        ensure_group_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, asked.name)
-        if depends_on_present(asked):
-            await self.alter_group_configs(events.AlterGroupConfigs(asked.name, (), validate_only=True), context)
-        present = self._metadata.image.group_configs.get(asked.name, {})
-        changes = setting_changes(asked, present, {})
-        await self.alter_group_configs(events.AlterGroupConfigs(asked.name, changes, asked.validate_only), context)
-        return events.ChangedTopic(asked.name)
-
-    async def alter_group_configs(
-        self, request: events.AlterGroupConfigs, context: RequestContext
-    ) -> events.GroupConfigsAltered:
-        """Forward; respond when this node has applied the settings."""
-        return await self._alter(table.ADMIN_ALTER_GROUP_CONFIGS, request, context, "the settings were changed")
-
-    async def list_config_resources(
-        self, request: config_requests.ListConfigResourcesRequest, _context: RequestContext
-    ) -> config_requests.ListConfigResourcesAnswer:
-        """All topics and nodes, and the groups with settings, by the image of this node."""
-        types = request.types or tuple(ConfigResourceType)
-        return config_requests.ListConfigResourcesAnswer(self._configs.listed(types))
-
-    async def _catch_up(self, topic: str, context: RequestContext) -> None:
-        """Wait until the settings of the topic in the image of this node are as new as those of the controller. Raises
-        UnknownTopicOrPartition, and what `_change_topic` raises."""
-        nothing = admin.AlterConfigsRequest((events.AlterConfigs(topic, (), validate_only=True),))
-        await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, nothing, context, "looked up")
-
-    async def _alter_topic(self, topic: events.AlterConfigs, context: RequestContext) -> events.ChangedTopic:
-        for change in topic.changes:
-            if change.key in KEPT_SETTINGS:
-                _ensure_not_internal(topic.name, f"its setting {change.key} cannot be changed")
-        asked = admin.AlterConfigsRequest((topic,))
-        return await self._change_topic(table.ADMIN_INCREMENTAL_ALTER_CONFIGS, asked, context, "changed")
-
     async def create_partitions(
         self, request: admin.CreatePartitionsRequest, context: RequestContext
     ) -> admin.ChangedTopics:
@@ -431,24 +301,14 @@ class AdminHandlers:
 
         async def grow(topic: events.CreatePartitions) -> events.ChangedTopic:
             ensure_topic_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
-            _ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
+            ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
             state = self._metadata.image.topic(topic.name)
             added = 0 if state is None or topic.validate_only else topic.total - len(state.partitions)
             with context.throttle.mutation(added):
                 asked = admin.CreatePartitionsRequest((topic,))
                 return await self._change_topic(table.ADMIN_CREATE_PARTITIONS, asked, context, "changed")
 
-        return await _each(request.topics, grow, context)
-
-    async def _change_topic(
-        self, api: Api[Asked, admin.ChangedTopics], request: Asked, context: RequestContext, done: str
-    ) -> events.ChangedTopic:
-        """Forward a request about one topic; respond when this node has applied it. done: what was, for the error if it
-        has not."""
-        [changed] = (await self._forward(api, request, context)).topics
-        what = f"topic {changed.name} was {done}"
-        await self._applied(lambda image: image.offset >= changed.metadata_offset, what)
-        return changed
+        return await each_topic(request.topics, grow, context)
 
     async def update_features(self, request: events.UpdateFeatures, context: RequestContext) -> events.FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
@@ -536,15 +396,6 @@ class AdminHandlers:
         ]
         found.sort(key=lambda each: (each.entity.user or "", each.entity.client_id or "", each.entity.user is None))
         return admin.DescribeClientQuotasAnswer(tuple(found))
-
-    async def _forward(self, api: Api[Asked, Answered], request: Asked, context: RequestContext) -> Answered:
-        return await self._controller.forward(api, request, timeout_ms=CHANGE_MS, principal=context.principal)
-
-    async def _alter(self, api: Api[Asked, Altered], request: Asked, context: RequestContext, what: str) -> Altered:
-        """Forward; respond when this node has applied the change. what: was done, for the error if it has not."""
-        answer = await self._forward(api, request, context)
-        await self._applied(lambda image: image.offset >= answer.metadata_offset, what)
-        return answer
 
     # --- access control lists ---------------------------------------------------------------------------------------
 
@@ -677,30 +528,6 @@ class AdminHandlers:
         topic = None if place.topic_id is None else self._metadata.image.topics.get(place.topic_id)
         return replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
 
-    async def _applied(self, seen: Callable[[ClusterImage], bool], what: str) -> None:
-        try:
-            async with asyncio.timeout(CHANGE_MS / 1_000):
-                await self._metadata.wait_until(lambda: seen(self._metadata.image))
-        except TimeoutError:
-            raise RequestTimedOut(
-                f"{what}, but this node has not applied it within {CHANGE_MS} ms; check again, or query another node"
-            ) from None
-
-
-async def _each(
-    topics: Sequence[TopicChange],
-    change: Callable[[TopicChange], Awaitable[events.ChangedTopic]],
-    context: RequestContext,
-) -> admin.ChangedTopics:
-    """Change each topic on its own, in the order of the request."""
-    outcomes = await one_by_one(topics, "topics", attrgetter("name"), change, context)
-    return admin.ChangedTopics(
-        tuple(
-            events.ChangedTopic(topic.name, outcome) if isinstance(outcome, TidelogError) else outcome
-            for topic, outcome in zip(topics, outcomes, strict=True)
-        )
-    )
-
 
 def _user_of(changes: events.AlterScramCredentials) -> str:
     """The user, one and the same, whom the changes are about."""
@@ -711,13 +538,6 @@ def _user_of(changes: events.AlterScramCredentials) -> str:
 def _parts(outcomes: Iterable[object]) -> admin.ChangedParts:
     errors = (each if isinstance(each, TidelogError) else None for each in outcomes)
     return admin.ChangedParts(tuple(map(admin.ChangedPart, errors)))
-
-
-def _ensure_not_internal(topic: str, why: str) -> None:
-    """Raise InvalidTopic for an internal topic of coordinators, which clients may only read. why: the change is
-    refused. Appends are refused by the log (storage/log/log_writer.py)."""
-    if topic in INTERNAL_TOPICS:
-        raise InvalidTopic(f"{topic} is an internal topic of the cluster, and this change is refused: {why}")
 
 
 def _described(image: ClusterImage, context: RequestContext) -> list[PartitionState]:
