@@ -389,6 +389,24 @@ def late_admission(sim: Simulation, leader: int, joiner: int) -> Held:
     return stuck
 
 
+def topic_created_while_a_node_is_down(sim: Simulation) -> None:
+    """A topic gets a replica on a node that is down, as in Kafka. It is not in sync before it has copied what is
+    committed without it, and others may then be missing."""
+    sim.start(nodes=3, topics=())
+    sim.kill(2)
+    sim.run_until(lambda: fenced(sim, 2), what="node 2 is fenced")
+    sim.create_topic(TOPIC, replicas=3, min_insync=2, wait=False)
+    sim.run_until(lambda: leads(sim, sim.leader(TOPIC), 0), what="a node that runs leads")
+    assert (sim.isr(TOPIC), set(sim.partition(TOPIC).replicas)) == ({0, 1}, {0, 1, 2})
+    write(sim, 0, "a", 5)
+    sim.restart(2)
+    sim.run_until(lambda: 2 in sim.isr(TOPIC), what="the new replica is in sync")
+    sim.kill(1)
+    write(sim, 0, "b", 5)
+    sim.restart(1)
+    sim.must_heal()
+
+
 def fenced_node_is_not_admitted(sim: Simulation) -> None:
     """KIP-841: the proposal to admit a replica arrives after its node was fenced."""
     leader, joiner, _ = away_from_voter(sim, 4, replicas=3, min_insync=1)
@@ -473,6 +491,7 @@ ALL = (
     stopped_before_it_was_ready,
     drain_under_load,
     all_drain_at_once,
+    topic_created_while_a_node_is_down,
     fenced_node_is_not_admitted,
     draining_node_is_not_admitted,
     stale_incarnation_is_not_admitted,

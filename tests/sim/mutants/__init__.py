@@ -454,6 +454,12 @@ MUTANTS: Final = (
         "is fenced, and in the in-sync set",
     ),
     Mutant(
+        controller_rules.replicas_on_dead_nodes_are_in_sync,
+        "KIP-841",
+        controller_stories.topic_created_while_a_node_is_down,
+        "is fenced, and in the in-sync set",
+    ),
+    Mutant(
         controller_rules.a_stale_incarnation_is_admitted,
         "controller",
         controller_stories.stale_incarnation_is_not_admitted,

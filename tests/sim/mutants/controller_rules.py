@@ -156,6 +156,16 @@ def a_fenced_node_is_admitted(patch: Patch) -> None:
     patch.setattr(alter_partition, "_refuse_ineligible", refuse_ineligible)
 
 
+def replicas_on_dead_nodes_are_in_sync(patch: Patch) -> None:
+    """Every replica of a new partition is in sync from the start, whether or not its node runs."""
+    make = topics._new_partition
+
+    def new_partition(image: Any, topic_id: Any, index: Any, replicas: Any, chooser: Any) -> Any:
+        return replace(make(image, topic_id, index, replicas, chooser), isr=replicas)
+
+    patch.setattr(topics, "_new_partition", new_partition)
+
+
 def a_stale_incarnation_is_admitted(patch: Patch) -> None:
     """KIP-903 undone: a proposal names nodes without their incarnations."""
     refuse = alter_partition._refuse_ineligible
