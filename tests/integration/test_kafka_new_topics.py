@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from node.process.local_cluster import LocalCluster
 
@@ -71,3 +71,26 @@ def test_a_topic_is_not_made_where_the_node_does_not_allow_it(cluster: LocalClus
     producer.flush(WAIT_S)
     assert failed == ["_MSG_TIMED_OUT"]
     assert topics_of(cluster) == {}
+
+
+def test_a_topic_is_created_and_grows_while_a_node_is_down(cluster: LocalCluster) -> None:
+    """As in Kafka: the node gets replicas, and is in sync once it runs. It was refused."""
+    admin = AdminClient(client(cluster))
+    cluster.kill(2)
+
+    def fenced() -> bool:
+        return any(node.fenced for node in cluster.describe(0).nodes if node.address.node_id == 2)
+
+    cluster.wait_until(fenced, within_s=WAIT_S, what="the node is fenced")
+    admin.create_topics([NewTopic("early", 1, 3)])["early"].result(WAIT_S)
+    admin.create_partitions([NewPartitions("early", 2)])["early"].result(WAIT_S)
+
+    def sets() -> list[tuple[set[int], set[int]]]:
+        return [(set(each.replicas), set(each.isrs)) for each in topics_of(cluster)["early"].partitions.values()]
+
+    assert sets() == [({0, 1, 2}, {0, 1})] * 2
+    producer = confluent_kafka.Producer(client(cluster, acks="all"))
+    producer.produce("early", b"value", partition=1)
+    assert producer.flush(WAIT_S) == 0
+    cluster.start()
+    cluster.wait_until(lambda: sets() == [({0, 1, 2}, {0, 1, 2})] * 2, within_s=WAIT_S, what="all are in sync")
