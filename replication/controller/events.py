@@ -446,7 +446,7 @@ class ChangedTopic:
     metadata_offset: Offset = Offset(-1)
     """The change is in the image from here on."""
     warnings: tuple[str, ...] = ()
-    """Settings that do not have the effect they name."""
+    """Settings that do not have the effect they name, and replicas on nodes that do not run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ Known = TypeVar("Known", AclBinding, AclDecision)
 
 
 class TopicSettingWarning(UserWarning):
-    """A topic setting does not have the effect that its name suggests."""
+    """A topic setting does not have the effect that its name suggests, or new replicas are on nodes that do not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ class Admin(GroupAdmin, TransactionAdmin):
 
         partitions, replication_factor: by default those of the node (`num.partitions`, `default.replication.factor`).
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
-        change nothing. Warns (TopicSettingWarning) about a setting without effect.
+        change nothing. Warns (TopicSettingWarning) about a setting without effect, and about replicas on nodes that do
+        not run.
 
         Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, PolicyViolation;
         TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
