@@ -8,15 +8,24 @@ node/config.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tidelog.errors import InvalidConfig
 from tidelog.types import INT32_MAX, INT64_MAX
 
 T = TypeVar("T")
+
+NUMBER_LENGTH_MAX: Final = 255
+"""Characters of the text of a number, with leading zeros and spaces."""
+
+_SHOWN: Final = 300
+"""Characters of a value in errors."""
+
+_WHOLE: Final = re.compile(r"[ \t\r\n]*[-+]?[0-9]+[ \t\r\n]*")
 
 
 class InvalidValue(ValueError):
@@ -83,7 +92,8 @@ class Setting(Generic[T]):
             reason = str(error)
         except ValueError:
             reason = f"must be {self.kind.expected}"
-        raise InvalidConfig(f"{name} = {value!r}: {reason}")
+        shown = repr(value[:_SHOWN] if isinstance(value, str) else value)
+        raise InvalidConfig(f"{name} = {shown}: {reason}")
 
 
 def setting(name: str, default: T | Any, kind: SettingKind[T], *, topic: str | None = None) -> Any:
@@ -118,6 +128,14 @@ def _typed(expected: type, value: object) -> Any:
     return value
 
 
+def _whole(text: str) -> int:
+    """Read a whole number. Python's int() takes as much text as memory has, digits of any script, and underscores, and
+    so its value might not be the one that other readers of the text see."""
+    if len(text) > NUMBER_LENGTH_MAX or not _WHOLE.fullmatch(text):
+        raise ValueError(text[:NUMBER_LENGTH_MAX])
+    return int(text)
+
+
 def number(
     low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None = None, scale: int = 1
 ) -> SettingKind[int]:
@@ -131,7 +149,7 @@ def number(
 
     return SettingKind(
         ("" if also is None else f"{also} or ") + f"a whole number from {low} to {high}",
-        parse=lambda text: check(int(text)),
+        parse=lambda text: check(_whole(text)),
         check=check,
         show=lambda value: str(value // scale),
         unit=unit,

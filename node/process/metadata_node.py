@@ -54,7 +54,7 @@ from replication.controller.events import (
 from replication.controller.image import ClusterImage
 from replication.controller.partition_limits import PartitionLimits
 from replication.controller.sessions import lease_ms
-from replication.coordination.groups.group_times import check_group_configs
+from replication.coordination.groups.group_times import valid_group_configs
 from replication.raft.timeouts import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
@@ -176,7 +176,7 @@ class MetadataNode:
             Controller(
                 rng=self._rng,
                 check_configs=settings.check,
-                check_group_configs=partial(check_group_configs, self._config.coordinators.groups),
+                valid_group_configs=partial(valid_group_configs, self._config.coordinators.groups),
                 config=_controller_config(self._config),
             ),
             self.metadata,

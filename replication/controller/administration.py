@@ -32,7 +32,10 @@ from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
 
 ConfigCheck: TypeAlias = Callable[[Mapping[str, str]], None]
-"""Raises InvalidConfig or UnsupportedVersion for invalid settings of a topic, or of a group."""
+"""Raises InvalidConfig or UnsupportedVersion for invalid settings of a topic."""
+
+GroupConfigCheck: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
+"""The settings of a group as they are kept. Raises InvalidConfig for invalid ones."""
 
 
 class Batch:
@@ -57,7 +60,7 @@ def decide(
     *,
     rng: random.Random,
     check_configs: ConfigCheck,
-    check_group_configs: ConfigCheck,
+    valid_group_configs: GroupConfigCheck,
     limits: PartitionLimits,
 ) -> events.Result:
     """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
@@ -88,7 +91,7 @@ def decide(
             )
             return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
         case events.AlterClientQuotas() | events.AlterGroupConfigs():
-            return _alter_limits(batch, request, check_group_configs)
+            return _alter_limits(batch, request, valid_group_configs)
         case events.UpdateFeatures(level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
@@ -117,7 +120,7 @@ def _change_acls(
 
 
 def _alter_limits(
-    batch: Batch, request: events.AlterClientQuotas | events.AlterGroupConfigs, check_group_configs: ConfigCheck
+    batch: Batch, request: events.AlterClientQuotas | events.AlterGroupConfigs, valid_group_configs: GroupConfigCheck
 ) -> events.ClientQuotasAltered | events.GroupConfigsAltered:
     if isinstance(request, events.AlterClientQuotas):
         features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
@@ -125,8 +128,7 @@ def _alter_limits(
         batch.add(() if request.validate_only else quotas)
         return events.ClientQuotasAltered(batch.image.offset)
     features.require(batch.image, features.GROUP_CONFIGS, "a setting of a group")
-    configs = group_configs.altered(batch.image, request)
-    check_group_configs(configs)
+    configs = valid_group_configs(group_configs.altered(batch.image, request))
     batch.add(() if request.validate_only else group_configs.records_of(batch.image, request.group_id, configs))
     return events.GroupConfigsAltered(batch.image.offset)
 

@@ -34,7 +34,7 @@ from replication.controller import (
     unclean,
     voter_changes,
 )
-from replication.controller.administration import Batch, ConfigCheck, decide, state_of
+from replication.controller.administration import Batch, ConfigCheck, GroupConfigCheck, decide, state_of
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata_records import (
     MetadataRecord,
@@ -99,12 +99,12 @@ class Controller:
         *,
         rng: random.Random,
         check_configs: ConfigCheck,
-        check_group_configs: ConfigCheck,
+        valid_group_configs: GroupConfigCheck,
         config: ControllerConfig,
     ) -> None:
-        """check_configs, check_group_configs: of the settings of a topic, and of a group."""
+        """check_configs, valid_group_configs: of the settings of a topic, and of a group."""
         self._rng = rng
-        self._check_configs, self._check_group_configs = check_configs, check_group_configs
+        self._check_configs, self._valid_group_configs = check_configs, valid_group_configs
         self._config = config
         self._sessions = Sessions(config.session_ms)
         self._refusals = Refusals()
@@ -204,7 +204,7 @@ class Controller:
                         request,
                         rng=self._rng,
                         check_configs=self._check_configs,
-                        check_group_configs=self._check_group_configs,
+                        valid_group_configs=self._valid_group_configs,
                         limits=self._config.limits,
                     )
 

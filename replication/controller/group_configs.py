@@ -40,8 +40,8 @@ def altered(image: ClusterImage, request: AlterGroupConfigs) -> dict[str, str]:
             configs[change.key] = change.value
     if configs and group_id not in image.group_configs and len(image.group_configs) >= GROUPS_MAX:
         raise InvalidRequest(
-            f"{len(image.group_configs)} groups have settings, and at most {GROUPS_MAX} can: reset those of groups "
-            "that are not used any more"
+            f"{len(image.group_configs)} groups of the cluster have settings, and at most {GROUPS_MAX} of all users "
+            "together can: reset those of groups that are not used any more"
         )
     return configs
 

@@ -76,6 +76,11 @@ def check_configs(configs: Mapping[str, str]) -> None:
         raise InvalidConfig("no.such.key is no topic setting")
 
 
+def valid_group_configs(configs: Mapping[str, str]) -> dict[str, str]:
+    check_configs(configs)
+    return {key: value.strip() for key, value in configs.items()}
+
+
 class Controlled:
     """One controller; node n has log directory n unless a test sets another."""
 
@@ -105,7 +110,7 @@ class Controlled:
 
     def activate(self, node: int = 99, incarnation: int = 99) -> None:
         self.controller = Controller(
-            rng=self.rng, check_configs=check_configs, check_group_configs=check_configs, config=self.config
+            rng=self.rng, check_configs=check_configs, valid_group_configs=valid_group_configs, config=self.config
         )
         self.handle(Activated(self.now, self.replayed(), NodeId(node), Incarnation(UUID(int=incarnation))))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replication.controller import features
@@ -14,8 +16,10 @@ from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_times import (
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
-    check_group_configs,
+    GroupTimes,
+    valid_group_configs,
 )
+from replication.coordination.groups.topic_catalog import TopicCatalog
 from tests.replication.controlled import Controlled
 from tests.replication.group_stories import Client, Coordinator
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError, UnsupportedVersion
@@ -95,21 +99,49 @@ def test_nothing_is_written_that_an_older_node_could_not_read() -> None:
 
 def test_the_limits_of_the_nodes_hold_for_each_group() -> None:
     config = GroupConfig()
-    check_group_configs(config, {SESSION_TIMEOUT: "60000", HEARTBEAT_INTERVAL: "15000"})
-    check_group_configs(config, {})
+    largest = {SESSION_TIMEOUT: "60000", HEARTBEAT_INTERVAL: "15000"}
+    assert valid_group_configs(config, largest) == largest
+    assert valid_group_configs(config, {}) == {}
     for configs, why in (
-        ({SESSION_TIMEOUT: "44999"}, "group.consumer.min.session.timeout.ms, 45000"),
-        ({SESSION_TIMEOUT: "60001"}, "group.consumer.max.session.timeout.ms, 60000"),
-        ({HEARTBEAT_INTERVAL: "4999"}, "group.consumer.min.heartbeat.interval.ms, 5000"),
+        (
+            {SESSION_TIMEOUT: "44999"},
+            "^consumer.session.timeout.ms is 44999; use 45000 to 60000",
+        ),
+        ({SESSION_TIMEOUT: "60001"}, "group.consumer.max.session.timeout.ms of the nodes"),
+        ({HEARTBEAT_INTERVAL: "4999"}, "^consumer.heartbeat.interval.ms is 4999; use 5000 to 15000"),
         ({HEARTBEAT_INTERVAL: "soon"}, "a whole number"),
         ({HEARTBEAT_INTERVAL: "0"}, "a whole number from 1"),
         ({"share.session.timeout.ms": "45000"}, "unknown group setting"),
     ):
         with pytest.raises(InvalidConfig, match=why):
-            check_group_configs(config, configs)
+            valid_group_configs(config, configs)
     narrow = GroupConfig(consumer_min_session_timeout_ms=10_000, consumer_max_heartbeat_interval_ms=20_000)
-    with pytest.raises(InvalidConfig, match="must be below"):
-        check_group_configs(narrow, {SESSION_TIMEOUT: "10000", HEARTBEAT_INTERVAL: "10000"})
+    for configs, why in (
+        (
+            {SESSION_TIMEOUT: "10000", HEARTBEAT_INTERVAL: "10000"},
+            "it must be below consumer.session",
+        ),
+        ({SESSION_TIMEOUT: "10000", HEARTBEAT_INTERVAL: "20000"}, "^consumer.heartbeat.interval.ms is 20000"),
+    ):
+        with pytest.raises(InvalidConfig, match=why):
+            valid_group_configs(narrow, configs)
+    slow = replace(narrow, consumer_heartbeat_interval_ms=15_000)
+    with pytest.raises(InvalidConfig, match=r"^group.consumer.heartbeat.interval.ms of the nodes is 15000"):
+        valid_group_configs(slow, {SESSION_TIMEOUT: "10000"})
+
+
+def test_a_number_is_kept_as_numbers_are_written_and_read_as_in_kafka() -> None:
+    """The text goes into the metadata log and the memory of every node: spaces once made it MiB."""
+    config = GroupConfig()
+    assert valid_group_configs(config, {SESSION_TIMEOUT: " 00050000\n"}) == {SESSION_TIMEOUT: "50000"}
+    arabic = "\u0665\u0660\u0660\u0660\u0660"
+    for text in (" " * 8_000_000 + "50000", "0" * 300 + "50000", "5_0000", arabic, "50000.0", "", "5 0000"):
+        with pytest.raises(InvalidConfig, match="a whole number") as refused:
+            valid_group_configs(config, {SESSION_TIMEOUT: text})
+        assert len(refused.value.message) < 1_000
+    world = started()
+    alter(world, a=" 1 ")
+    assert world.image.group_configs == {"g": {"a": "1"}}, "the controller keeps what the check returns"
 
 
 # --- their effect ---
@@ -140,3 +172,45 @@ def test_a_silent_member_keeps_its_place_for_the_session_of_its_group() -> None:
     client.heartbeat()
     coordinator.pass_time(61_000)
     assert coordinator.group().members == ()
+
+
+def test_values_outside_the_limits_of_a_node_count_as_the_nearest_inside() -> None:
+    """The limits of this node are narrower than those of the controller that took the settings."""
+    catalog = TopicCatalog()
+    times = GroupTimes(GroupConfig(), catalog)
+    catalog.update(
+        with_settings(
+            catalog.image, consumer_session_timeout_ms="90000", consumer_heartbeat_interval_ms="1", other_key="x"
+        ),
+        (),
+    )
+    assert (times.session_timeout_ms("g"), times.heartbeat_interval_ms("g")) == (60_000, 5_000)
+    assert times.take_notice() == ""
+
+
+def test_times_that_contradict_each_other_here_are_those_of_the_node_with_one_notice() -> None:
+    """Every member would be removed before its next heartbeat."""
+    config = GroupConfig(
+        consumer_min_session_timeout_ms=10_000,
+        consumer_max_session_timeout_ms=45_000,
+        consumer_max_heartbeat_interval_ms=60_000,
+    )
+    coordinator = Coordinator({"t": 2}, config=config)
+    catalog = TopicCatalog()
+    times = GroupTimes(config, catalog)
+    impossible = {"consumer_session_timeout_ms": "60000", "consumer_heartbeat_interval_ms": "50000"}
+    catalog.update(with_settings(catalog.image, **impossible), ())
+    assert (times.session_timeout_ms("g"), times.heartbeat_interval_ms("g")) == (45_000, 5_000)
+    assert "group 'g' has the times of this node" in times.take_notice()
+    catalog.update(apply(catalog.image, [(catalog.image.offset, GroupConfigsRecord("other", {"a": "1"}))]), ())
+    assert times.session_timeout_ms("g") == 45_000
+    assert times.take_notice() == "", "it was said already"
+    catalog.update(with_settings(catalog.image, consumer_session_timeout_ms="soon"), ())
+    assert times.session_timeout_ms("g") == 45_000
+    assert "consumer.session.timeout.ms = 'soon'" in times.take_notice()
+
+    coordinator.see(with_settings(coordinator.image, **impossible))
+    client = Client(coordinator, "m1")
+    assert client.join().heartbeat_interval_ms == 5_000
+    client.heartbeat()
+    assert len([notice for notice in coordinator.notices if "the times of this node" in notice]) == 1

@@ -89,14 +89,14 @@ class GroupMachine:
     def __init__(self, config: GroupConfig, compile_pattern: CompilePattern) -> None:
         self._config = config
         self._state = GroupsState()
-        times = GroupTimes(config, self._state.catalog)
-        self._timers = MemberTimers(config, times)
+        self._times = GroupTimes(config, self._state.catalog)
+        self._timers = MemberTimers(config, self._times)
         self._pushes = Pushes()
         self._views = MemberViews()
         patterns = TopicPatterns(compile_pattern)
         self._assignments = TargetAssignments(self._state.catalog, config.consumer_assignors, self._timers, self._views)
         steps = MemberSteps(self._state, self._timers, patterns, self._views, self._assignments)
-        self._heartbeats = Heartbeats(self._state, config, times, self._timers, self._pushes, steps)
+        self._heartbeats = Heartbeats(self._state, config, self._times, self._timers, self._pushes, steps)
         self._classic_consumers = ClassicConsumers(self._state, config, self._timers, self._pushes, steps)
         self._classic = ClassicMembers(self._state, config, self._timers)
         self._offsets = OffsetRequests(self._state, config, self._classic)
@@ -180,6 +180,11 @@ class GroupMachine:
     def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
         """Decide on a request."""
         self._set_time(now)
+        decision = self._decide(request, now)
+        notice = self._times.take_notice()
+        return replace(decision, notice=notice) if notice and not decision.notice else decision
+
+    def _decide(self, request: Any, now: Instant) -> Decision[Any]:
         try:
             match request:
                 case OffsetCommit():
