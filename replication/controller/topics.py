@@ -162,18 +162,20 @@ def _placed(
     rng: random.Random,
     limits: PartitionLimits,
 ) -> list[tuple[NodeId, ...]]:
-    """The replicas of so many new partitions of a topic, over the usable nodes that may have more replicas. Raises
-    PolicyViolation."""
+    """The replicas of so many new partitions of a topic, over the usable nodes that may have more replicas. Nodes that
+    are down stand in for others that are down, never for nodes that are full: there would be fewer copies for as long
+    as they are. Raises PolicyViolation."""
     racks = {node.node_id: node.rack for node in _usable(image)}
     fenced = {node for node in racks if image.nodes[node].fenced}
     room = PartitionRoom(image, limits)
     room.ensure_partitions(name, count)
+    running = racks.keys() - fenced
     placed = place(racks, count, replication_factor, rng, fenced=fenced)
     refused: set[NodeId] = set()
     while full := room.full(name, placed):
         refused |= full
         left = {node: rack for node, rack in racks.items() if node not in refused}
-        if len(left) < replication_factor or left.keys() <= fenced:
+        if len(left) < replication_factor or len(left.keys() & running) < min(replication_factor, len(running)):
             what = f"topic {name} cannot get {count} more partitions with {replication_factor} replicas"
             raise room.refusal(what, refused)
         placed = place(left, count, replication_factor, rng, fenced=fenced)

@@ -86,6 +86,21 @@ def test_replicas_are_placed_on_the_nodes_that_have_room() -> None:
     assert refused(world.create("other", replicas=1), "node 1, node 2, node 3 would have more than the 6 replicas")
 
 
+def test_nodes_that_are_down_do_not_stand_in_for_full_ones() -> None:
+    """The topic would have fewer copies than nodes run, until the others are back, where it was refused before."""
+    world = limited(1, 2, 3, 4, node=6)
+    world.kill(3, 4, alive=(1, 2))
+    world.made("orders", partitions=5, replicas=2)
+    world.made("one", partitions=1, replicas=1)  # one of the two is full now
+    full = next(node for node, count in replicas_by_node(world).items() if count == 6)
+    end = world.end
+    assert refused(world.create("wide", replicas=2), f"node {full} would have more than the 6 replicas")
+    assert refused(world.create("wider", replicas=3), f"node {full} would have")
+    assert refused(world.ask(CreatePartitions("orders", 6)), f"node {full} would have")
+    assert world.end == end
+    assert full not in world.made("narrow", partitions=1, replicas=1).replicas
+
+
 def test_a_reassignment_moves_no_replica_to_a_node_without_room() -> None:
     """Each partition is judged with the replicas that the request has moved before it."""
     world = limited(1, 2, 3, node=3)
