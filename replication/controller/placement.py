@@ -5,7 +5,8 @@ Invariants:
   1. The replicas of a partition are on different nodes, and on different racks as far as there are enough racks.
   2. Fenced nodes get replicas only where the others do not suffice, and are no preferred leaders. Kafka gives racks
      precedence over this; but a node that is gone for good stays registered here, and would get a replica of each new
-     partition because it has a rack of its own.
+     partition because it has a rack of its own. Of the fenced nodes, those without any replica come last: a node that
+     was emptied to be removed for good looks so.
   3. Leaders are spread evenly: over n partitions each unfenced node is the preferred leader of floor(n / nodes)
      partitions, or one more.
   4. The followers of one leader are spread over the other nodes from round to round.
@@ -31,20 +32,26 @@ def place(
     rng: random.Random,
     *,
     fenced: Collection[NodeId] = (),
+    emptied: Collection[NodeId] = (),
 ) -> list[tuple[NodeId, ...]]:
     """The replicas of each partition, the preferred leader first.
 
     racks: the rack of each node that may have replicas ("" is a rack too). fenced: those that are fenced, not all.
+    emptied: those of the fenced that have no replica of any partition.
     replication_factor: 1 to the number of nodes.
     """
     assert 1 <= replication_factor <= len(racks)
     ring = alternate({node: rack for node, rack in racks.items() if node not in fenced}, rng)
     start = rng.randrange(len(ring))
-    absent: list[NodeId] = []
+    last: list[list[NodeId]] = []
     if replication_factor > len(ring):
-        absent = alternate({node: rack for node, rack in racks.items() if node in fenced}, rng)
+        absent = {node: rack for node, rack in racks.items() if node in fenced}
+        last = [
+            alternate({node: rack for node, rack in absent.items() if node not in emptied}, rng),
+            alternate({node: rack for node, rack in absent.items() if node in emptied}, rng),
+        ]
     return [
-        _replicas(ring, absent, racks, start + index, index // len(ring), replication_factor)
+        _replicas(ring, last, racks, start + index, index // len(ring), replication_factor)
         for index in range(partitions)
     ]
 
@@ -78,15 +85,15 @@ def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
 
 
 def _replicas(
-    ring: list[NodeId], absent: list[NodeId], racks: Mapping[NodeId, str], first: int, shift: int, count: int
+    ring: list[NodeId], last: Sequence[list[NodeId]], racks: Mapping[NodeId, str], first: int, shift: int, count: int
 ) -> tuple[NodeId, ...]:
     """The leader at position `first` of the ring, then followers from there, shifted by `shift`, new racks first; once
-    the ring is used up, those of `absent` from position `first` on."""
+    the ring is used up, those of each list of `last` in turn, from position `first` on."""
     others = _turned(ring, first)
     leader = others.pop(0)
     chosen = [leader]
     seen = Counter((racks[leader],))
-    for candidates in (_turned(others, shift), _turned(absent, first)):
+    for candidates in (_turned(others, shift), *(_turned(nodes, first) for nodes in last)):
         while candidates and len(chosen) < count:
             follower = min(candidates, key=lambda node: seen[racks[node]])  # the first of the least used rack
             candidates.remove(follower)

@@ -6,7 +6,7 @@ Not here: which settings exist and their valid values (a validator given to the 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -170,7 +170,8 @@ def _placed(
     room = PartitionRoom(image, limits)
     room.ensure_partitions(name, count)
     running = racks.keys() - fenced
-    placed = place(racks, count, replication_factor, rng, fenced=fenced)
+    emptied = _without_replicas(image, fenced) if replication_factor > len(running) else frozenset()
+    placed = place(racks, count, replication_factor, rng, fenced=fenced, emptied=emptied)
     refused: set[NodeId] = set()
     while full := room.full(name, placed):
         refused |= full
@@ -178,8 +179,13 @@ def _placed(
         if len(left) < replication_factor or len(left.keys() & running) < min(replication_factor, len(running)):
             what = f"topic {name} cannot get {count} more partitions with {replication_factor} replicas"
             raise room.refusal(what, refused)
-        placed = place(left, count, replication_factor, rng, fenced=fenced)
+        placed = place(left, count, replication_factor, rng, fenced=fenced, emptied=emptied)
     return placed
+
+
+def _without_replicas(image: ClusterImage, nodes: Collection[NodeId]) -> frozenset[NodeId]:
+    """Those of the nodes that have no replica of any partition."""
+    return frozenset(nodes).difference(node for state in image.partitions() for node in state.replicas)
 
 
 def _partition_records(

@@ -88,6 +88,21 @@ def test_nodes_that_are_down_get_replicas_where_the_others_do_not_suffice() -> N
     assert set(world.partition().isr) == {1, 2, 3}
 
 
+def test_a_node_that_was_emptied_and_stopped_gets_a_replica_after_all_others() -> None:
+    """There is no way to unregister it: a topic that is created while another node is down had replicas there, which
+    nobody ever fetches."""
+    world = Controlled()
+    world.start(1, 2, 3)
+    world.made("old", partitions=3, replicas=3)
+    world.start(4, 5)
+    world.kill(3, 4, 5, alive=(1, 2))
+    world.made("orders", partitions=12, replicas=3)
+    assert {state.replicas[2] for state in world.topic().partitions} == {3}
+    world.made("wide", partitions=12, replicas=4)
+    assert {state.replicas[2] for state in world.topic("wide").partitions} == {3}
+    assert {state.replicas[3] for state in world.topic("wide").partitions} == {4, 5}
+
+
 def test_a_node_that_is_down_never_leads_what_it_has_not_copied() -> None:
     world = Controlled()
     world.start(1, 2)
