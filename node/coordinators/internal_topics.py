@@ -5,6 +5,9 @@ Invariants:
      creation, and every node then waits until it has applied the first one.
   2. None is created, and no coordinator is found, below the feature level of coordinators: a node of an older version
      might lead a partition of the topic, or a partition that a transaction needs.
+  3. While a cluster starts, none is created before as many nodes run as it has replicas: its replicas stay where they
+     are made, and the first node that runs would be the only one in sync, and the preferred leader of all partitions. A
+     node that does not start within NODES_MS is not awaited: groups work while a node is down.
 Not here: the refusal of others' writes to the topics (storage/log/log_writer.py, node/requests/admin_handlers.py).
 Source: Kafka's AutoTopicCreationManager, GroupCoordinatorService and TransactionCoordinator (`offsetsTopicConfigs`).
 """
@@ -26,6 +29,9 @@ from tidelog.types import NO_NODE, NodeAddress, PartitionIndex
 CREATE_MS: Final = 10_000
 """How long a request waits until its internal topic exists."""
 
+NODES_MS: Final = 5_000
+"""How long a request waits for registered nodes to start."""
+
 REPLICATION_FACTOR: Final = 3
 """Kafka's default of the replication factor, for clusters with as many nodes."""
 
@@ -46,9 +52,12 @@ class InternalTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Further topic settings."""
 
+    def factor(self, nodes: int) -> int:
+        """The number of replicas. nodes: the number of registered nodes."""
+        return min(REPLICATION_FACTOR, nodes) if self.replication_factor < 0 else self.replication_factor
+
     def request(self, nodes: int) -> CreateTopic:
         """The request to the controller. nodes: the number of registered nodes."""
-        factor = min(REPLICATION_FACTOR, nodes) if self.replication_factor < 0 else self.replication_factor
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -60,7 +69,7 @@ class InternalTopic:
             "unclean.leader.election.enable": "false",
             **self.configs,
         }
-        return CreateTopic(self.name, self.partitions, factor, configs)
+        return CreateTopic(self.name, self.partitions, self.factor(nodes), configs)
 
 
 class Metadata(Protocol):
@@ -99,6 +108,7 @@ class InternalTopics:
             ) from None
 
     async def _created(self, topic: InternalTopic) -> TopicState:
+        await self._await_nodes(topic)
         image = self._metadata.image
         if topic.name not in image.topic_ids:
             try:
@@ -114,9 +124,28 @@ class InternalTopics:
         assert found is not None, "it was in the image in this turn of the loop"
         return found
 
+    async def _await_nodes(self, topic: InternalTopic) -> None:
+        """Wait until enough nodes run for the replicas of a new topic, or all of the others have had their time."""
+
+        def is_due() -> bool:
+            image = self._metadata.image
+            return topic.name in image.topic_ids or not _waits_for_nodes(image, topic.factor(len(image.nodes)))
+
+        try:
+            async with asyncio.timeout(NODES_MS / 1_000):
+                await self._metadata.wait_until(is_due)
+        except TimeoutError:
+            pass  # a node is down for long
+
     def partition_of(self, topic: str, key: str) -> PartitionIndex:
         """As `coordinator_partition`, in the newest image."""
         return coordinator_partition(self._metadata.image, topic, key)
+
+
+def _waits_for_nodes(image: ClusterImage, factor: int) -> bool:
+    """Whether fewer nodes run than the replicas need, and others, which were not stopped on purpose, may start yet."""
+    nodes = image.nodes.values()
+    return sum(node.active for node in nodes) < factor and any(node.fenced and not node.draining for node in nodes)
 
 
 def coordinator_partition(image: ClusterImage, topic: str, key: str) -> PartitionIndex:
