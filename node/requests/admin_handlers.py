@@ -91,11 +91,7 @@ class AdminHandlers(ConfigHandlers):
         return GetMetadataAnswer(
             cluster_id=image.cluster_id,
             controller_id=self._view.leader_id,
-            nodes=tuple(
-                _address(node, context.listener)
-                for _, node in sorted(image.nodes.items())
-                if not node.fenced and context.listener in node.listeners
-            ),
+            nodes=tuple(_address(node, context.listener) for node in image.reachable_nodes(context.listener)),
             topics=tuple(self._topics(image, request, context, refusals)),
             metadata_offset=image.offset,
             operations=(

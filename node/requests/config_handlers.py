@@ -111,11 +111,11 @@ class ConfigHandlers(ForwardedChanges):
         return await self._alter(table.ADMIN_ALTER_GROUP_CONFIGS, request, context, "the settings were changed")
 
     async def list_config_resources(
-        self, request: config_requests.ListConfigResourcesRequest, _context: RequestContext
+        self, request: config_requests.ListConfigResourcesRequest, context: RequestContext
     ) -> config_requests.ListConfigResourcesAnswer:
-        """All topics and nodes, and the groups with settings, by the image of this node."""
+        """All topics, the nodes in service, and the groups with settings, by the image of this node."""
         types = request.types or tuple(ConfigResourceType)
-        return config_requests.ListConfigResourcesAnswer(self._configs.listed(types))
+        return config_requests.ListConfigResourcesAnswer(self._configs.listed(types, context.listener))
 
     async def _catch_up(self, topic: str, context: RequestContext) -> None:
         """Wait until the settings of the topic in the image of this node are as new as those of the controller. Raises

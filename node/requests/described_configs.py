@@ -90,22 +90,23 @@ class DescribedConfigs:
         own = self._metadata.image.group_configs.get(group_id, {})
         return tuple(_of_group(key, own.get(key), otherwise) for key, otherwise in self._of_groups.items())
 
-    def listed(self, types: Iterable[int]) -> tuple[ConfigResource, ...]:
-        """What has settings, of these types. Raises UnsupportedVersion for one that is unknown, as Kafka does."""
+    def listed(self, types: Iterable[int], listener: str) -> tuple[ConfigResource, ...]:
+        """What has settings, of these types; of the nodes, those that a client of this listener can ask. Raises
+        UnsupportedVersion for a type that is unknown, as Kafka does."""
         found: list[ConfigResource] = []
         for kind in dict.fromkeys(types):
             if kind not in (*ConfigResourceType, *_OTHERS):
                 raise UnsupportedVersion(f"resource type {kind} is unknown: {_HAVE}")
-            found += (ConfigResource(kind, name) for name in self._names_of(kind))
+            found += (ConfigResource(kind, name) for name in self._names_of(kind, listener))
         return tuple(found)
 
-    def _names_of(self, kind: int) -> Iterable[str]:
+    def _names_of(self, kind: int, listener: str) -> Iterable[str]:
         image = self._metadata.image
         match kind:
             case ConfigResourceType.TOPIC:
                 return image.topic_ids
             case ConfigResourceType.NODE:
-                return map(str, sorted(image.nodes))
+                return [str(node.node_id) for node in image.reachable_nodes(listener)]
             case ConfigResourceType.GROUP:
                 return image.group_configs
         return ()

@@ -176,6 +176,12 @@ class ClusterImage:
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
+    def reachable_nodes(self, listener: str) -> Iterator[NodeRegistration]:
+        """The nodes in service that have the listener, by id: those that its clients are told of."""
+        for _, node in sorted(self.nodes.items()):
+            if not node.fenced and listener in node.listeners:
+                yield node
+
     def min_insync(self, state: PartitionState) -> int:
         """How many replicas of a partition must be in sync for anything to be committed: `min.insync.replicas`, at most
         as many as the partition has, without those that a reassignment is still adding. Source: Kafka's effective

@@ -16,7 +16,7 @@ from node.api.config_requests import (
     ListConfigResourcesRequest,
     SettingChange,
 )
-from node.config import SETTINGS, parse
+from node.config import GRPC_LISTENER, SETTINGS, parse
 from node.requests.context import RequestContext
 from node.requests.node_settings import node_settings
 from node.security.authorizer import Authorizer
@@ -35,6 +35,7 @@ from tidelog.errors import (
 )
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.settings import SettingType
+from tidelog.types import NodeId
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 CALLER = RequestContext("client", "here")
@@ -338,16 +339,21 @@ def test_what_has_settings_is_listed_by_type() -> None:
         alter(world, AlteredResource(group("readers"), (SettingChange("consumer.session.timeout.ms", "50000"),)))
         handlers: Any = world.side(1).services["Admin"]
 
-        def listed(*types: int) -> list[tuple[int, str]]:
-            answer = world.do(handlers.list_config_resources(ListConfigResourcesRequest(types), CALLER))
+        def listed(*types: int, listener: str = GRPC_LISTENER) -> list[tuple[int, str]]:
+            caller = RequestContext(listener, "here")
+            answer = world.do(handlers.list_config_resources(ListConfigResourcesRequest(types), caller))
             return [(each.type, each.name) for each in answer.resources]
 
         nodes = [(4, "0"), (4, "1"), (4, "2")]
         assert listed() == [(2, "orders"), *nodes, (32, "readers")]
         assert listed(32, 4, 32) == [(32, "readers"), *nodes]
         assert listed(8, 16) == [], "nodes have none of them"
+        assert listed(4, listener="KAFKA") == [], "a client there could not ask any of them"
         with pytest.raises(UnsupportedVersion, match="resource type 99"):
             listed(2, 99)
+        world.kill(2)
+        world.run_until(lambda: world.image(1).nodes[NodeId(2)].fenced)
+        assert listed(4) == [(4, "0"), (4, "1")], "nobody answers at the third"
 
 
 def test_what_coordinators_depend_on_is_not_changed() -> None:
