@@ -33,7 +33,7 @@ CREDENTIALS_MAX: Final = 20_000
 SECRET_BYTES: Final = 32
 _KEY_BYTES: Final = {ScramMechanism.SCRAM_SHA_256: 32, ScramMechanism.SCRAM_SHA_512: 64}
 _SALT_BYTES: Final = range(1, 256)
-"""Clients choose the salt, and Kafka checks no length."""
+"""Clients choose the salt. Kafka checks no length; here every node keeps it in memory."""
 
 _ITERATIONS: Final = range(4_096, 600_001)
 _NAME_BYTES_MAX: Final = 255

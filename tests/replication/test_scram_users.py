@@ -102,8 +102,8 @@ def test_one_bad_credential_refuses_the_whole_request(bad: ScramCredentialRecord
 
 
 @pytest.mark.parametrize("size", [1, 4, 255])
-def test_a_salt_may_have_any_length(size: int) -> None:
-    """Kafka accepts what clients choose; 4 bytes, as a test of librdkafka has, were refused."""
+def test_a_salt_may_have_1_to_255_bytes(size: int) -> None:
+    """Kafka accepts any length that clients choose; 4 bytes, as a test of librdkafka has, were refused."""
     world = world_of_one()
     short = replace(ALICE, salt=b"x" * size)
     set_users(world, short)
