@@ -26,6 +26,7 @@ from node.controller.controller_lease import ControllerLease
 from node.metadata.metadata_log import MetadataLog
 from node.requests.controller_client import ControllerClient
 from node.runtime.work import run_in
+from replication.controller import features
 from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration
 from replication.controller.metadata_records import DirectoryState
@@ -294,6 +295,7 @@ class Registration:
                 directory.directory_id for directory in self._named if directory.offline is not None
             ),
             refused=self._refused(),
+            feature_level_max=features.LATEST,
         )
 
     async def _pause(self) -> None:

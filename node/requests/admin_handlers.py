@@ -45,7 +45,13 @@ from tidelog.cluster_descriptions import (
     ReassignmentDescription,
     VoterDescription,
 )
-from tidelog.errors import TidelogError, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.errors import (
+    FeatureUpdateFailed,
+    InvalidUpdateVersion,
+    TidelogError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType, checked_host, checked_principal
 from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
@@ -316,11 +322,15 @@ class AdminHandlers(ConfigHandlers):
     async def update_named_features(
         self, request: admin.UpdateNamedFeatures, context: RequestContext
     ) -> events.FeaturesUpdated:
-        """Raise the feature level to what the features need; respond when this node has applied it."""
+        """Raise the feature level to what the features need; respond when this node has applied it. Raises
+        InvalidUpdateVersion."""
         level = level_with(self._metadata.image, request.updates)
         if level == self._metadata.image.feature_level:
             return events.FeaturesUpdated(level)
-        return await self.update_features(events.UpdateFeatures(level, request.validate_only), context)
+        try:
+            return await self.update_features(events.UpdateFeatures(level, request.validate_only), context)
+        except FeatureUpdateFailed as error:  # Kafka's reason for a broker that does not support the version
+            raise InvalidUpdateVersion(error.message) from error
 
     async def remove_voter(self, request: events.RemoveVoter, context: RequestContext) -> events.VoterRemoved:
         """Forward."""

@@ -29,7 +29,7 @@ from replication.controller.metadata_records import (
 )
 from replication.controller.partition_limits import PartitionLimits, PartitionRoom
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
-from tidelog.types import Offset, PartitionKey
+from tidelog.types import NodeId, Offset, PartitionKey
 
 ConfigCheck: TypeAlias = Callable[[Mapping[str, str]], None]
 """Raises InvalidConfig or UnsupportedVersion for invalid settings of a topic."""
@@ -62,8 +62,12 @@ def decide(
     check_configs: ConfigCheck,
     valid_group_configs: GroupConfigCheck,
     limits: PartitionLimits,
+    known_levels: Mapping[NodeId, int],
 ) -> events.Result:
-    """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
+    """Add the records of the request to the batch and return the answer. Raises the reason for a rejection.
+
+    known_levels: see features.refuse_update.
+    """
     match request:
         case events.CreateTopic():
             return _create_topic(batch, request, rng, check_configs, limits)
@@ -93,7 +97,7 @@ def decide(
         case events.AlterClientQuotas() | events.AlterGroupConfigs():
             return _alter_limits(batch, request, valid_group_configs)
         case events.UpdateFeatures(level, validate_only):
-            features.refuse_update(batch.image, level)
+            features.refuse_update(batch.image, level, known_levels)
             if level > batch.image.feature_level and not validate_only:
                 batch.add([ClusterRecord(batch.image.cluster_id, level)])
             return events.FeaturesUpdated(level)

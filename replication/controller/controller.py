@@ -114,6 +114,8 @@ class Controller:
         self._voters_end = Offset(0)
         self._waiting: deque[tuple[Offset, events.Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
+        self._known_levels: dict[NodeId, int] = {}
+        """The highest feature level that each node has said it knows."""
         self._drains: dict[NodeId, _Drain] = {}
         self._state_known_at: dict[NodeId, Offset] = {}
         """For each node that is fenced or draining: the log end after the record of that, or a later one."""
@@ -206,6 +208,7 @@ class Controller:
                         check_configs=self._check_configs,
                         valid_group_configs=self._valid_group_configs,
                         limits=self._config.limits,
+                        known_levels=self._known_levels,
                     )
 
     def _answer(self, request_id: int, result: events.Result | TidelogError) -> None:
@@ -234,6 +237,7 @@ class Controller:
         self._committed = Offset(0)
         self._voters_end = self.image.offset  # the last voters record is somewhere below
         self._applied = {}
+        self._known_levels = {}
         self._refusals = Refusals()
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
@@ -337,6 +341,7 @@ class Controller:
         self._refusals.forget(request.node_id)
         self._drains.pop(request.node_id, None)
         self._applied.pop(request.node_id, None)
+        self._known_levels.pop(request.node_id, None)
         self._state_known_at[request.node_id] = self.image.offset
         return events.Registered(self.image.nodes[request.node_id].node_epoch)
 
@@ -354,6 +359,7 @@ class Controller:
             self._report_contradiction(node.node_id)
         self._take_refusals(node, beat, at)
         self._applied[node.node_id] = beat.metadata_offset
+        self._known_levels[node.node_id] = beat.feature_level_max
         self._take_out_damaged(node, beat)
         node = self._take_directories_offline(node, beat)
         if beat.want_drain:

@@ -135,6 +135,8 @@ class Heartbeat:
     """Registrations of other nodes whose addresses refuse this node's connections."""
     is_notice: bool = False
     """For a voter that is not the active controller, as far as the node knows."""
+    feature_level_max: int = 0
+    """The highest feature level that the node knows; 0 if its version does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from node.api.admin_requests import FeatureUpdate, FeatureUpdateType, UpdateNamedFeatures
+from node.controller import node_registration
 from node.listeners.kafka.kafka_features import UPDATE_FEATURES
 from node.quorum import driver
 from node.requests.context import RequestContext
@@ -104,6 +106,18 @@ def test_nothing_goes_back_to_the_first_version_of_transactions() -> None:
     for kind in FeatureUpdateType:
         with pytest.raises(InvalidUpdateVersion, match="it has level 2, and nothing lowers"):
             level_with(AFTER, [FeatureUpdate(FEATURE, 1, kind)])
+
+
+def test_nodes_of_the_version_before_refuse_the_upgrade_by_being_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "FEATURE_LEVEL", features.TRANSACTIONS_2 - 1)
+    monkeypatch.setattr(node_registration, "features", SimpleNamespace(LATEST=features.TRANSACTIONS_2 - 1))
+    with MetadataWorld() as world:
+        world.begin()
+        handlers: Any = world.side(2).services["Admin"]
+        asked = UpdateNamedFeatures((FeatureUpdate(FEATURE, 2),))
+        with pytest.raises(InvalidUpdateVersion, match=r"node 0 \(knows level 5\)"):
+            world.do(handlers.update_named_features(asked, RequestContext("KAFKA", "here")))
+        assert world.image(0).feature_level == features.TRANSACTIONS_2 - 1
 
 
 def test_a_cluster_is_upgraded_through_any_node_and_only_if_it_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:

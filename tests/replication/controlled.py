@@ -241,6 +241,7 @@ class Controlled:
         used_in: LeaderEpoch = NO_LEADER_EPOCH,
         offline: Iterable[DirectoryId] = (),
         refused: Iterable[RefusedNode] = (),
+        knows: int = features.LATEST,
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -253,6 +254,7 @@ class Controlled:
                 tuple(DamagedReplica(key, reason, used_in) for key, reason in (damaged or {}).items()),
                 tuple(offline),
                 tuple(refused),
+                feature_level_max=knows,
             )
         )
 

@@ -172,6 +172,7 @@ class HeartbeatRequest(_message.Message):
     OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     IS_NOTICE_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_MAX_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the node"""
     node_epoch: _builtins.int
@@ -186,6 +187,8 @@ class HeartbeatRequest(_message.Message):
     """To a voter that is not the active controller, as far as the sender knows: in case it becomes that. The answer says
     nothing. A voter that does not know the field answers NOT_CONTROLLER.
     """
+    feature_level_max: _builtins.int
+    """the highest feature level that its version knows; 0: a version that does not say"""
     @_builtins.property
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
         """replicas found damaged since it registered, until they have left the ISR"""
@@ -210,10 +213,11 @@ class HeartbeatRequest(_message.Message):
         offline_directories: _abc.Iterable[_builtins.bytes] | None = ...,
         refused: _abc.Iterable[Global___RefusedNode] | None = ...,
         is_notice: _builtins.bool = ...,
+        feature_level_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "is_notice", b"is_notice", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "feature_level_max", b"feature_level_max", "is_notice", b"is_notice", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
