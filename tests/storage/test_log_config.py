@@ -49,6 +49,8 @@ def test_a_topic_overrides_the_nodes_defaults() -> None:
         ("min.cleanable.dirty.ratio", "nan"),
         ("max.compaction.lag.ms", "0"),
         ("retention.ms", "-2"),
+        ("retention.ms", "5_0000"),  # which int() reads
+        ("retention.ms", "\u0665\u0660"),
         ("preallocate", "True"),
     ],
 )
