@@ -94,13 +94,12 @@ def decide(
                 *topics.absences(topic.name, records),
             )
             return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset, warnings)
-        case events.AlterClientQuotas() | events.AlterGroupConfigs():
-            return _alter_limits(batch, request, valid_group_configs)
-        case events.UpdateFeatures(level, validate_only):
-            features.refuse_update(batch.image, level, known_levels)
-            if level > batch.image.feature_level and not validate_only:
-                batch.add([ClusterRecord(batch.image.cluster_id, level)])
-            return events.FeaturesUpdated(level)
+        case events.AlterClientQuotas():
+            return _alter_client_quotas(batch, request)
+        case events.AlterGroupConfigs():
+            return _alter_group_configs(batch, request, valid_group_configs)
+        case events.UpdateFeatures():
+            return _update_features(batch, request, known_levels)
         case events.CreateAcls() | events.DeleteAcls():
             return _change_acls(batch, request)
         case events.AlterScramCredentials():
@@ -123,18 +122,31 @@ def _change_acls(
     return events.AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
 
 
-def _alter_limits(
-    batch: Batch, request: events.AlterClientQuotas | events.AlterGroupConfigs, valid_group_configs: GroupConfigCheck
-) -> events.ClientQuotasAltered | events.GroupConfigsAltered:
-    if isinstance(request, events.AlterClientQuotas):
-        features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
-        quotas = client_quota_records.of_change(batch.image, request)
-        batch.add(() if request.validate_only else quotas)
-        return events.ClientQuotasAltered(batch.image.offset)
+def _alter_client_quotas(batch: Batch, request: events.AlterClientQuotas) -> events.ClientQuotasAltered:
+    features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
+    records = client_quota_records.of_change(batch.image, request)
+    batch.add(() if request.validate_only else records)
+    return events.ClientQuotasAltered(batch.image.offset)
+
+
+def _alter_group_configs(
+    batch: Batch, request: events.AlterGroupConfigs, valid_group_configs: GroupConfigCheck
+) -> events.GroupConfigsAltered:
     features.require(batch.image, features.GROUP_CONFIGS, "a setting of a group")
-    configs = valid_group_configs(group_configs.altered(batch.image, request))
+    configs = group_configs.altered(batch.image, request)
+    if request.changes:  # else it asks how new the settings are, which need not be valid any more
+        configs = valid_group_configs(configs)
     batch.add(() if request.validate_only else group_configs.records_of(batch.image, request.group_id, configs))
     return events.GroupConfigsAltered(batch.image.offset)
+
+
+def _update_features(
+    batch: Batch, request: events.UpdateFeatures, known_levels: Mapping[NodeId, int]
+) -> events.FeaturesUpdated:
+    features.refuse_update(batch.image, request.level, known_levels)
+    if request.level > batch.image.feature_level and not request.validate_only:
+        batch.add([ClusterRecord(batch.image.cluster_id, request.level)])
+    return events.FeaturesUpdated(request.level)
 
 
 def _create_topic(
@@ -157,7 +169,8 @@ def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: Co
     features.require(batch.image, 2, "a change of topic settings")
     topic = topics.named(batch.image, request.name)
     configs = topics.altered(topic.configs, request.changes)
-    check_configs(configs)
+    if request.changes:  # else it asks how new the settings are, which need not be valid any more
+        check_configs(configs)
     if configs != topic.configs and not request.validate_only:
         batch.add(topics.records_of_change(batch.image, topic, configs))
     changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)

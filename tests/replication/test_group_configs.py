@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from replication.controller import features
-from replication.controller.events import AlterGroupConfigs, ConfigChange, GroupConfigsAltered
+from replication.controller.events import AlterGroupConfigs, ChangedTopic, ConfigChange, GroupConfigsAltered
 from replication.controller.group_configs import GROUP_ID_BYTES_MAX
 from replication.controller.image import EMPTY, ClusterImage, apply
 from replication.controller.image_records import records_of
@@ -144,6 +145,30 @@ def test_a_number_is_kept_as_numbers_are_written_and_read_as_in_kafka() -> None:
     assert world.image.group_configs == {"g": {"a": "1"}}, "the controller keeps what the check returns"
 
 
+def test_settings_that_are_not_valid_any_more_can_be_looked_up_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that replaces all settings asks for the present ones first, which a later version refuses, or other
+    limits. It was refused for what it was about to replace."""
+
+    def stricter(configs: Mapping[str, str]) -> None:
+        if "old.key" in configs:
+            raise InvalidConfig("old.key is unknown")
+
+    world = started()
+    alter(world, old_key="1")
+    world.made("orders", replicas=1, old_key="1")
+    monkeypatch.setattr("tests.replication.controlled.check_configs", stricter)
+    world.activate()
+    world.commit()
+    assert isinstance(alter(world, validate_only=True), GroupConfigsAltered)
+    assert isinstance(alter(world, new_key="2"), InvalidConfig)
+    assert isinstance(alter(world, old_key=None, new_key="2"), GroupConfigsAltered)
+    assert world.image.group_configs == {"g": {"new.key": "2"}}
+    assert isinstance(world.alter(), ChangedTopic)
+    assert isinstance(world.alter(new_key="2"), InvalidConfig)
+    assert isinstance(world.alter(old_key=None, new_key="2"), ChangedTopic)
+    assert world.topic().configs == {"new.key": "2"}
+
+
 # --- their effect ---
 
 
@@ -205,9 +230,15 @@ def test_times_that_contradict_each_other_here_are_those_of_the_node_with_one_no
     catalog.update(apply(catalog.image, [(catalog.image.offset, GroupConfigsRecord("other", {"a": "1"}))]), ())
     assert times.session_timeout_ms("g") == 45_000
     assert times.take_notice() == "", "it was said already"
-    catalog.update(with_settings(catalog.image, consumer_session_timeout_ms="soon"), ())
-    assert times.session_timeout_ms("g") == 45_000
-    assert "consumer.session.timeout.ms = 'soon'" in times.take_notice()
+    unreadable = {"consumer.session.timeout.ms": "soon"}
+    for group in ("g", "h"):
+        catalog.update(apply(catalog.image, [(catalog.image.offset, GroupConfigsRecord(group, unreadable))]), ())
+    assert [times.session_timeout_ms(group) for group in ("g", "h")] == [45_000] * 2
+    for group in ("g", "h"):
+        notice = times.take_notice()
+        assert notice.startswith(f"group '{group}' has")
+        assert "consumer.session.timeout.ms = 'soon'" in notice
+    assert times.take_notice() == ""
 
     coordinator.see(with_settings(coordinator.image, **impossible))
     client = Client(coordinator, "m1")
