@@ -3,8 +3,9 @@
 Invariant: a level is only raised, and only by a controller that knows it. Records of a level are written only once that
 level is in effect, so that no node of an older version, which would stop at them, receives them. A node that does not
 know the level in effect ends, so that every node that runs can do what the level says. A level is raised only while
-every registered node is known to know it, so that none ends by that. A node says so with each heartbeat and not in its
-registration: a controller of an older version would lose it there, and with that the upgrade until the next restart.
+every registered node is known to know it, so that none ends by that. One that is down and has no replica does not
+count, since it may be gone for good. A node says what it knows with each heartbeat and not in its registration: a
+controller of an older version would lose it there, and with that the upgrade until the next restart.
 """
 
 from __future__ import annotations

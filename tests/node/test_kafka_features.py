@@ -97,8 +97,9 @@ def test_the_second_version_of_transactions_raises_the_level_of_the_cluster() ->
     ],
 )
 def test_what_is_not_possible_is_refused_with_everything_beside_it(bad: FeatureUpdate, why: str) -> None:
+    beside = [] if bad.name == FEATURE else [FeatureUpdate(FEATURE, 2)]
     with pytest.raises(InvalidUpdateVersion, match=why) as refused:
-        level_with(BEFORE, [FeatureUpdate("none" if bad.name == FEATURE else FEATURE, 1), bad][bad.name == FEATURE :])
+        level_with(BEFORE, [*beside, bad])
     assert len(refused.value.message) < 500
 
 

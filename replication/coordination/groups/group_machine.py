@@ -181,8 +181,8 @@ class GroupMachine:
         """Decide on a request."""
         self._set_time(now)
         decision = self._decide(request, now)
-        notice = self._times.take_notice()
-        return replace(decision, notice=notice) if notice and not decision.notice else decision
+        notice = decision.notice or self._times.take_notice()
+        return replace(decision, notice=notice) if notice else decision
 
     def _decide(self, request: Any, now: Instant) -> Decision[Any]:
         try:

@@ -9,6 +9,7 @@ Not here: how they are changed (replication/controller/group_configs.py).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -97,7 +98,7 @@ class GroupTimes:
         self._computed: dict[str, Times] = {}
         self._contradictory: dict[str, Mapping[str, str]] = {}
         """The settings of groups that cannot be used, to name each once."""
-        self._notice = ""
+        self._notices: deque[str] = deque()
 
     def session_timeout_ms(self, group_id: str) -> int:
         """A member that sends no heartbeat for this long is removed."""
@@ -108,9 +109,8 @@ class GroupTimes:
         return self._of(group_id).heartbeat_interval_ms
 
     def take_notice(self) -> str:
-        """Why settings of a group do not count, once; empty: nothing new."""
-        notice, self._notice = self._notice, ""
-        return notice
+        """Why the settings of one group do not count, once; empty: nothing new."""
+        return self._notices.popleft() if self._notices else ""
 
     def _of(self, group_id: str) -> Times:
         configs = self._catalog.image.group_configs
@@ -140,7 +140,7 @@ class GroupTimes:
             reason = error.message
         if self._contradictory.get(group_id) != configs:
             self._contradictory[group_id] = configs
-            self._notice = (
+            self._notices.append(
                 f"group {group_id!r} has the times of this node, not its own, because {reason}; change its settings"
             )
         return self._of_node
