@@ -13,12 +13,14 @@ import pytest
 
 from node.api.fetch import NEW_SESSION, NO_SESSION, FetchRequest, PartitionFetch, SessionFetch
 from node.replicas.waiting_fetch import AT_ONCE
+from node.requests import incremental_fetches
 from node.requests.context import RequestContext
 from node.requests.fetch_session import FetchSession
 from node.requests.incremental_fetches import AGAIN_MAX, AGAIN_MS, RACK_LENGTH_MAX, REOPEN_MS, SUSPEND_MS
 from node.runtime.memory_budget import AnswerCharge, Kind
 from node.security.authorizer import Authorizer
 from tests.fakes.log_start import delete_records
+from tests.node.marker_requests import batch as transactional
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import (
     FetchSessionIdNotFound,
@@ -228,6 +230,68 @@ def test_without_a_wait_there_is_no_least_number_of_bytes(cluster: Cluster, clie
     while len(client.read) < 2:
         assert client.fetch() != []
     assert client.read[1] == cluster.contents(1, 1)
+
+
+def test_without_a_least_number_of_bytes_there_is_no_wait(cluster: Cluster, client: Client, opened: list[int]) -> None:
+    """Such a client asks all the time: it must not cost all of its partitions each time."""
+    client.fields["min_bytes"] = 0
+    began = cluster.loop.time()
+    assert client.fetch() == []
+    assert cluster.loop.time() - began < 0.01
+    cluster.produce(1, batch(b"a"), index=7)
+    assert client.fetch() == [7]
+    for _ in range(3):
+        assert client.fetch() == []
+    assert opened == [7]
+
+
+def test_each_request_says_how_many_bytes_are_enough(cluster: Cluster, client: Client, opened: list[int]) -> None:
+    """Also of fetches that an earlier request has opened, which are not opened again for that."""
+    client.fields["min_bytes"] = 1_000
+    waiting = client.begin()
+    cluster.produce(1, batch(b"x" * 100), index=1)
+    cluster.run(0.2)
+    assert not waiting.done()
+    assert client.take(cluster.wait(waiting)) == [1], "at the deadline"
+    client.fields["min_bytes"] = 1
+    waiting = client.begin()
+    cluster.produce(1, batch(b"x" * 100), index=2)
+    assert client.take(cluster.wait(waiting, within=0.2)) == [2]
+    assert opened == [1], "only where it has read"
+
+
+def test_each_request_says_whether_it_reads_open_transactions(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(incremental_fetches, "REOPENED_MAX", 0)  # the fetches stay those of the first request
+        client.fields["isolation"] = Isolation.READ_COMMITTED
+        cluster.produce(1, transactional(0))
+        assert client.fetch() == [0], "the high watermark"
+        assert client.fetch() == []
+        assert not client.read
+    client.fields["isolation"] = Isolation.READ_UNCOMMITTED
+    assert client.fetch() == [0]
+    assert client.read[0] == cluster.contents(1, 0)
+
+
+@pytest.mark.parametrize("why", ["they are old", "another rack"])
+def test_a_request_opens_a_part_of_the_fetches_again(
+    cluster: Cluster, client: Client, opened: list[int], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """All of a session of 10,000 partitions would stop the node for some 100 ms, every ten seconds."""
+    monkeypatch.setattr(incremental_fetches, "REOPENED_MAX", 15)
+    client.max_wait_ms = 0
+    if why == "they are old":
+        cluster.run(REOPEN_MS / 1_000)
+    else:
+        client.fields["rack"] = "r2"
+    for count in (15, 15, MANY - 30, 0):
+        opened.clear()
+        assert client.fetch() == []
+        assert len(opened) == count
+    racks = [fetch.rack for index in range(MANY) for fetch in cluster.partition(1, index)._readers]
+    assert racks == [client.fields.get("rack", "")] * MANY, "each is open, and once"
 
 
 def test_a_watermark_or_log_start_that_moved_is_told_without_records(cluster: Cluster, client: Client) -> None:
