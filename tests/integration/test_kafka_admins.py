@@ -155,14 +155,17 @@ def test_settings_are_replaced_by_the_older_request(cluster: LocalCluster) -> No
         resource = AioResource(AioResourceType.TOPIC, "replaced", configs={"retention.ms": "3000"})
         [answer] = await aio.alter_configs([resource])
         assert [each[0] for each in answer.resources] == [0]
-        [described] = await aio.describe_configs([AioResource(AioResourceType.TOPIC, "replaced")])
+        found: dict[str, Any] = {}
+        async with asyncio.timeout(WAIT_S):
+            while found.get("retention.ms") != ("3000", 1):  # the node that is asked may not have applied it yet
+                [described] = await aio.describe_configs([AioResource(AioResourceType.TOPIC, "replaced")])
+                [(code, _, _, _, entries)] = described.resources
+                assert code == 0
+                found = {entry[0]: (entry[1], entry[3]) for entry in entries}
         await aio.close()
-        [(code, _, _, _, entries)] = described.resources
-        assert code == 0
-        return {entry[0]: (entry[1], entry[3]) for entry in entries}
+        return found
 
     found = asyncio.run(with_aiokafka())
-    assert found["retention.ms"] == ("3000", 1)
     assert found["segment.bytes"] == ("1073741824", 5), "it is reset: the request does not name it"
 
 
@@ -206,12 +209,17 @@ def test_callers_learn_what_they_may_do(cluster: LocalCluster) -> None:
 
 def test_groups_have_settings_of_their_own(cluster: LocalCluster) -> None:
     """Set before there is such a group, and shown as set by somebody until they are reset."""
-    admin = rdkafka(cluster)
+    admin, python = rdkafka(cluster), python_admin(cluster)
     asked, key = ConfigResource(ResourceType.GROUP, "slow"), "consumer.session.timeout.ms"
 
-    def in_force() -> tuple[str, int]:
-        entries = admin.describe_configs([asked])[asked].result(WAIT_S)
-        return entries[key].value, entries[key].source
+    def must_show(value: str, source: ConfigSource) -> None:
+        """Wait for it: the node that is asked may not have applied the change yet."""
+
+        def is_shown() -> bool:
+            entry = admin.describe_configs([asked])[asked].result(WAIT_S)[key]
+            return (entry.value, entry.source) == (value, source.value)
+
+        cluster.wait_until(is_shown, within_s=WAIT_S, what=f"{key} is {value}")
 
     def altered(entry: ConfigEntry) -> Any:
         [future] = admin.incremental_alter_configs(
@@ -219,16 +227,17 @@ def test_groups_have_settings_of_their_own(cluster: LocalCluster) -> None:
         ).values()
         return future
 
-    assert in_force() == ("45000", ConfigSource.DEFAULT_CONFIG.value)
+    must_show("45000", ConfigSource.DEFAULT_CONFIG)
     assert altered(change(key, "60000")).result(WAIT_S) is None
-    assert in_force() == ("60000", ConfigSource.GROUP_CONFIG.value)
+    must_show("60000", ConfigSource.GROUP_CONFIG)
     assert code_of(altered(change(key, "60001"))) == confluent_kafka.KafkaError.INVALID_CONFIG
-    python = python_admin(cluster)
-    listed = python.list_config_resources(["GROUP"])
+    listed = {"group": ["slow"]}
+    cluster.wait_until(
+        lambda: python.list_config_resources(["GROUP"]) == listed, within_s=WAIT_S, what="the group is listed"
+    )
     python.close()
-    assert listed == {"group": ["slow"]}
     altered(change(key, None, AlterConfigOpType.DELETE)).result(WAIT_S)
-    assert in_force() == ("45000", ConfigSource.DEFAULT_CONFIG.value)
+    must_show("45000", ConfigSource.DEFAULT_CONFIG)
 
 
 def test_the_version_of_transactions_is_raised_and_never_lowered(cluster: LocalCluster) -> None:

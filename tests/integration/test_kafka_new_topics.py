@@ -41,7 +41,8 @@ def topics_of(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def replicas_of(cluster: LocalCluster, topic: str) -> list[int]:
-    """The number of replicas of each partition."""
+    """The number of replicas of each partition, once the node that is asked has applied that there is such a topic."""
+    cluster.wait_until(lambda: topic in topics_of(cluster), within_s=WAIT_S, what=f"{topic} is there")
     return [len(each.replicas) for each in topics_of(cluster)[topic].partitions.values()]
 
 
@@ -86,9 +87,10 @@ def test_a_topic_is_created_and_grows_while_a_node_is_down(cluster: LocalCluster
     admin.create_partitions([NewPartitions("early", 2)])["early"].result(WAIT_S)
 
     def sets() -> list[tuple[set[int], set[int]]]:
-        return [(set(each.replicas), set(each.isrs)) for each in topics_of(cluster)["early"].partitions.values()]
+        topic = topics_of(cluster).get("early")
+        return [] if topic is None else [(set(each.replicas), set(each.isrs)) for each in topic.partitions.values()]
 
-    assert sets() == [({0, 1, 2}, {0, 1})] * 2
+    cluster.wait_until(lambda: sets() == [({0, 1, 2}, {0, 1})] * 2, within_s=WAIT_S, what="the node has replicas")
     producer = confluent_kafka.Producer(client(cluster, acks="all"))
     producer.produce("early", b"value", partition=1)
     assert producer.flush(WAIT_S) == 0
