@@ -666,13 +666,18 @@ def _whole_batches(
 
 def _leads_on(data: Buffer, at: int, link: Link) -> bool:
     """Whether the batch at `link`, after which the chain breaks, is itself valid. Its checksum does not cover its base
-    offset, so a gap in the offsets before it counts as invalid."""
+    offset, so a gap in the offsets before it counts as invalid. In formats v0 and v1 that is the offset of the message;
+    what a compressed set holds says where it begins and ends."""
     header = link.read(data, link.position - at)
     assert header is not None, "it was read before"
-    if header.magic == 2 and header.base_offset > link.next_offset:
-        return False
+    batch = view(data, header._replace(position=link.position - at))
     try:
-        view(data, header._replace(position=link.position - at)).ensure_valid()
+        batch.ensure_valid()
+        if header.magic == 2:
+            first, last = header.base_offset, header.last_offset
+        else:
+            offsets = [record.offset for record in batch.records()]
+            first, last = offsets[0], offsets[-1]
     except TidelogError:
         return False
-    return True
+    return first <= link.next_offset and last == header.last_offset

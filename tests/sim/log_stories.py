@@ -406,6 +406,26 @@ def rot_moves_a_batch(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def rot_moves_a_message(sim: Simulation) -> None:
+    """In format v1, committed message 8 claims offset 9: no checksum covers that either. A follower that comes back
+    must not take it for message 9, and end where the leader does without what lies there."""
+    p, rotten, away, whole = three_replicas(sim, message_format="v1")
+    write(sim, p, "a", 6)
+    sim.kill(away)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is removed")
+    log = log_of(sim, rotten, p)
+    log.directory.recent_appends.bytes_max = 0  # followers are answered from the file
+    write(sim, p, "b", 4)
+    before_last, _ = list(log.active.walk())[-2:]
+    assert before_last.base_offset == 8
+    sim.machines[rotten].disk.flip_bit(log.active.path, before_last.position + 7, 0)
+    sim.restart(away)
+    sim.run_until(lambda: log.closed, within=10, what="the follower's fetch shows that the leader's log is corrupt")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, away, whole}, within=60, what="all are in sync again")
+    assert len(sim.read_committed(TOPIC, p)) == 10
+    sim.must_heal()
+
+
 # --- sparse epochs ----------------------------------------------------------------------------------------------------
 
 
@@ -579,6 +599,7 @@ ALL = (
     one_corrupt_replica,
     rot_before_the_first_fetch,
     rot_moves_a_batch,
+    rot_moves_a_message,
     clocks_were_wrong_for_a_while,
     follower_is_damaged_as_its_leader_dies,
     leader_is_damaged_as_its_follower_dies,

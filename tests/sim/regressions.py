@@ -164,4 +164,10 @@ WORLDS: Final = (
         "the simulated leader of a classic group did not assign partitions that were added to its topic",
         AS_SEEDED,
     ),
+    FoundBy(
+        2294359403,
+        "a message of format v1 whose offset had rotted was given to a follower, which ended where the leader did: the "
+        "committed message that lay there was missing",
+        AS_SEEDED,
+    ),
 )

@@ -166,6 +166,55 @@ def test_no_flipped_bit_moves_records_to_another_offset(config: LogConfig, cold:
             bench.disk.flip_bit(segment.path, position + byte, bit)
 
 
+@pytest.mark.parametrize("cold", [False, True], ids=["at once", "read elsewhere"])
+@pytest.mark.parametrize("config", [SHORT, LogConfig()], ids=["several segments", "one segment"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_no_flipped_bit_moves_a_message_to_another_offset(
+    magic: int, codec: Codec, config: LogConfig, cold: bool
+) -> None:
+    """As above for messages of formats v0 and v1, bare ones and compressed ones of one record."""
+    bench = Bench(replace(config, magic=magic, codec=codec))
+    for i in range(6):
+        bench.lead(b"%d" % i * 60)
+    log, end = bench.log, bench.log.log_end_offset
+    written = dict(enumerate(bench.contents()))
+    for segment in log.segments:
+        for message, byte, bit in product(list(segment.walk()), range(8), range(8)):
+            bench.disk.flip_bit(segment.path, message.position + byte, bit)
+            for start in range(end):
+                reader = LogReader(log.segments, log.epochs, 0, RecentAppends())
+                with suppress(BrokenChain):
+                    ready = reader.begin(bench.disk, Offset(start), 1 << 20) if cold else None
+                    if ready is not None:
+                        ready.run()
+                    read = reader.read(
+                        Offset(start), 1 << 20, end, min_one_batch=True, wait=not cold, ready=ready, end=end
+                    )
+                    expected = b"".join(written[offset] for offset in range(start, read.next_offset))
+                    assert expected, f"nothing is read at {start}"
+                    assert bytes(read.records) == expected, f"bit {bit} of byte {byte} moved a message"
+            bench.disk.flip_bit(segment.path, message.position + byte, bit)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_compressed_set_that_the_next_one_contradicts_is_not_returned(magic: int) -> None:
+    """Its header has the offset of its last record only: its records tell that it does not follow the set before."""
+    bench = Bench(LogConfig(magic=magic, codec=Codec.GZIP))
+    for _ in range(3):
+        bench.lead(b"x", b"y")
+    first, second, _ = stored = bench.contents()
+    read = bench.log.read(Offset(0), 1 << 20, up_to=ALL)
+    assert bytes(read.records) == b"".join(stored), "sets of several records follow each other"
+    bench.disk.flip_bit(bench.segment_path, len(first) + 7, 2)  # the second one claims 7, beyond the last one's 5
+    assert bytes(bench.log.read(Offset(0), 1 << 20, up_to=ALL).records) == first
+    with pytest.raises(CorruptLog):
+        bench.log.read(Offset(2), 1 << 20, up_to=ALL)
+    bench.disk.flip_bit(bench.segment_path, len(first) + 7, 2)
+    bench.disk.flip_bit(bench.segment_path, len(first + second) + 7, 2)  # the last one claims 1
+    assert bytes(bench.log.read(Offset(0), 1 << 20, up_to=ALL).records) == first + second, "the second one is sound"
+
+
 def test_a_batch_that_claims_to_reach_beyond_the_log_is_damage() -> None:
     bench = filled(3, LogConfig())
     bench.disk.flip_bit(bench.segment_path, 2 * len(bench.contents()[0]) + 25, 5)  # the third batch's last offset

@@ -10,7 +10,8 @@ from node.requests import log_dirs
 from storage.checkpoints import directory_identity
 from storage.directory import kept_copy, salvage
 from storage.segment import segment
-from tests.sim import damage_stories
+from storage.segment.batch_walk import Link
+from tests.sim import damage_stories, log_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import NO_NODE
 
@@ -73,6 +74,19 @@ def the_size_of_a_segment_file_is_not_checked(patch: Patch) -> None:
     patch.setattr(segment.LogSegment, "_present_size", lambda self: self.size)
 
 
+def messages_of_old_formats_may_leave_gaps(patch: Patch) -> None:
+    """A v0 or v1 message after which the chain breaks is returned behind a gap as well, if its checksum is correct."""
+    leads_on = segment._leads_on
+
+    def whatever_its_offset(data: Any, at: int, link: Link) -> bool:
+        header = link.read(data, link.position - at)
+        if header is not None and header.magic < 2:
+            link = link._replace(next_offset=header.base_offset)
+        return leads_on(data, at, link)
+
+    patch.setattr(segment, "_leads_on", whatever_its_offset)
+
+
 def a_damaged_log_is_set_aside_without_a_leader(patch: Patch) -> None:
     """A damaged log is set aside while there is no leader to fetch it from."""
     why = log_registry.LogRegistry.why_unfit
@@ -108,6 +122,12 @@ def a_time_lookup_reports_no_damage(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
+    Mutant(
+        messages_of_old_formats_may_leave_gaps,
+        "S15, found",
+        log_stories.rot_moves_a_message,
+        "is missing, below",
+    ),
     Mutant(
         a_clean_stop_is_ignored,
         "rule 6",
