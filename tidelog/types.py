@@ -220,10 +220,19 @@ class Durability(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition, identified by topic name."""
+    """A partition, identified by topic name. It is equal to its (topic, index) pair: each finds the other in sets and
+    dicts."""
 
     topic: str
     partition: PartitionIndex
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TopicPartition):
+            return self.partition == other.partition and self.topic == other.topic
+        return (self.topic, self.partition) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition))  # that of the pair
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

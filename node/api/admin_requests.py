@@ -35,9 +35,10 @@ from tidelog.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicPartitionId(TopicPartition):
-    """A partition by topic name. topic_id: the incarnation of the topic; None: the current one."""
+    """A partition by topic name. topic_id: the incarnation of the topic; None: the current one. It does not count for
+    equality: a partition that came with it is found among those without."""
 
     topic_id: TopicId | None = None
 

@@ -259,7 +259,7 @@ class AdminHandlers(ConfigHandlers):
         ensure_few(request.partitions, "partitions")
         if not request.partitions:
             elected = await self._forward(table.ADMIN_ELECT_LEADERS, request, context)
-            return admin.ChangedPartitions(tuple(map(self._with_name, elected.partitions)))
+            return admin.ChangedPartitions(tuple(dict(map(self._with_name, elected.partitions)).values()))
         places = [self._with_id(each) for each in request.partitions]
         known = tuple(each for each in places if isinstance(each, admin.TopicPartitionId))
         if not known:  # the request would be one for all partitions
@@ -521,18 +521,19 @@ class AdminHandlers(ConfigHandlers):
         context: RequestContext,
     ) -> admin.ChangedPartitions:
         """The answers in the order of the request. changed: of the partitions that were forwarded."""
-        found = {each.partition: self._with_name(each) for each in changed}
-        results = [each if isinstance(each, PartitionResult) else found[replace(each, topic="")] for each in places]
+        found = dict(map(self._with_name, changed))
+        results = [each if isinstance(each, PartitionResult) else found[self._key_of(each)] for each in places]
         for each in results:
             if each.error is not None:
                 context.meter.count_error(each.error)
         return admin.ChangedPartitions(tuple(results))
 
-    def _with_name(self, changed: PartitionResult) -> PartitionResult:
+    def _with_name(self, changed: PartitionResult) -> tuple[PartitionKey, PartitionResult]:
         place = changed.partition
         assert isinstance(place, admin.TopicPartitionId), "the controller answers with ids"
-        topic = None if place.topic_id is None else self._metadata.image.topics.get(place.topic_id)
-        return replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
+        key = self._key_of(place)
+        topic = self._metadata.image.topics.get(key.topic_id)
+        return key, replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
 
 
 def _user_of(changes: events.AlterScramCredentials) -> str:

@@ -54,9 +54,8 @@ class LogDirs:
 
     def with_logs(self, wanted: Collection[TopicPartition] | None) -> tuple[ReplicaLogDir, ...]:
         """The directories of this node with the logs of these partitions; None: of all."""
-        if wanted is not None:  # one that came with the id of its topic is not equal to one without
-            wanted = {TopicPartition(each.topic, each.partition) for each in wanted}
-        return tuple(_with_logs(directory, wanted) for directory in self._directories)
+        named = None if wanted is None else set(wanted)
+        return tuple(_with_logs(directory, named) for directory in self._directories)
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""

@@ -32,7 +32,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records import RecordBatch, RecordBatchBuilder
-from tidelog.types import INT32_MAX, INT64_MAX, Millis
+from tidelog.types import INT32_MAX, INT64_MAX, Millis, PartitionIndex, TopicPartition
 
 
 class Number:
@@ -74,6 +74,11 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"timestamp": "now"}, TypeError, "not str: 'now'"),
     ({"timestamp": True}, TypeError, "not bool: True"),
+    (
+        {"timestamp": 1_764_374_400},
+        InvalidTimestamp,
+        "timestamp 1764374400 can only be seconds since 1970: use milliseconds, int(time.time() * 1000) for now",
+    ),
     ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: use milliseconds since 1970, None (now) or -1 (none)"),
     ({"timestamp": INT64_MAX + 1}, InvalidTimestamp, "use milliseconds since 1970"),
     ({"partition": "0"}, TypeError, "partition must be a whole number (int), not str: '0'"),
@@ -195,10 +200,27 @@ async def _assign(consumer: Any, *arguments: Any, **options: Any) -> None:
     consumer.assign(*arguments, **options)
 
 
+async def _pause(consumer: Any, partitions: Any) -> None:
+    consumer.pause(partitions)
+
+
 WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
     ("partitions of None", lambda it: it.partitions(None), TypeError, "topic must be a str, the name of a topic"),
     ("partitions of a bad name", lambda it: it.partitions("a b"), InvalidTopic, "'a b' is not allowed"),
     ("a name alone", lambda it: _assign(it, "orders"), TypeError, "partitions must be a list"),
+    (
+        "one partition",
+        lambda it: _assign(it, ("orders", 0)),
+        TypeError,
+        "partitions must be a list, and this is one partition: write [('orders', 0)]",
+    ),
+    (
+        "one partition to pause",
+        lambda it: _pause(it, TopicPartition("orders", PartitionIndex(0))),
+        TypeError,
+        "partitions must be a list, and this is one partition: write [TopicPartition(topic='orders', partition=0)]",
+    ),
+    ("a topic to pause", lambda it: _pause(it, "orders"), TypeError, "partitions must be a list of TopicPartition"),
     ("names alone", lambda it: _assign(it, ["orders"]), TypeError, "a partition must be a TopicPartition or a"),
     ("no name", lambda it: _assign(it, [(None, 0)]), TypeError, "topic must be a str"),
     (

@@ -197,6 +197,17 @@ def test_metadata_are_encoded_with_missing_topics() -> None:
     assert message.topics[1].error.message == "no such topic"
 
 
+def test_the_id_of_a_topic_survives_the_wire() -> None:
+    """Of its own: it does not count when partitions are compared."""
+    topic_id = TopicId(UUID(int=7))
+    request = admin_pb2.ElectLeadersRequest(
+        partitions=[admin_pb2.TopicPartitionId(topic="orders", partition=1, topic_id=topic_id.bytes)]
+    )
+    codec = codec_of(str(methods.ADMIN_ELECT_LEADERS))
+    (place,) = codec.decode(request.SerializeToString()).partitions
+    assert (place.topic, place.partition, place.topic_id) == ("orders", 1, topic_id)
+
+
 PLACE: Final = admin_pb2.TopicPartitionId(topic_id=b"short")
 MALFORMED: Final[list[tuple[Method[Any, Any], Any]]] = [
     (methods.ADMIN_DELETE_TOPICS, deleting(topic_id=bytes(17))),

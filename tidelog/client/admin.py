@@ -24,7 +24,7 @@ from tidelog.client.options import (
     topic_partitions,
     whole_number,
 )
-from tidelog.client.read_committed import isolation_of
+from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.record_deletion import delete_below, ends_of_deletion
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.client.transaction_admin import TransactionAdmin
@@ -59,7 +59,6 @@ from tidelog.types import (
     LATEST,
     DirectoryId,
     EpochEnd,
-    Isolation,
     LeaderEpoch,
     NodeId,
     Offset,
@@ -460,7 +459,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         partitions: Iterable[Place],
         place: Literal["earliest", "latest"] | datetime = "latest",
         *,
-        isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: IsolationLevel = "read_uncommitted",
     ) -> dict[TopicPartition, Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
         record, an aware datetime is the first record at or after that time (the end if there is none). isolation: with
@@ -487,7 +486,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         return await delete_below(self._cluster, offsets, timeout_ms=timeout_ms)
 
     async def end_positions(
-        self, partitions: Iterable[Place], *, isolation: str | Isolation = Isolation.READ_UNCOMMITTED
+        self, partitions: Iterable[Place], *, isolation: IsolationLevel = "read_uncommitted"
     ) -> dict[TopicPartition, EpochEnd]:
         """Return one past the last committed record of each partition and that record's leader epoch (NO_LEADER_EPOCH
         if there is none). A log that ends this epoch below this offset, or lacks the epoch, was truncated since.

@@ -40,7 +40,7 @@ from tidelog.client.options import (
     yes_or_no,
 )
 from tidelog.client.plausible import plausible_epoch
-from tidelog.client.read_committed import isolation_of
+from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogError
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
@@ -49,7 +49,6 @@ from tidelog.types import (
     LATEST,
     NO_LEADER_EPOCH,
     NO_NODE,
-    Isolation,
     LeaderEpoch,
     Offset,
     PartitionIndex,
@@ -113,7 +112,7 @@ class Consumer(FetchClient):
         min_bytes: int = 1,
         request_timeout_ms: int = 30_000,
         check_crcs: bool = True,
-        isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: IsolationLevel = "read_uncommitted",
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         rack: str = "",
         group: str | None = None,
@@ -238,12 +237,12 @@ class Consumer(FetchClient):
     def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Return no records of these partitions until `resume`; they stay assigned. A partition that is given up and
         assigned again is not paused."""
-        for cursor in [self._cursor(partition) for partition in partitions]:
+        for cursor in [self._cursor(partition) for partition in topic_partitions(partitions)]:
             cursor.is_paused = True
 
     def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Return records of these partitions again."""
-        for cursor in [self._cursor(partition) for partition in partitions]:
+        for cursor in [self._cursor(partition) for partition in topic_partitions(partitions)]:
             cursor.is_paused = False
         self._handle(TimePassed(self._clock.monotonic_ms()))
         self._ready.set()

@@ -40,6 +40,9 @@ from tidelog.types import (
 
 _CLIENT_ID_MAX: Final = 255
 
+SECONDS: Final = range(1_000_000_000, 4_000_000_000)
+"""Numbers that are years 2001 to 2096 in seconds since 1970, and 12 January to 16 February 1970 in milliseconds."""
+
 _ACKS: Final = {
     "all": Acks.ALL,
     "-1": Acks.ALL,
@@ -166,6 +169,8 @@ def topic_partition(value: Any) -> TopicPartition:
 
 def topic_partitions(values: object) -> list[TopicPartition]:
     """Return partitions, each as in `topic_partition`. Raises TypeError if `values` is not a list of them."""
+    if isinstance(values, TopicPartition) or _is_pair(values):
+        raise TypeError(f"partitions must be a list, and this is one partition: write [{values!r}]")
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(
             f"partitions must be a list of TopicPartition or (topic, index) pairs, not {type(values).__name__}: "
@@ -174,10 +179,14 @@ def topic_partitions(values: object) -> list[TopicPartition]:
     return [topic_partition(value) for value in values]
 
 
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and not isinstance(value[1], str)
+
+
 def timestamp_ms(value: Any) -> Millis:
     """Return a record timestamp; -1 is none, as in the log. Raises TypeError, InvalidTimestamp."""
     try:
-        return Millis(whole_number("timestamp", value, least=NO_TIMESTAMP, most=TIMESTAMP_MS_MAX))
+        return ensure_no_seconds(Millis(whole_number("timestamp", value, least=NO_TIMESTAMP, most=TIMESTAMP_MS_MAX)))
     except TypeError as cause:
         raise TypeError(
             f"timestamp must be a whole number of milliseconds since 1970 (int) or None for now, not "
@@ -185,6 +194,16 @@ def timestamp_ms(value: Any) -> Millis:
         ) from cause
     except InvalidRequest as cause:
         raise InvalidTimestamp(f"timestamp {value}: use milliseconds since 1970, None (now) or -1 (none)") from cause
+
+
+def ensure_no_seconds(timestamp: Millis) -> Millis:
+    """Return the timestamp. Raises InvalidTimestamp for one that can only be seconds: as milliseconds it is in early
+    1970, and retention deletes the record at once."""
+    if timestamp in SECONDS:
+        raise InvalidTimestamp(
+            f"timestamp {timestamp} can only be seconds since 1970: use milliseconds, int(time.time() * 1000) for now"
+        )
+    return timestamp
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:

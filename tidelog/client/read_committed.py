@@ -8,7 +8,7 @@ Source: KIP-98; Kafka's Fetcher.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from tidelog.errors import InvalidConfig
 from tidelog.protocol.v1 import data_pb2
@@ -16,13 +16,15 @@ from tidelog.record_exchange import AbortedStart
 from tidelog.records import RecordBatch, empty_batch
 from tidelog.types import NO_PRODUCER_ID, Isolation
 
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"] | Isolation
+
 LEVELS: Final = {
     Isolation.READ_UNCOMMITTED: data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
     Isolation.READ_COMMITTED: data_pb2.ISOLATION_LEVEL_READ_COMMITTED,
 }
 
 
-def isolation_of(value: str | Isolation) -> Isolation:
+def isolation_of(value: IsolationLevel) -> Isolation:
     """ "read_uncommitted" or "read_committed". Raises InvalidConfig."""
     if isinstance(value, Isolation):
         return value
