@@ -13,6 +13,7 @@ from tidelog import forks
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
+    from tidelog import sync
     from tidelog.client.admin import Admin, TopicDescription
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
@@ -95,11 +96,14 @@ __all__ = [
     "TransactionAborted",
     "TransactionOutcomeUnknown",
     "__version__",
+    "sync",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module on first use."""
+    if name == "sync":
+        return import_module("tidelog.sync")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'tidelog' has no attribute {name!r}")

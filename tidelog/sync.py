@@ -1,6 +1,7 @@
 """Synchronous clients for programs without asyncio. Each client runs an event loop in its own thread.
 
-Every method does the same as the asynchronous method of the same name and may be called from any thread.
+Every method has the arguments of the asynchronous method of the same name, does the same, and may be called from any
+thread, by several at a time. What `await` is there for is a SyncDelivery here: `delivery.result(timeout)`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.group_member import CLOSED_IN_CALLBACK
 from tidelog.client.group_options import PartitionsCallback
-from tidelog.client.machine import LoopThread, blocking, on_loop, run_beside
+from tidelog.client.machine import LoopThread, as_coroutine, blocking, on_loop, run_beside
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns, checked_columns
+from tidelog.client.sync_delivery import SyncBatchDelivery, SyncDelivery, delivering
 from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
+
+__all__ = ["Admin", "Consumer", "Producer", "SyncBatchDelivery", "SyncDelivery", "SyncTransaction"]
 
 AHEAD_MAX: Final = 1_000
 """Records that an iteration polls at once."""
@@ -37,6 +41,17 @@ enough."""
 Client = TypeVar("Client", bound=Service)
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
+
+
+def _with_options_of(
+    constructor: Callable[Concatenate[Any, Arguments], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, Arguments], None]]:
+    """Give a constructor the parameters, and their types, of the asynchronous client's."""
+
+    def typed(own: Callable[..., None]) -> Callable[Concatenate[Any, Arguments], None]:
+        return wraps(constructor)(own)
+
+    return typed
 
 
 class _SyncClient(Generic[Client]):
@@ -70,12 +85,47 @@ class _SyncClient(Generic[Client]):
 class Producer(_SyncClient[_producer.Producer]):
     """Synchronous `tidelog.Producer` with the same options."""
 
-    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
-        super().__init__(_producer.Producer(bootstrap, **options))
+    @_with_options_of(_producer.Producer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(_producer.Producer(*args, **options))
 
     send = blocking(_producer.Producer.send)
+    enqueue = delivering(_producer.Producer.enqueue)
+    send_nowait = delivering(as_coroutine(_producer.Producer.send_nowait))
     flush = blocking(_producer.Producer.flush)
+    partitions = blocking(_producer.Producer.partitions)
+    is_idempotent = on_loop(_producer.Producer.is_idempotent)
     enqueue_columns = blocking(_producer.Producer.enqueue_columns)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory of all records without an outcome, as counted for `buffer_bytes`."""
+        return self._client.buffered_bytes
+
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, then stop: `close` of `tidelog.Producer`. Idempotent."""
+        if self._thread.is_running:
+            with suppress(InvalidRequest):  # another thread has closed the client
+                self._thread.run(self._client.close(flush=flush))
+        super().close()
+
+    def enqueue_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Iterable[Header]] | None = None,
+        partition: int | None = None,
+        timestamp: int | Iterable[int | None] | None = None,
+    ) -> SyncBatchDelivery:
+        """Queue many records, and do not wait for their outcomes: `enqueue_many` of `tidelog.Producer`."""
+        columns = checked_columns(values, keys, headers, partition, timestamp)  # iterators run in the caller's thread
+        return SyncBatchDelivery(self._thread, self.enqueue_columns(topic, columns))
+
+    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> SyncBatchDelivery:
+        """Queue the rows of an Arrow table: `enqueue_arrow` of `tidelog.Producer`."""
+        return SyncBatchDelivery(self._thread, self.enqueue_columns(topic, columns_of_table(table, partition)))
 
     def transaction(self) -> SyncTransaction:
         """Return a transaction, to be used once with `with`: `transaction` of `tidelog.Producer`."""
@@ -150,7 +200,8 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     consumer.
     """
 
-    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
+    @_with_options_of(_consumer.Consumer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if callable(options.get(name)):
                 options[name] = _in_a_thread(options[name], self)
@@ -161,7 +212,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         """Number of records of `_polled` that the iteration has yielded."""
         self._iterates = False
         """Whether the last records were returned by the iteration."""
-        super().__init__(_consumer.Consumer(bootstrap, **options))
+        super().__init__(_consumer.Consumer(*args, **options))
 
     def __exit__(self, kind: object = None, *_: object) -> None:
         self._put_back(with_last=kind is not None)  # an error: the last record is not processed
@@ -193,6 +244,11 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     position = blocking(_consumer.Consumer.position)
     end_offsets = blocking(_consumer.Consumer.end_offsets)
 
+    high_watermark = on_loop(_consumer.Consumer.high_watermark)
+    group_metadata = on_loop(_consumer.Consumer.group_metadata)
+    offsets_to_commit = on_loop(_consumer.Consumer.offsets_to_commit)
+    transaction_member = on_loop(_consumer.Consumer.transaction_member)
+
     assign = on_loop(_consumer.Consumer.assign)
     pause = on_loop(_consumer.Consumer.pause)
     resume = on_loop(_consumer.Consumer.resume)
@@ -201,6 +257,11 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are assigned, by the user or by the group."""
         return self._client.assignment
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """Return the partitions that `pause` stopped."""
+        return self._client.paused
 
     def __iter__(self) -> Iterator[_consumer.ConsumerRecord]:
         self._put_back()
@@ -267,8 +328,9 @@ def _in_a_thread(callback: Callable[[list[TopicPartition]], object], consumer: C
 class Admin(_SyncClient[_admin.Admin]):
     """Synchronous `tidelog.Admin` with the same options."""
 
-    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
-        super().__init__(_admin.Admin(bootstrap, **options))
+    @_with_options_of(_admin.Admin.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(_admin.Admin(*args, **options))
 
     create_topic = blocking(_admin.Admin.create_topic)
     delete_topic = blocking(_admin.Admin.delete_topic)
@@ -295,6 +357,7 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_topic = blocking(_admin.Admin.describe_topic)
     describe_cluster = blocking(_admin.Admin.describe_cluster)
     list_offsets = blocking(_admin.Admin.list_offsets)
+    end_positions = blocking(_admin.Admin.end_positions)
     delete_records = blocking(_admin.Admin.delete_records)
     list_groups = blocking(_admin.Admin.list_groups)
     describe_groups = blocking(_admin.Admin.describe_groups)

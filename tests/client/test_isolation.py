@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryPartition, memory_cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
-from tidelog.client.read_committed import hide_aborted
+from tidelog.client.read_committed import IsolationLevel, hide_aborted
 from tidelog.errors import InvalidConfig
 from tidelog.record_exchange import AbortedStart
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
@@ -58,7 +58,7 @@ async def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
 async def test_a_read_committed_consumer_gets_only_committed_records() -> None:
     async with memory_cluster() as cluster:
         fill(cluster.create("orders").partitions[0])
-        levels: dict[str | Isolation, list[int]] = {
+        levels: dict[IsolationLevel, list[int]] = {
             "read_committed": [0, 2, 3, 7],
             Isolation.READ_UNCOMMITTED: [0, 1, 2, 3, 5, 7, 8, 9],
         }
@@ -82,7 +82,7 @@ async def test_latest_is_the_last_stable_offset_for_read_committed() -> None:
 
 def test_an_unknown_isolation_is_rejected() -> None:
     with pytest.raises(InvalidConfig, match="read_committed"):
-        Consumer("localhost:1", isolation="serializable")
+        Consumer("localhost:1", isolation="serializable")  # type: ignore[arg-type]
 
 
 def test_hidden_batches_span_their_offsets_without_records() -> None:

@@ -138,8 +138,10 @@ async def test_threads_that_use_one_synchronous_producer_keep_their_order() -> N
                 producer.send_all("orders", values)
 
         def all_threads() -> None:
-            options = {"batch_bytes": 500, "buffer_bytes": 10_000}
-            with sync.Producer(cluster.bootstrap, **options) as producer, ThreadPoolExecutor(threads) as pool:
+            with (
+                sync.Producer(cluster.bootstrap, batch_bytes=500, buffer_bytes=10_000) as producer,
+                ThreadPoolExecutor(threads) as pool,
+            ):
                 for done in [pool.submit(write, producer, thread) for thread in range(threads)]:
                     done.result()
 

@@ -154,7 +154,7 @@ def test_files_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_client_does_not_start_with_something_else_than_tls() -> None:
     with pytest.raises(TypeError, match=r"tls must be a tidelog\.Tls or None, not bool: True"):
-        sync.Admin("127.0.0.1:1", tls=True)
+        sync.Admin("127.0.0.1:1", tls=True)  # type: ignore[arg-type]
 
 
 # --- tidelog certs create ---------------------------------------------------------------------------------------------

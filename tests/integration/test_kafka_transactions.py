@@ -19,6 +19,7 @@ import tidelog
 from node.process.local_cluster import LocalCluster
 from replication.coordination.partitioning import partition_of
 from tests.kafka_nodes import QUICK_FAILOVER, QUICK_GROUPS, kafka_cluster
+from tidelog.client.read_committed import IsolationName
 
 pytestmark = pytest.mark.integration
 
@@ -143,7 +144,7 @@ async def read_with_aiokafka(cluster: LocalCluster, topic: str, count: int, isol
         return found
 
 
-async def read_with_tidelog(cluster: LocalCluster, topic: str, isolation: str) -> list[bytes]:
+async def read_with_tidelog(cluster: LocalCluster, topic: str, isolation: IsolationName) -> list[bytes]:
     """All records up to the end of each partition."""
     async with tidelog.Consumer(cluster.bootstrap, isolation=isolation) as consumer:
         places = await consumer.partitions(topic)
@@ -156,7 +157,7 @@ async def read_with_tidelog(cluster: LocalCluster, topic: str, isolation: str) -
         return found
 
 
-async def seen_by_all(cluster: LocalCluster, topic: str, count: int, isolation: str) -> list[bytes]:
+async def seen_by_all(cluster: LocalCluster, topic: str, count: int, isolation: IsolationName) -> list[bytes]:
     """What the clients read, which is the same. count: of records, whose markers may still be on their way."""
     found = sorted(await read_with_aiokafka(cluster, topic, count, isolation))
     assert sorted(await read_with_tidelog(cluster, topic, isolation)) == found

@@ -54,6 +54,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.group_admin import GroupDescription, MemberDescription
 from tidelog.client.producer import Producer
+from tidelog.client.read_committed import IsolationName
 from tidelog.client.transaction_admin import TransactionDescription
 from tidelog.clock import MachineClock
 from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, RebalanceInProgress
@@ -128,7 +129,7 @@ async def write(nodes: RealNodes) -> Ours:
             group: {key: int(found.offset) for key, found in (await admin.list_group_offsets(group)).items() if found}
             for group in groups
         }
-    values = [await read(at, isolation) for isolation in ("read_committed", "read_uncommitted")]
+    values = [await read(at, "read_committed"), await read(at, "read_uncommitted")]
     return Ours(_without_errors(groups), offsets, _without_errors(described), *values)
 
 
@@ -263,7 +264,7 @@ async def classic_sync(
     return places_in((await ask(nodes, GROUPS_SYNC_GROUP, request)).assignment)
 
 
-async def read(at: str, isolation: str) -> list[bytes]:
+async def read(at: str, isolation: IsolationName) -> list[bytes]:
     """The values of a topic that a consumer of ours sees."""
     async with Consumer(at, isolation=isolation) as consumer:
         consumer.assign([("orders", 0)])

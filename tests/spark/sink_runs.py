@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from node.process.local_cluster import LocalCluster
 from tests.spark.decided import wait_decided
 from tidelog import sync
+from tidelog.client.read_committed import IsolationName
 from tidelog.spark.sink.batch_commit import BatchCommit
 from tidelog.spark.sink.sink_columns import SinkColumns
 from tidelog.spark.sink.sink_options import SinkOptions, parse_sink_options
@@ -37,7 +38,9 @@ def batch_by_topic(rows: Iterable[tuple[str, str]]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.string()), pa.array(topics, pa.string())], names=["value", "topic"])
 
 
-def committed(cluster: LocalCluster, topic: str = "out", *, isolation: str = "read_committed") -> Counter[str]:
+def committed(
+    cluster: LocalCluster, topic: str = "out", *, isolation: IsolationName = "read_committed"
+) -> Counter[str]:
     """The values that a consumer gets, up to the last stable offset."""
     wait_decided(cluster)
     found: Counter[str] = Counter()

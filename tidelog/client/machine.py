@@ -69,8 +69,14 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine on the loop; return its result or raise its error. Ctrl-C cancels it.
 
-        Raises InvalidRequest if the loop is stopped, before or during the call; UsedAfterFork in a forked child.
+        Raises InvalidRequest if the loop is stopped, before or during the call, and in the thread of the loop, which
+        would wait for itself; UsedAfterFork in a forked child.
         """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise InvalidRequest(
+                f"a callback in the thread of the {self._what} cannot wait for it: let another thread make the call"
+            )
         with self._submitting:
             if self._stopping:
                 work.close()
@@ -119,11 +125,14 @@ class LoopThread:
         await asyncio.sleep(0)  # the results of tasks that have just ended must still reach their callers
         self._loop.stop()
 
+    @property
+    def _what(self) -> str:
+        return self._name.removeprefix("tidelog ")
+
     def _closed(self) -> TidelogError:
-        what = self._name.removeprefix("tidelog ")
         if self._is_foreign:
-            return forks.foreign(what)
-        return InvalidRequest(f"the {what} is closed: use it inside `with`")
+            return forks.foreign(self._what)
+        return InvalidRequest(f"the {self._what} is closed: use it inside `with`")
 
 
 def blocking(
@@ -143,13 +152,20 @@ def blocking(
     return call
 
 
-def on_loop(
+def as_coroutine(
     method: Callable[Concatenate[Client, Arguments], T],
-) -> Callable[Concatenate[Any, Arguments], T]:
-    """Return the same for a method that is not asynchronous, and must run on the loop of its object."""
+) -> Callable[Concatenate[Client, Arguments], Coroutine[Any, Any, T]]:
+    """Return a method that is not asynchronous, and must run on the loop of its object, as one for `blocking`."""
 
     @wraps(method)
     async def call(client: Client, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> T:
         return method(client, *args, **kwargs)
 
-    return blocking(call)
+    return call
+
+
+def on_loop(
+    method: Callable[Concatenate[Client, Arguments], T],
+) -> Callable[Concatenate[Any, Arguments], T]:
+    """Return the synchronous form of such a method."""
+    return blocking(as_coroutine(method))

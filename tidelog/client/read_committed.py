@@ -16,7 +16,8 @@ from tidelog.record_exchange import AbortedStart
 from tidelog.records import RecordBatch, empty_batch
 from tidelog.types import NO_PRODUCER_ID, Isolation
 
-IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"] | Isolation
+IsolationName: TypeAlias = Literal["read_uncommitted", "read_committed"]
+IsolationLevel: TypeAlias = IsolationName | Isolation
 
 LEVELS: Final = {
     Isolation.READ_UNCOMMITTED: data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.machine import LoopThread, blocking
 from tidelog.client.many_arrow import columns_of_table
+from tidelog.client.sync_delivery import SyncBatchDelivery, delivering, delivering_many
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
-from tidelog.types import TopicPartition
+from tidelog.types import ProducerId, TopicPartition
 
 
 class SyncTransaction:
@@ -45,14 +45,24 @@ class SyncTransaction:
     send = blocking(Transaction.send)
     flush = blocking(Transaction.flush)
 
-    enqueue = blocking(Transaction.enqueue)
-    enqueue_many = blocking(Transaction.enqueue_many)
+    enqueue = delivering(Transaction.enqueue)
+    enqueue_many = delivering_many(Transaction.enqueue_many)
     enqueue_columns = blocking(Transaction.enqueue_columns)
 
-    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
+    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> SyncBatchDelivery:
         """Queue the rows of an Arrow table or of a reader of batches: `enqueue_arrow` of `Transaction`."""
         # A reader is an iterator that may call a client: its rows are read in the caller's thread.
-        return self.enqueue_columns(topic, columns_of_table(table, partition))
+        return SyncBatchDelivery(self._thread, self.enqueue_columns(topic, columns_of_table(table, partition)))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the block was entered, and is neither left nor aborted."""
+        return self._client.is_open
+
+    @property
+    def identity(self) -> tuple[ProducerId, int]:
+        """The producer's id and epoch: `identity` of `Transaction`."""
+        return self._client.identity
 
     def send_offsets(
         self,
