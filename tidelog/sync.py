@@ -242,7 +242,11 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     partitions = blocking(_consumer.Consumer.partitions)
     seek = blocking(_consumer.Consumer.seek)
     position = blocking(_consumer.Consumer.position)
+    seek_to_beginning = blocking(_consumer.Consumer.seek_to_beginning)
+    seek_to_end = blocking(_consumer.Consumer.seek_to_end)
+    beginning_offsets = blocking(_consumer.Consumer.beginning_offsets)
     end_offsets = blocking(_consumer.Consumer.end_offsets)
+    offsets_for_times = blocking(_consumer.Consumer.offsets_for_times)
 
     high_watermark = on_loop(_consumer.Consumer.high_watermark)
     group_metadata = on_loop(_consumer.Consumer.group_metadata)

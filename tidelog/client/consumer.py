@@ -27,7 +27,7 @@ from tidelog.client.group_member import GroupMember
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback, group_options
-from tidelog.client.offset_lookup import timestamp_of
+from tidelog.client.offset_lookup import OffsetAndTimestamp, find_times, time_in_log, timestamp_of
 from tidelog.client.options import (
     at_least,
     offsets_to_commit,
@@ -45,6 +45,7 @@ from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogE
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.types import (
+    EARLIEST,
     INT64_MAX,
     LATEST,
     NO_LEADER_EPOCH,
@@ -384,6 +385,45 @@ class Consumer(FetchClient):
             await self._ready.wait()
         return cursor.position
 
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Continue reading these partitions, by default all that are assigned, from their first record. One query of
+        each leader; raises the reason if a place cannot be found, and then no position has changed."""
+        await self._seek_to(EARLIEST, partitions)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Continue reading these partitions, by default all that are assigned, after the last record that this consumer
+        may read: as `seek_to_beginning`."""
+        await self._seek_to(LATEST, partitions)
+
+    async def _seek_to(self, place: Offset, partitions: Iterable[TopicPartition | tuple[str, int]] | None) -> None:
+        wanted = self.assignment if partitions is None else topic_partitions(partitions)
+        cursors = {key: self._cursor(key) for key in wanted}
+        found = await self._list_offsets(dict.fromkeys(wanted, place))
+        for key, offset in found.items():
+            if self._core.cursors.get(key) is cursors[key]:  # else it was given up, or assigned again, meanwhile
+                self._handle(Sought(key, offset, NO_LEADER_EPOCH, self._clock.monotonic_ms()))
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, Offset]:
+        """Query the leaders for the first offset of each partition's log."""
+        return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), EARLIEST))
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition | tuple[str, int], int | datetime]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Query the leaders for the first record at or after a time in each partition: milliseconds since 1970, or an
+        aware datetime. None where no record is that recent. Raises InvalidTimestamp for a time in seconds."""
+        if not isinstance(times, Mapping):
+            raise TypeError(f"times must be a mapping of partitions to times, not {type(times).__name__}: {times!r}")
+        return await find_times(
+            self._cluster,
+            {topic_partition(key): time_in_log(time) for key, time in times.items()},
+            timeout_ms=self._policy.request_timeout_ms,
+            isolation=self._isolation,
+            known=self._known_epoch,
+        )
+
     async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
         """Query the leaders for the end of each partition: one past the last record that this consumer may read."""
         return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), LATEST))
@@ -395,8 +435,11 @@ class Consumer(FetchClient):
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    async def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """Return available records, at most `max_records`; wait up to `timeout` seconds for the first one.
+    async def poll(
+        self, max_records: int = 10_000, timeout: float = 1.0, *, timeout_ms: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Return available records, at most `max_records`; wait up to `timeout` seconds for the first one, or up to
+        `timeout_ms` milliseconds where that is given.
 
         Records of one partition are in order. An error of a partition is raised after all records before it were
         returned: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again), CorruptRecord.
@@ -404,6 +447,8 @@ class Consumer(FetchClient):
         """
         max_records = whole_number("max_records", max_records, least=1)
         timeout = seconds("timeout", timeout)
+        if timeout_ms is not None:
+            timeout = whole_number("timeout_ms", timeout_ms, least=0) / 1000
         polled: list[ConsumerRecord] = []
         self._step()
         await self._clock.sleep_ms(0)  # other tasks run even if the caller never waits

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster, PartitionView
+from tidelog.client.options import ensure_no_seconds, whole_number
 from tidelog.client.read_committed import LEVELS
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.errors import (
@@ -24,6 +25,7 @@ from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
     EARLIEST,
+    INT64_MAX,
     LATEST,
     NO_LEADER_EPOCH,
     Endpoint,
@@ -50,6 +52,24 @@ def since_1970_ms(moment: datetime) -> int:
 def time_at(milliseconds: int) -> datetime:
     """The inverse of `since_1970_ms`, in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time (Kafka's class of this name)."""
+
+    offset: Offset
+    timestamp: Millis
+    """That of the record, in milliseconds since 1970."""
+    leader_epoch: LeaderEpoch
+    """NO_LEADER_EPOCH if it is unknown."""
+
+
+def time_in_log(time: object) -> Millis:
+    """Return a time to look up in milliseconds. time: an aware datetime, or milliseconds since 1970. Raises TypeError,
+    InvalidRequest, InvalidTimestamp."""
+    if isinstance(time, datetime):
+        return Millis(timestamp_of(time))
+    return ensure_no_seconds(Millis(whole_number("a time in milliseconds", time, least=0, most=INT64_MAX)))
 
 
 def timestamp_of(place: object) -> int:
@@ -95,6 +115,31 @@ async def list_positions(
         else:
             later.add(key)
         return answer.offset != -1
+
+    level = {"isolation_level": LEVELS[isolation]}
+    await ask_leaders(cluster, wanted, methods.DATA_LIST_OFFSETS, question, take, known, timeout_ms=timeout_ms, **level)
+    return {key: found[key] for key in wanted}
+
+
+async def find_times(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, Millis],
+    *,
+    timeout_ms: int,
+    isolation: Isolation,
+    known: Callable[[TopicPartition], LeaderEpoch],
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Return the first record at or after each partition's time, None where there is none. Arguments and errors are
+    those of `list_positions`."""
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+    def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
+        return {"current_leader_epoch": partition.leader_epoch, "timestamp_ms": wanted[key]}
+
+    def take(key: TopicPartition, answer: data_pb2.ListedOffset) -> bool:
+        record = Offset(answer.offset), Millis(answer.timestamp_ms), LeaderEpoch(answer.leader_epoch)
+        found[key] = OffsetAndTimestamp(*record) if answer.offset != -1 else None
+        return True
 
     level = {"isolation_level": LEVELS[isolation]}
     await ask_leaders(cluster, wanted, methods.DATA_LIST_OFFSETS, question, take, known, timeout_ms=timeout_ms, **level)
