@@ -399,7 +399,7 @@ async def test_an_admin_rejects_arguments_that_no_message_can_carry(
         (
             Producer,
             {"partitioner": "random"},
-            "partitioner='random': use \"murmur2\", as Kafka's Java client, or \"crc3",
+            "partitioner='random': use \"murmur2\", as Kafka's Java client, \"crc3",
         ),
         (Producer, {"enable_idempotence": "false"}, "enable_idempotence='false': use True or False"),
         (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),

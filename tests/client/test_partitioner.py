@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
+from tests.client.memory_cluster import memory_cluster
 from tests.client.producer_session import POLICY
 from tidelog.client.key_hash import key_hash_of
 from tidelog.client.partitioner import Partitioner, _partition_for_key, murmur2, partition_for_key
+from tidelog.client.producer import Producer
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.route import Route
 from tidelog.client.routing import NO_PARTITION
+from tidelog.errors import UnknownTopicOrPartition
 from tidelog.types import Millis
 
 
@@ -133,3 +137,47 @@ def test_a_batch_that_lingered_does_not_leave_the_rest_of_the_partition_half_ful
     assert [unkeyed.put() for _ in range(10)] == [first] * 10, "a whole batch behind it"
     assert unkeyed.put() != first
     assert unkeyed.batches().count((1000, True)) == 1
+
+
+def by_length(key: bytes | None, partitions: int) -> int | None:
+    return None if key is None else len(key) % partitions
+
+
+async def test_a_function_of_the_program_chooses_partitions() -> None:
+    async with memory_cluster() as cluster:
+        cluster.create("orders", 3)
+        async with Producer(cluster.bootstrap, partitioner=by_length) as producer:
+            sent = [await producer.send("orders", b"v", key=bytes(length)) for length in range(6)]
+            assert [each.partition for each in sent] == [0, 1, 2, 0, 1, 2]
+            many = await (await producer.enqueue_many("orders", [b"v"] * 4, keys=[b"1", b"22", None, b""]))
+            chosen = [each.partition for each in many.results()]
+            assert [*chosen[:2], chosen[3]] == [1, 2, 0]
+            assert (await producer.send("orders", b"v", key=b"1", partition=2)).partition == 2
+
+
+async def test_a_function_of_the_program_also_spreads_records_without_keys() -> None:
+    turns = iter(range(100))
+    async with memory_cluster() as cluster:
+        cluster.create("orders", 3)
+        async with Producer(cluster.bootstrap, partitioner=lambda _, partitions: next(turns) % partitions) as producer:
+            sent = [await producer.send("orders", b"v") for _ in range(3)]
+            assert sorted(each.partition for each in sent) == [0, 1, 2]
+            many = await (await producer.enqueue_many("orders", [b"v"] * 6))
+            assert sorted(each.partition for each in many.results()) == [0, 0, 1, 1, 2, 2]
+
+
+async def test_a_function_that_names_no_partition_is_refused() -> None:
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (3, UnknownTopicOrPartition, "the partitioner returned partition 3 for key b'k': it must be 0 to 2, or None"),
+        (-1, UnknownTopicOrPartition, "returned partition -1"),
+        ("0", TypeError, "the partition that the partitioner returned must be a whole number"),
+    ]
+    async with memory_cluster() as cluster:
+        cluster.create("orders", 3)
+        for index, error, says in wrong:
+            async with Producer(cluster.bootstrap, partitioner=lambda *_, index=index: index) as producer:
+                with pytest.raises(error, match=says):
+                    await producer.send("orders", b"v", key=b"k")
+                with pytest.raises(error, match=says):
+                    await producer.enqueue_many("orders", [b"v"], keys=[b"k"])
+                assert (await producer.send("orders", b"v", partition=1)).partition == 1

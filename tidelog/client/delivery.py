@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tidelog.client.receipt import Receipt, StoredBatch
 from tidelog.errors import TidelogError
@@ -154,6 +154,10 @@ class Delivery:
             self._outcome.is_read = True
             yield from self._outcome.wait().__await__()
         return self.result()
+
+
+OnDelivery: TypeAlias = Callable[[Delivery], object]
+"""Called on the producer's loop with a delivery whose outcome is known."""
 
 
 def _call_back(callback: Callable[[Delivery], object], delivery: Delivery) -> None:

@@ -135,7 +135,8 @@ class ManyRecords:
         self._measured_for: Route | None = None
         self._targets_for: Route | None = None
         self._targets: Numbers | None = None
-        """The partition of each record; None if no record has a key and the caller chose no partition."""
+        """The partition of each record; None if no record has a key, and neither the caller nor a partitioner of the
+        program chooses."""
 
     @property
     def queued(self) -> int:
@@ -241,7 +242,10 @@ class ManyRecords:
         if self._targets_for is not None and len(self._targets_for.queues) == len(route.queues):
             return self._targets
         columns, partitions = self.columns, len(route.queues)
-        self._targets = None if columns.keys is None else route.keys.of_keys(columns.keys, partitions)
+        keys = columns.keys
+        if keys is None and route.keys.choose is not None:
+            keys = [None] * len(columns)
+        self._targets = None if keys is None else route.keys.of_keys(keys, partitions)
         if columns.partitions is not None:
             given = columns.partitions
             if given and max(given) >= partitions:

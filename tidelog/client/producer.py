@@ -20,8 +20,8 @@ from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
-from tidelog.client.delivery import Delivery
-from tidelog.client.key_hash import key_hash_of
+from tidelog.client.delivery import Delivery, OnDelivery
+from tidelog.client.key_hash import PartitionerOption, key_hash_of
 from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns
 from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner
@@ -94,6 +94,9 @@ class Producer(Service, RecordSender):
     receipts: each result has a receipt (`SendResult.receipt`); needs acks="all" or 1.
     partitioner: the hash that gives a key its partition. All producers of a topic must have the same: "murmur2" is that
     of Kafka's Java client, kafka-python, aiokafka and franz-go, "crc32" that of librdkafka (kcat, Confluent's clients).
+    Or a function `(key, number of partitions) -> partition`, which is called for each record whose partition the caller
+    has not chosen, also with None for a record without a key, and more than once for one that waits for memory; where
+    it returns None, the record stays on the partition of records without keys. It must return at once.
     tls: the files for TLS; None: plain text.
     sasl: the user that the client authenticates as; None: the client does not authenticate.
     client_id: the client's name in quotas and in the nodes' logs.
@@ -123,7 +126,7 @@ class Producer(Service, RecordSender):
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         receipts: bool = False,
-        partitioner: Literal["murmur2", "crc32"] = "murmur2",
+        partitioner: PartitionerOption = "murmur2",
         **client: Unpack[ClientOptions],
     ) -> None:
         super().__init__(bootstrap, **client)
@@ -182,12 +185,15 @@ class Producer(Service, RecordSender):
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
 
-        The fast path for many records in flight. The order within a partition is the order of the calls. Raises the
-        same errors as `send` before a record is queued. A cancelled call may have queued its record; after it has ended
-        nothing more is queued for it.
+        The fast path for many records in flight. The order within a partition is the order of the calls. on_delivery is
+        called with the delivery when its outcome is known, on the producer's loop: `delivery.exception()` is its error
+        or None, `delivery.result()` its position. Raises the same errors as `send` before a record is queued. A
+        cancelled call may have queued its record; after it has ended nothing more is queued for it.
         """
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
@@ -196,6 +202,8 @@ class Producer(Service, RecordSender):
             put_later = await self._put_later(call)
             assert isinstance(put_later, Delivery)
             delivery = put_later
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
         if self._pause_due:
             # A program that only calls `enqueue` would fill the memory before the streams send anything.
             self._pause_due = False
@@ -211,8 +219,10 @@ class Producer(Service, RecordSender):
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queue one record at once; await the Delivery for its outcome.
+        """Queue one record at once; await the Delivery for its outcome. on_delivery: as for `enqueue`.
 
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
         topic are not loaded (`await producer.partitions(topic)` loads them), UnknownTopicOrPartition, RecordTooLarge.
@@ -224,6 +234,8 @@ class Producer(Service, RecordSender):
                 raise not_known(topic)
             self._routes[topic].at(topic, delivery[3] or 0)
             raise memory_exhausted(self._buffer_bytes, "is full")
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
         return delivery
 
     def transaction(self) -> Transaction:
@@ -340,10 +352,10 @@ class Producer(Service, RecordSender):
                 self._cluster.request_refresh(topic)  # it may have been added
                 return value, key, headers, partition, timestamp
             queue = route.at(topic, partition)
-        elif key is not None:
+        elif key is not None and route.keys.choose is None:
             queue = route.queues[route.keys.of_key(key, len(route.queues))]
         else:
-            queue = route.without_key(size)
+            queue = route.chosen(key, size)
         stamp = self._clock.wall_ms() if timestamp is None else Millis(timestamp)
         batch = queue.batches[-1] if queue.batches else None
         if batch is None or batch.sealed or batch.size + size > route.batch_bytes:

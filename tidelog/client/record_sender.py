@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from tidelog.client.batch_delivery import BatchDelivery
-from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.delivery import Delivery, OnDelivery, SendResult
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.records.v2.record import Header
@@ -27,8 +27,10 @@ class RecordSender(ABC):
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queue one record; await the Delivery for its outcome."""
+        """Queue one record; await the Delivery for its outcome. on_delivery: see `Delivery.add_done_callback`."""
 
     @abstractmethod
     async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
@@ -46,6 +48,8 @@ class RecordSender(ABC):
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
     ) -> SendResult:
         """Send one record and wait for its result.
 
@@ -53,9 +57,9 @@ class RecordSender(ABC):
         now if None, -1 for a record without one. Returns the record's position, acknowledged as `acks` requires. Raises
         RecordTooLarge before anything is queued; BufferExhausted, or the reason why the topic is not known, after at
         most `max_block_ms`; the node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was
-        written). A cancelled call may have queued its record, which is then sent.
+        written). A cancelled call may have queued its record, which is then sent. on_delivery: as for `enqueue`.
         """
-        return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
+        return await (await self.enqueue(topic, value, key, headers, partition, timestamp, on_delivery=on_delivery))
 
     async def enqueue_many(
         self,

@@ -49,6 +49,13 @@ class Route:
         ensure_partition(topic, len(self.queues), partition)
         return self.queues[partition]
 
+    def chosen(self, key: bytes | None, size: int) -> PartitionQueue:
+        """Return the queue that the program's own partitioner chooses for a record of `size` bytes; without one, that
+        of a record without a key."""
+        choose = self.keys.choose
+        partition = None if choose is None else choose(key, len(self.queues))
+        return self.without_key(size) if partition is None else self.queues[partition]
+
     def without_key(self, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes without a key."""
         partitioner, queues = self.partitioner, self.queues

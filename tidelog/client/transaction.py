@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from tidelog.client.batch_delivery import BatchDelivery
-from tidelog.client.delivery import Delivery
+from tidelog.client.delivery import Delivery, OnDelivery
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_records import NO_HEADERS, RecordColumns
@@ -159,10 +159,12 @@ class Transaction(RecordSender):
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Queue one record, as `Producer.enqueue`. Its delivery need not be awaited: a failure ends the transaction."""
         self._ensure_open()
-        return await self._producer.enqueue(topic, value, key, headers, partition, timestamp)
+        return await self._producer.enqueue(topic, value, key, headers, partition, timestamp, on_delivery=on_delivery)
 
     async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
         """Queue many records that are checked already; see `enqueue_many`."""
