@@ -14,7 +14,7 @@ from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
     from tidelog import sync
-    from tidelog.client.admin import Admin, TopicDescription
+    from tidelog.client.admin import Admin, NewTopic, TopicDescription
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
@@ -53,6 +53,7 @@ _HOME: Final = {
     "Consumer": "tidelog.client.consumer",
     "ConsumerRecord": "tidelog.client.consumer",
     "Delivery": "tidelog.client.delivery",
+    "NewTopic": "tidelog.client.admin",
     "Producer": "tidelog.client.producer",
     "ProducerFenced": "tidelog.errors",
     "Receipt": "tidelog.client.receipt",
@@ -81,6 +82,7 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "Delivery",
+    "NewTopic",
     "Producer",
     "ProducerFenced",
     "Receipt",

@@ -379,7 +379,9 @@ class MemoryNode:
         return serve
 
     async def create_topics(self, request: admin_pb2.CreateTopicsRequest, context: RequestContext) -> Any:
-        [asked] = request.topics
+        return admin_pb2.ChangedTopics(topics=[self._created(asked) for asked in request.topics])
+
+    def _created(self, asked: admin_pb2.CreateTopic) -> admin_pb2.ChangedTopic:
         if asked.name in self.cluster.topics:
             return _refused(TopicExists(f"topic {asked.name!r} exists: choose another name"))
         usable = sum(node.server is not None for node in self.cluster.nodes)
@@ -391,15 +393,16 @@ class MemoryNode:
         partitions = 1 if asked.partitions == NODE_DEFAULT else asked.partitions
         topic = self.cluster.create(asked.name, partitions, dict(asked.configs))
         warnings = self.cluster.topic_warnings
-        created = admin_pb2.ChangedTopic(name=topic.name, topic_id=topic.topic_id.bytes, warnings=warnings)
-        return admin_pb2.ChangedTopics(topics=[created])
+        return admin_pb2.ChangedTopic(name=topic.name, topic_id=topic.topic_id.bytes, warnings=warnings)
 
     async def delete_topics(self, request: admin_pb2.DeleteTopicsRequest, context: RequestContext) -> Any:
-        [asked] = request.topics
-        if asked.name not in self.cluster.topics:
-            return _refused(UnknownTopicOrPartition(f"there is no topic {asked.name!r}"))
-        self.cluster.delete(asked.name)
-        return admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(name=asked.name)])
+        return admin_pb2.ChangedTopics(topics=[self._deleted(asked.name) for asked in request.topics])
+
+    def _deleted(self, name: str) -> admin_pb2.ChangedTopic:
+        if name not in self.cluster.topics:
+            return _refused(UnknownTopicOrPartition(f"there is no topic {name!r}"))
+        self.cluster.delete(name)
+        return admin_pb2.ChangedTopic(name=name)
 
     async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, context: RequestContext) -> Any:
         if request.node_id not in self.cluster.voters:
@@ -542,8 +545,8 @@ class MemoryCluster:
         return answer
 
 
-def _refused(error: TidelogError) -> admin_pb2.ChangedTopics:
-    return admin_pb2.ChangedTopics(topics=[admin_pb2.ChangedTopic(error=to_proto(error))])
+def _refused(error: TidelogError) -> admin_pb2.ChangedTopic:
+    return admin_pb2.ChangedTopic(error=to_proto(error))
 
 
 @asynccontextmanager

@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 
 import tidelog.sync
-from tests.client.memory_cluster import CLOCK, cluster_in_a_thread, memory_cluster, start, until
+from tests.client.jumping_clock import WaitsNotAtAll
+from tests.client.memory_cluster import cluster_in_a_thread, memory_cluster, start, until
 from tidelog.client.admin import Admin
 from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
 from tidelog.client.producer import Producer
-from tidelog.clock import MachineClock
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
@@ -27,21 +27,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import Millis, PartitionIndex, TopicPartition
-
-
-class WaitsNotAtAll(MachineClock):
-    """A clock that stands still, and jumps when it is waited for."""
-
-    def __init__(self) -> None:
-        self._now_ms = 0
-
-    def monotonic_ms(self) -> Millis:
-        return Millis(self._now_ms)
-
-    async def sleep_ms(self, ms: int) -> None:
-        self._now_ms += ms
-        await CLOCK.sleep_ms(0)
+from tidelog.types import PartitionIndex, TopicPartition
 
 
 async def test_topics_are_created_described_listed_and_deleted() -> None:

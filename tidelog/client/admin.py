@@ -1,32 +1,37 @@
-"""Admin client: topics, cluster state, offsets.
+"""Admin client: the cluster, its nodes, partitions and users, access, offsets.
 
-Not here: retries and the choice of nodes (admin_calls.py).
+Not here: retries and the choice of nodes (admin_calls.py), topics (topic_admin.py), groups (group_admin.py),
+transactions (transaction_admin.py).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar
-from uuid import UUID
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from tidelog.client.acl_options import checked_acl, checked_acl_field
+from tidelog.client.admin_arguments import id_bytes, mapping_of, replicas_of
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import list_positions, timestamp_of
 from tidelog.client.options import (
     text,
-    topic_name,
     topic_partition,
     topic_partitions,
     whole_number,
 )
 from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.record_deletion import delete_below, ends_of_deletion
-from tidelog.client.retries import BACKOFF_MS
+from tidelog.client.topic_admin import (
+    NODE_DEFAULT,
+    NewTopic,
+    PartitionDescription,
+    TopicAdmin,
+    TopicDescription,
+    TopicSettingWarning,
+)
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
 from tidelog.cluster_descriptions import (
@@ -38,11 +43,10 @@ from tidelog.cluster_descriptions import (
     ReplicaLogDir,
     ResourceConfigs,
 )
-from tidelog.errors import InvalidRequest, NodeNotAvailable, ResourceNotFound, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import InvalidRequest, NodeNotAvailable, ResourceNotFound, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.rpc import Answer, Method, Request
-from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import acl_pb2, admin_pb2, common_pb2, sasl_pb2
 from tidelog.security.acls import (
     AclBinding,
@@ -59,59 +63,24 @@ from tidelog.types import (
     LATEST,
     DirectoryId,
     EpochEnd,
-    LeaderEpoch,
     NodeId,
     Offset,
-    PartitionEpoch,
-    PartitionIndex,
     QuotaEntity,
-    TopicId,
     TopicPartition,
 )
 
-VISIBLE_MS: Final = 5_000
-"""How long `create_topic` waits until every partition has a leader; the topic exists in any case."""
-
-NODE_DEFAULT: Final = -1
-"""Partitions or replicas of a new topic: as many as the node's configuration says."""
+__all__ = [
+    "NODE_DEFAULT",
+    "Admin",
+    "NewTopic",
+    "PartitionDescription",
+    "Place",
+    "RestartExplanation",
+    "TopicDescription",
+    "TopicSettingWarning",
+]
 
 Known = TypeVar("Known", AclBinding, AclDecision)
-
-
-class TopicSettingWarning(UserWarning):
-    """A topic setting does not have the effect that its name suggests, or new replicas are on nodes that do not run."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
-    """One partition."""
-
-    partition: PartitionIndex
-    leader: NodeId
-    """-1 if there is none."""
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    replicas: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-    elr: tuple[NodeId, ...]
-    """Eligible leader replicas: they have all committed records although they are not in sync."""
-    offline: tuple[NodeId, ...]
-    last_known_elr: tuple[NodeId, ...] = ()
-    """The last leader, if neither `isr` nor `elr` has a member."""
-    adding: tuple[NodeId, ...] = ()
-    """Replicas that a reassignment in progress adds."""
-    removing: tuple[NodeId, ...] = ()
-    """Replicas that it removes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic: its id, its partitions by index, all effective settings."""
-
-    name: str
-    topic_id: TopicId
-    partitions: tuple[PartitionDescription, ...]
-    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +96,7 @@ Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition: topic name and index."""
 
 
-class Admin(GroupAdmin, TransactionAdmin):
+class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
     """Queries and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port".
@@ -142,102 +111,6 @@ class Admin(GroupAdmin, TransactionAdmin):
         """Return once a node has answered: it gets the next request. Raises ConnectionFailed, which names each address
         and what failed there, after `patience_ms`; the error of the node if it refuses this client."""
         await self._metadata()
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = NODE_DEFAULT,
-        replication_factor: int = NODE_DEFAULT,
-        configs: Mapping[str, str] | None = None,
-        validate_only: bool = False,
-    ) -> TopicId:
-        """Create a topic. Returns its id once its partitions have leaders, or after 5 s; the topic exists in both
-        cases.
-
-        partitions, replication_factor: by default those of the node (`num.partitions`, `default.replication.factor`).
-        configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
-        change nothing. Warns (TopicSettingWarning) about a setting without effect, and about replicas on nodes that do
-        not run.
-
-        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, PolicyViolation;
-        TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
-        unknown (`describe_topic` shows it).
-        """
-        topic = admin_pb2.CreateTopic(
-            name=topic_name(name),
-            partitions=whole_number("partitions", partitions),
-            replication_factor=whole_number("replication_factor", replication_factor),
-            configs={key: value for key, value in _settings("configs", configs or {}).items() if value is not None},
-            validate_only=validate_only,
-        )
-        request = admin_pb2.CreateTopicsRequest(topics=[topic])
-        created = await self._change_topic(methods.ADMIN_CREATE_TOPICS, request)
-        _warn(created.warnings)
-        if validate_only:
-            return TopicId(UUID(int=0))
-        topic_id = TopicId(UUID(bytes=created.topic_id))
-        await self._wait_visible(name, topic_id)
-        return topic_id
-
-    async def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
-        """Delete a topic and all its records. topic_id: delete only if the topic still has this id.
-
-        Raises UnknownTopicOrPartition, InconsistentTopicId; RequestTimedOut or ConnectionLost if the outcome is
-        unknown.
-        """
-        topic = admin_pb2.DeleteTopic(name=topic_name(name), topic_id=_id("topic_id", topic_id))
-        await self._change_topic(methods.ADMIN_DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(topics=[topic]))
-
-    async def create_partitions(
-        self, name: str, count: int, *, assignments: Sequence[Sequence[int]] = (), validate_only: bool = False
-    ) -> None:
-        """Increase the number of partitions of a topic to `count`.
-
-        assignments: the replicas of each new partition as node ids, the preferred leader first; empty: the controller
-        places them. Raises InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor, PolicyViolation,
-        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown.
-        """
-        total = whole_number("count", count)
-        topic = admin_pb2.CreatePartitions(name=topic_name(name), count=total, validate_only=validate_only)
-        if assignments:
-            topic.count, topic.first = 0, total - len(assignments)
-            topic.assignments.extend(admin_pb2.ReplicaAssignment(replicas=_replicas(each)) for each in assignments)
-        request = admin_pb2.CreatePartitionsRequest(topics=[topic])
-        _warn((await self._change_topic(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
-
-    async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None resets a setting to its default. Nodes apply changes at once. `durability`
-        cannot be changed. Warns as `create_topic` does.
-
-        Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost if the
-        outcome is unknown.
-        """
-        topic = admin_pb2.AlterConfigs(
-            name=topic_name(name),
-            changes=[
-                admin_pb2.ConfigChange(key=key, value=value)
-                for key, value in sorted(_settings("changes", changes).items())
-            ],
-            validate_only=validate_only,
-        )
-        request = admin_pb2.IncrementalAlterConfigsRequest(topics=[topic])
-        _warn((await self._change_topic(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
-
-    async def describe_topic_settings(self, names: Iterable[str]) -> dict[str, ResourceConfigs]:
-        """Return every setting of topics with its source and what it would be otherwise; an error for each topic that
-        is not described."""
-        resources = [
-            admin_pb2.ConfigResource(type=ConfigResourceType.TOPIC, name=topic_name(name))
-            for name in dict.fromkeys(names)
-        ]
-        answer = await self._query(
-            methods.ADMIN_DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=resources)
-        )
-        return {
-            each.name: read_message(ResourceConfigs, found)
-            for each, found in zip(resources, answer.resources, strict=True)
-        }
 
     async def describe_node_settings(self, node_id: int) -> ResourceConfigs:
         """Return every setting of a node, or its error. Raises NodeNotAvailable if no node of this id is alive,
@@ -307,7 +180,7 @@ class Admin(GroupAdmin, TransactionAdmin):
             partitions=[
                 admin_pb2.PartitionReassignment(
                     partition=_place(place),
-                    replicas=_replicas(nodes),
+                    replicas=replicas_of(nodes),
                     cancel=nodes is None,
                 )
                 for place, nodes in replicas.items()
@@ -348,7 +221,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         InvalidRequest if the node is alive or is the only voter.
         """
         request = admin_pb2.RemoveVoterRequest(
-            node_id=whole_number("node_id", node_id), directory_id=_id("directory_id", directory_id)
+            node_id=whole_number("node_id", node_id), directory_id=id_bytes("directory_id", directory_id)
         )
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
@@ -411,7 +284,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         request = admin_pb2.AlterClientQuotasRequest(
             entries=[
                 admin_pb2.QuotaAlteration(entity=_entity(entity), changes=_quota_changes(limits))
-                for entity, limits in _mapping("changes", changes).items()
+                for entity, limits in mapping_of("changes", changes).items()
             ],
             validate_only=validate_only,
         )
@@ -430,24 +303,6 @@ class Admin(GroupAdmin, TransactionAdmin):
             read_message(QuotaEntity, each.entity): {value.key: value.value for value in each.values}
             for each in answer.entries
         }
-
-    async def list_topics(self) -> list[TopicDescription]:
-        """Return all topics, sorted by name."""
-        answer = await self._metadata(all_topics=True)
-        topics = [read_message(TopicDescription, topic) for topic in answer.topics if not topic.HasField("error")]
-        return sorted(topics, key=attrgetter("name"))
-
-    async def describe_topic(self, name: str) -> TopicDescription:
-        """Return one topic. Raises UnknownTopicOrPartition."""
-        answer = await self._metadata(topics=[topic_name(name)])
-        topic = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
-        if error := error_of(topic):
-            raise error
-        if not topic.topic_id:
-            raise UnknownTopicOrPartition(
-                f"there is no topic {name!r}: check its name (`tidelog topic list`), or create it"
-            )
-        return read_message(TopicDescription, topic)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return nodes, controller, voters and the number of partitions that need attention."""
@@ -482,7 +337,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         error the records of other partitions may be deleted; a repeated deletion does no harm.
         """
         timeout_ms = self._timeout_ms
-        offsets = await ends_of_deletion(self._cluster, _mapping("before", before), timeout_ms=timeout_ms)
+        offsets = await ends_of_deletion(self._cluster, mapping_of("before", before), timeout_ms=timeout_ms)
         return await delete_below(self._cluster, offsets, timeout_ms=timeout_ms)
 
     async def end_positions(
@@ -535,23 +390,6 @@ class Admin(GroupAdmin, TransactionAdmin):
         answer = await self._query(methods.ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS, request)
         return [described(each) for each in answer.credentials]
 
-    async def _wait_visible(self, name: str, topic_id: TopicId) -> None:
-        start = self._clock.monotonic_ms()
-        while self._clock.monotonic_ms() - start < VISIBLE_MS:
-            try:
-                topic = await self.describe_topic(name)
-            except TidelogError:
-                pass  # the queried node may lag behind
-            else:
-                if topic.topic_id != topic_id or all(partition.leader >= 0 for partition in topic.partitions):
-                    return
-            await self._clock.sleep_ms(BACKOFF_MS // 4)
-
-
-def _warn(texts: Iterable[str]) -> None:
-    for warning in texts:
-        warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # at the caller's line
-
 
 def _binding(binding: object) -> acl_pb2.AclBinding:
     checked = checked_binding(checked_acl(AclBinding, "an ACL", binding))
@@ -569,22 +407,6 @@ def _known_acls(kind: type[Known], message: Any) -> Known:
         raise InvalidRequest(f"an ACL of the cluster is of a newer version ({error}): update this client") from None
 
 
-def _settings(name: str, settings: object) -> dict[str, str | None]:
-    """Return checked topic settings. Raises TypeError, InvalidRequest."""
-    if not isinstance(settings, Mapping):
-        raise TypeError(f"{name} must be a mapping of settings to values, not {type(settings).__name__}: {settings!r}")
-    return {
-        text("the name of a setting", key): None if value is None else text(f"the value of setting {key!r}", value)
-        for key, value in settings.items()
-    }
-
-
-def _mapping(name: str, value: object) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}: {value!r}")
-    return value
-
-
 def _entity(entity: object) -> common_pb2.QuotaEntity:
     """Return an entity of quotas. Raises TypeError."""
     if not isinstance(entity, QuotaEntity):
@@ -598,29 +420,11 @@ def _entity(entity: object) -> common_pb2.QuotaEntity:
 def _quota_changes(limits: object) -> list[admin_pb2.QuotaChange]:
     """Return changes of quotas. Raises TypeError."""
     changes = []
-    for key, value in sorted(_mapping("the quotas of an entity", limits).items()):
+    for key, value in sorted(mapping_of("the quotas of an entity", limits).items()):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise TypeError(f"the quota {key!r} must be a number or None, not {type(value).__name__}: {value!r}")
         changes.append(admin_pb2.QuotaChange(key=text("the name of a quota", key), value=value))
     return changes
-
-
-def _id(name: str, value: object) -> bytes:
-    """Return the bytes of an id, or empty bytes for None. Raises TypeError."""
-    if value is not None and not isinstance(value, UUID):
-        raise TypeError(f"{name} must be a UUID, not {type(value).__name__}: {value!r}")
-    return b"" if value is None else value.bytes
-
-
-def _replicas(nodes: object) -> list[int]:
-    """Return node ids, or an empty list for None. Raises TypeError."""
-    if nodes is None:
-        return []
-    if isinstance(nodes, str | bytes | bytearray | memoryview) or not isinstance(nodes, Iterable):
-        raise TypeError(
-            f"the replicas of a partition must be a list of node ids or None, not {type(nodes).__name__}: {nodes!r}"
-        )
-    return [whole_number("a replica", node) for node in nodes]
 
 
 def _places(places: object) -> list[admin_pb2.TopicPartitionId]:

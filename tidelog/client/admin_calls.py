@@ -17,6 +17,7 @@ from tidelog.client.options import at_least
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
+    InvalidRequest,
     NodeShuttingDown,
     RequestTimedOut,
     ThrottlingQuotaExceeded,
@@ -25,9 +26,9 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.rpc import Answer, Method, Request
-from tidelog.protocol.status import sound
+from tidelog.protocol.status import error_of, sound
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import Endpoint, NodeId
+from tidelog.types import Endpoint, Millis, NodeId
 
 NODES_START_MS: Final = 5_000
 """A change that needs more nodes than are usable is sent again for this long: the nodes of a cluster register within
@@ -116,15 +117,44 @@ class AdminCalls(Service):
         while True:
             try:
                 return await self._change_once(method, request, read)
-            except ThrottlingQuotaExceeded as error:
-                wait_ms = error.throttle_time_ms
-                if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
-                    raise
-            except TooFewNodes:
-                wait_ms = NODES_AGAIN_MS
-                if self._clock.monotonic_ms() + wait_ms - began > NODES_START_MS:
+            except (ThrottlingQuotaExceeded, TooFewNodes) as error:
+                wait_ms = self._again_after(error, began)
+                if not wait_ms:
                     raise
             await self._clock.sleep_ms(wait_ms)
+
+    def _again_after(self, error: TidelogError | None, began: Millis) -> int:
+        """Return after how many milliseconds a change with this outcome is sent again; 0: it is not."""
+        if isinstance(error, ThrottlingQuotaExceeded):
+            wait_ms, limit_ms = error.throttle_time_ms, self._timeout_ms
+        elif isinstance(error, TooFewNodes):
+            wait_ms, limit_ms = NODES_AGAIN_MS, NODES_START_MS
+        else:
+            return 0
+        return wait_ms if self._clock.monotonic_ms() + wait_ms - began <= limit_ms else 0
+
+    async def _change_topics(
+        self, method: Method[Any, admin_pb2.ChangedTopics], request: Callable[..., Any], topics: list[Any]
+    ) -> dict[str, admin_pb2.ChangedTopic | TidelogError]:
+        """As `_change`, for a request about many topics, each of which is sent again by itself. Returns the outcome of
+        each by its name, in order. request: makes the request about some of the topics. Raises InvalidRequest if a
+        topic is listed twice."""
+        outcomes: dict[str, Any] = {topic.name: None for topic in topics}
+        if len(outcomes) < len(topics):
+            twice = next(topic.name for topic in topics if sum(topic.name == each.name for each in topics) > 1)
+            raise InvalidRequest(f"topic {twice!r} is listed twice: list each topic once")
+        began, left = self._clock.monotonic_ms(), topics
+        while left:
+            answer = await self._change(method, request(topics=left))
+            pauses: dict[str, int] = {}
+            for topic, changed in zip(left, answer.topics, strict=True):
+                error = error_of(changed)
+                outcomes[topic.name] = error or changed
+                pauses[topic.name] = self._again_after(error, began)
+            left = [topic for topic in left if pauses[topic.name]]
+            if left:
+                await self._clock.sleep_ms(max(pauses.values()))
+        return outcomes
 
     async def _change_once(self, method: Method[Request, Answer], request: Request, read: Callable[[Answer], R]) -> R:
         failures: list[TidelogError] = []

@@ -1,0 +1,73 @@
+"""Topics created, changed, described and deleted many at a time: an outcome for each."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.client.jumping_clock import WaitsNotAtAll
+from tests.client.memory_cluster import memory_cluster
+from tidelog.client.admin import Admin, NewTopic, TopicDescription
+from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
+from tidelog.errors import InvalidRequest, InvalidTopic, TooFewNodes, TopicExists, UnknownTopicOrPartition
+
+
+async def test_each_topic_has_an_outcome_of_its_own() -> None:
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.create("orders")
+        created = await admin.create_topics(
+            [NewTopic("payments", 3, configs={"retention.ms": "5"}), NewTopic("orders"), NewTopic("audit")]
+        )
+        assert list(created) == ["payments", "orders", "audit"]
+        assert isinstance(created["payments"], UUID)
+        assert isinstance(created["orders"], TopicExists)
+        described = await admin.describe_topics(["payments", "missing", "payments"])
+        payments = described["payments"]
+        assert isinstance(payments, TopicDescription)
+        assert (len(payments.partitions), payments.configs) == (3, {"retention.ms": "5"})
+        assert isinstance(described["missing"], UnknownTopicOrPartition)
+        outcomes = await admin.delete_topics(["audit", "missing", "payments"])
+        assert [type(each) for each in outcomes.values()] == [type(None), UnknownTopicOrPartition, type(None)]
+        assert [topic.name for topic in await admin.list_topics()] == ["orders"]
+
+
+async def test_the_topics_that_wait_for_nodes_are_sent_again_without_the_others() -> None:
+    async with memory_cluster() as cluster:
+        async with Admin(cluster.bootstrap, clock=WaitsNotAtAll()) as admin:
+            created = await admin.create_topics([NewTopic("one"), NewTopic("three", replication_factor=3)])
+        assert isinstance(created["one"], UUID)
+        assert isinstance(created["three"], TooFewNodes)
+        assert cluster.refused_for_nodes == 1 + NODES_START_MS // NODES_AGAIN_MS
+        assert [each.name for each in cluster.created] == ["one"]
+
+
+async def test_no_topic_needs_no_request() -> None:
+    async with Admin("127.0.0.1:1", patience_ms=0) as admin:
+        assert await admin.create_topics([]) == {}
+        assert await admin.delete_topics([]) == {}
+        assert await admin.describe_topics([]) == {}
+        assert await admin.alter_topics({}) == {}
+
+
+HALF: Any = 1.5
+
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    (lambda it: it.create_topics(["a"]), TypeError, "a topic to create must be a NewTopic, not str: 'a'"),
+    (lambda it: it.create_topics([NewTopic("a b")]), InvalidTopic, "'a b' is not allowed"),
+    (lambda it: it.create_topics([NewTopic("a"), NewTopic("a")]), InvalidRequest, "topic 'a' is listed twice"),
+    (lambda it: it.create_topics([NewTopic("a", HALF)]), TypeError, "partitions must be a whole number"),
+    (lambda it: it.delete_topics("orders"), TypeError, "names must be a list of names of topics, not str: 'orders'"),
+    (lambda it: it.describe_topics([None]), TypeError, "topic must be a str"),
+    (lambda it: it.alter_topics(["a"]), TypeError, "changes must be a mapping"),
+    (lambda it: it.alter_topics({"a": {"k": 1}}), TypeError, "the value of setting 'k' must be a str"),
+]
+
+
+@pytest.mark.parametrize(("use", "error", "says"), WRONG)
+async def test_wrong_arguments_are_refused_before_anything_is_sent(use: Any, error: type[Exception], says: str) -> None:
+    async with Admin("127.0.0.1:1", patience_ms=0) as admin:
+        with pytest.raises(error, match=re.escape(says)):
+            await use(admin)
