@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tidelog.client.delivery import Delivery, SendResult
     from tidelog.client.group_metadata import CommittedOffset
     from tidelog.client.producer import Producer
+    from tidelog.client.read_hooks import ConsumerInterceptor
     from tidelog.client.receipt import Receipt
+    from tidelog.client.record_hooks import OutgoingRecord, ProducerInterceptor
+    from tidelog.client.serialization import DeserializationFailed, SerializationContext, SerializationFailed
     from tidelog.client.transaction import Transaction
     from tidelog.cluster_descriptions import ClusterDescription
     from tidelog.errors import (
@@ -58,6 +61,12 @@ _HOME: Final = {
     "ProducerFenced": "tidelog.errors",
     "Receipt": "tidelog.client.receipt",
     "Record": "tidelog.records",
+    "ConsumerInterceptor": "tidelog.client.read_hooks",
+    "ProducerInterceptor": "tidelog.client.record_hooks",
+    "OutgoingRecord": "tidelog.client.record_hooks",
+    "SerializationContext": "tidelog.client.serialization",
+    "SerializationFailed": "tidelog.client.serialization",
+    "DeserializationFailed": "tidelog.client.serialization",
     "RecordsNotQueued": "tidelog.client.batch_delivery",
     "Sasl": "tidelog.security.sasl_user",
     "SendResult": "tidelog.client.delivery",
@@ -80,16 +89,22 @@ __all__ = [
     "CommitUnknown",
     "CommittedOffset",
     "Consumer",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "Delivery",
+    "DeserializationFailed",
     "NewTopic",
+    "OutgoingRecord",
     "Producer",
     "ProducerFenced",
+    "ProducerInterceptor",
     "Receipt",
     "Record",
     "RecordsNotQueued",
     "Sasl",
     "SendResult",
+    "SerializationContext",
+    "SerializationFailed",
     "TidelogError",
     "Tls",
     "TopicDescription",

@@ -22,7 +22,7 @@ from tidelog.client.group_member import CLOSED_IN_CALLBACK
 from tidelog.client.group_options import PartitionsCallback
 from tidelog.client.machine import LoopThread, as_coroutine, blocking, on_loop, run_beside
 from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import RecordColumns, checked_columns
+from tidelog.client.many_records import RecordColumns
 from tidelog.client.sync_delivery import SyncBatchDelivery, SyncDelivery, delivering
 from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.clock import MachineClock
@@ -112,15 +112,16 @@ class Producer(_SyncClient[_producer.Producer]):
     def enqueue_many(
         self,
         topic: str,
-        values: Iterable[bytes | None],
+        values: Iterable[Any],
         *,
-        keys: Iterable[bytes | None] | None = None,
+        keys: Iterable[Any] | None = None,
         headers: Iterable[Iterable[Header]] | None = None,
         partition: int | None = None,
         timestamp: int | Iterable[int | None] | None = None,
     ) -> SyncBatchDelivery:
         """Queue many records, and do not wait for their outcomes: `enqueue_many` of `tidelog.Producer`."""
-        columns = checked_columns(values, keys, headers, partition, timestamp)  # iterators run in the caller's thread
+        # Iterators run in the caller's thread.
+        columns = self._client.columns_of(topic, values, keys, headers, partition, timestamp)
         return SyncBatchDelivery(self._thread, self.enqueue_columns(topic, columns))
 
     def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> SyncBatchDelivery:
@@ -134,16 +135,17 @@ class Producer(_SyncClient[_producer.Producer]):
     def send_many(
         self,
         topic: str,
-        values: Iterable[bytes | None],
+        values: Iterable[Any],
         *,
-        keys: Iterable[bytes | None] | None = None,
+        keys: Iterable[Any] | None = None,
         headers: Iterable[Iterable[Header]] | None = None,
         partition: int | None = None,
         timestamp: int | Iterable[int | None] | None = None,
     ) -> BatchDelivery:
         """Send many records and wait for all results: `enqueue_many` of `tidelog.Producer`, with the same arguments and
         errors, and `await` on its BatchDelivery. The fastest way to send records that are at hand."""
-        columns = checked_columns(values, keys, headers, partition, timestamp)  # iterators run in the caller's thread
+        # Iterators run in the caller's thread.
+        columns = self._client.columns_of(topic, values, keys, headers, partition, timestamp)
         return self._thread.run(self._send_many(topic, columns))
 
     def send_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:

@@ -122,8 +122,8 @@ async def test_unusual_but_valid_arguments_are_accepted() -> None:
             for _ in range(2):  # the topic is not known yet, and known
                 sent = await producer.send(
                     Name("orders"),
-                    memoryview(b"value"),  # type: ignore[arg-type]
-                    bytearray(b"key"),  # type: ignore[arg-type]
+                    memoryview(b"value"),
+                    bytearray(b"key"),
                     (pair for pair in [["\udcff", b"1"]]),  # type: ignore[misc]
                     number,
                     Number(77),  # type: ignore[arg-type]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
+
 from tidelog.errors import KAFKA_CODE_MAX, all_errors
 
 # Source: Apache Kafka 4.1, org/apache/kafka/common/protocol/Errors.java, in the order of the numbers.
@@ -154,3 +158,15 @@ def test_every_error_that_kafka_has_too_carries_its_number_and_name() -> None:
     assert KAFKA[133] == "SHARE_SESSION_LIMIT_REACHED"
     shared = [error for error in all_errors() if error.code <= KAFKA_CODE_MAX]
     assert {error.code: error.kafka_name for error in shared} == {error.code: KAFKA[error.code] for error in shared}
+
+
+def test_no_number_belongs_to_two_errors_of_modules_that_may_be_imported_together() -> None:
+    """A program of Spark imports them all; the tests of a client do not."""
+    library = Path(__file__).resolve().parent.parent.parent / "tidelog"
+    numbers = Counter(
+        number
+        for module in library.rglob("*.py")
+        for number in re.findall(r"^class \w+\(\w+, code=(\d+)", module.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert len(numbers) > 100
+    assert [number for number, count in numbers.items() if count > 1] == []

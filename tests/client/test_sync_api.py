@@ -31,7 +31,7 @@ PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
     (Transaction, SyncTransaction),
 ]
 
-NOT_FOR_PROGRAMS: Final = {"start", "note_fork", "assigned_cursor", "assigned_cursors"}
+NOT_FOR_PROGRAMS: Final = {"start", "note_fork", "assigned_cursor", "assigned_cursors", "hooks", "columns_of"}
 """Called by the clients themselves."""
 
 

@@ -41,6 +41,8 @@ from tidelog.client.options import (
 )
 from tidelog.client.plausible import plausible_epoch
 from tidelog.client.read_committed import IsolationLevel, isolation_of
+from tidelog.client.read_hooks import ConsumerInterceptor, read_hooks_of
+from tidelog.client.serialization import DESERIALIZERS, DeserializationFailed, SerializerOption, convert_of
 from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogError
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
@@ -97,6 +99,10 @@ class Consumer(FetchClient):
     max_poll_interval_ms: a member whose program does not ask for records for this long leaves, and joins again with the
     next poll. The processing of returned records may delay a revocation for as long.
 
+    key_deserializer, value_deserializer: "json", "string", or a function of bytes (or None), or of these and their
+    SerializationContext; without one, keys and values are bytes. `poll_arrow` does not use them.
+    interceptors: objects that see the records before they are returned, except for `poll_arrow`.
+
     tls: the files for TLS; None: plain text.
     sasl: the user that the client authenticates as; None: the client does not authenticate.
     client_id: the client's name in quotas and in the nodes' logs.
@@ -128,6 +134,9 @@ class Consumer(FetchClient):
         instance_id: str | None = None,
         server_assignor: str | None = None,
         max_poll_interval_ms: int = 300_000,
+        key_deserializer: SerializerOption = None,
+        value_deserializer: SerializerOption = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         **client: Unpack[ClientOptions],
     ) -> None:
         at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)
@@ -145,6 +154,11 @@ class Consumer(FetchClient):
             **client,
         )
         self._check_crcs = check_crcs
+        self._hooks = read_hooks_of(
+            interceptors,
+            convert_of("key_deserializer", key_deserializer, DESERIALIZERS),
+            convert_of("value_deserializer", value_deserializer, DESERIALIZERS),
+        )
         self._turn: deque[Cursor] = deque()
         self._group = group_options(
             group,
@@ -461,12 +475,19 @@ class Consumer(FetchClient):
                 return polled
         while cursor is not None and len(polled) < max_records:
             records = cursor.records[cursor.at : cursor.at + max_records - len(polled)]
+            if self._hooks is not None:
+                try:
+                    records = self._hooks.deserialize(records)
+                except DeserializationFailed:
+                    if polled:
+                        break  # the next calls raise it: these records come first
+                    raise
             self._returning(cursor)
             cursor.at += len(records)
             polled += records
             self._moved(cursor, Offset(records[-1].offset + 1))
             cursor = self._ready_cursor(raising=False)  # an error is raised by the next call: these records come first
-        return polled
+        return polled if self._hooks is None else self._hooks.intercept(polled)
 
     async def poll_arrow(
         self,
@@ -546,11 +567,15 @@ class Consumer(FetchClient):
             cursor = await self._next_cursor()
             while cursor.at < len(cursor.records) and not cursor.is_stopped:  # a seek clears the list
                 record = cursor.records[cursor.at]
+                returned = [record]
+                if self._hooks is not None:
+                    returned = self._hooks.intercept(self._hooks.deserialize(returned))
                 if member is not None:
                     member.returning(cursor)
                 cursor.at += 1
                 self._moved(cursor, Offset(record.offset + 1))
-                yield record
+                for each in returned:
+                    yield each
                 if member is not None:
                     member.step()
 

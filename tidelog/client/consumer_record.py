@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.records.v2.record import Header
 from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
@@ -16,8 +16,10 @@ class ConsumerRecord(NamedTuple):
     offset: Offset
     timestamp: Millis | None
     """Milliseconds since 1970; None for a record without a timestamp (format v0)."""
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    """Bytes or None, unless the consumer has a key_deserializer."""
+    value: Any
+    """Bytes or None, unless the consumer has a value_deserializer."""
     headers: tuple[Header, ...] = ()
 
     @property

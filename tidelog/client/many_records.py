@@ -34,6 +34,7 @@ from tidelog.records.v2.record import Header
 from tidelog.types import INT64_MAX, Millis, PartitionIndex
 
 if TYPE_CHECKING:
+    from tidelog.client.record_hooks import OutgoingRecord
     from tidelog.client.routing import Numbers
 
 TURN_BYTES: Final = 4 * 1024 * 1024
@@ -52,7 +53,7 @@ Content: TypeAlias = tuple[bytes | None, bytes | None, Headers]
 class RecordColumns:
     """The fields of many records, checked: lists of equal length, None for a field that no record has."""
 
-    __slots__ = ("headers", "keys", "partition", "partitions", "sizes", "timestamps", "values")
+    __slots__ = ("headers", "keys", "outgoing", "partition", "partitions", "sizes", "timestamps", "values")
 
     def __init__(
         self,
@@ -68,6 +69,8 @@ class RecordColumns:
         for all records or one for each, None for the time at which a record is queued."""
         self.values, self.keys, self.headers = values, keys, headers
         self.partition, self.partitions, self.timestamps = partition, partitions, timestamps
+        self.outgoing: Sequence[OutgoingRecord] = ()
+        """The records as the program sent them, if interceptors see their outcomes."""
         self.sizes = routing.measure(values, keys, RECORD_BYTES)
         if headers is not None:
             for index, each in enumerate(headers):
@@ -94,13 +97,13 @@ def checked_columns(
         timestamps = None if timestamp is None else timestamp_ms(timestamp)
     else:
         timestamps = [None if each is None else timestamp_ms(each) for each in timestamp]
-        _ensure_even("timestamps", len(timestamps), count)
+        ensure_even("timestamps", len(timestamps), count)
     key_list = None if keys is None else _bytes_column("key", keys)
     if key_list is not None:
-        _ensure_even("keys", len(key_list), count)
+        ensure_even("keys", len(key_list), count)
     header_list = None if headers is None else [checked_headers(each) for each in headers]
     if header_list is not None:
-        _ensure_even("headers", len(header_list), count)
+        ensure_even("headers", len(header_list), count)
     return RecordColumns(
         value_list,
         key_list,
@@ -110,7 +113,8 @@ def checked_columns(
     )
 
 
-def _ensure_even(what: str, length: int, count: int) -> None:
+def ensure_even(what: str, length: int, count: int) -> None:
+    """Raise InvalidRequest for columns of different lengths."""
     if length != count:
         raise InvalidRequest(f"{length} {what} for {count} values: give one for each value")
 

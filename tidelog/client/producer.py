@@ -45,8 +45,10 @@ from tidelog.client.producer_events import (
 )
 from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known, warn_of_format
 from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
+from tidelog.client.record_hooks import ProducerInterceptor, RecordHooks, hooks_of
 from tidelog.client.record_sender import RecordSender
 from tidelog.client.route import Route, batch_limits
+from tidelog.client.serialization import SERIALIZERS, SerializerOption, convert_of
 from tidelog.client.transaction import Transaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.client.unsent_records import warn_of_unsent
@@ -97,6 +99,9 @@ class Producer(Service, RecordSender):
     Or a function `(key, number of partitions) -> partition`, which is called for each record whose partition the caller
     has not chosen, also with None for a record without a key, and more than once for one that waits for memory; where
     it returns None, the record stays on the partition of records without keys. It must return at once.
+    key_serializer, value_serializer: "json", "string", or a function of an object, or of an object and its
+    SerializationContext, that returns bytes; without one, keys and values are bytes.
+    interceptors: objects that see each record before it is serialized, and its outcome.
     tls: the files for TLS; None: plain text.
     sasl: the user that the client authenticates as; None: the client does not authenticate.
     client_id: the client's name in quotas and in the nodes' logs.
@@ -127,6 +132,9 @@ class Producer(Service, RecordSender):
         transaction_timeout_ms: int = 60_000,
         receipts: bool = False,
         partitioner: PartitionerOption = "murmur2",
+        key_serializer: SerializerOption = None,
+        value_serializer: SerializerOption = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
         **client: Unpack[ClientOptions],
     ) -> None:
         super().__init__(bootstrap, **client)
@@ -138,6 +146,11 @@ class Producer(Service, RecordSender):
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         self._idempotent = checked_idempotence(self.acks, enable_idempotence)
         self._keys = key_hash_of(partitioner)
+        self._hooks = hooks_of(
+            interceptors,
+            convert_of("key_serializer", key_serializer, SERIALIZERS),
+            convert_of("value_serializer", value_serializer, SERIALIZERS),
+        )
         self._codec, self._level = checked_codec(compression, compression_level), compression_level
         self._buffer_bytes, self._record_bytes_max, self._max_block_ms = buffer_bytes, record_bytes_max, max_block_ms
         self._transactions: ProducerTransactions | None = None
@@ -180,8 +193,8 @@ class Producer(Service, RecordSender):
     async def enqueue(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -195,6 +208,10 @@ class Producer(Service, RecordSender):
         or None, `delivery.result()` its position. Raises the same errors as `send` before a record is queued. A
         cancelled call may have queued its record; after it has ended nothing more is queued for it.
         """
+        if self._hooks is not None:
+            value, key, headers, timestamp, on_delivery = self._hooks.prepare(
+                topic, value, key, headers, partition, timestamp, on_delivery
+            )
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
             placed = asyncio.get_running_loop().create_future()
@@ -214,8 +231,8 @@ class Producer(Service, RecordSender):
     def send_nowait(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -227,6 +244,10 @@ class Producer(Service, RecordSender):
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
         topic are not loaded (`await producer.partitions(topic)` loads them), UnknownTopicOrPartition, RecordTooLarge.
         """
+        if self._hooks is not None:
+            value, key, headers, timestamp, on_delivery = self._hooks.prepare(
+                topic, value, key, headers, partition, timestamp, on_delivery
+            )
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
             if topic not in self._routes:
@@ -301,6 +322,11 @@ class Producer(Service, RecordSender):
         if route is None:
             raise not_known(topic)
         return route.idempotent
+
+    @property
+    def hooks(self) -> RecordHooks | None:
+        """The interceptors and serializers; None if there are none."""
+        return self._hooks
 
     @property
     def buffered_bytes(self) -> int:
@@ -402,6 +428,9 @@ class Producer(Service, RecordSender):
             if many.queued:
                 raise many.not_queued(error) from error
             raise
+        finally:
+            if self._hooks is not None:
+                self._hooks.follow(columns, many.delivery)
         return many.delivery
 
     def _put_many(self, many: ManyRecords) -> BatchDelivery | Pause:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, OnDelivery, SendResult
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
+from tidelog.client.record_hooks import RecordHooks
 from tidelog.records.v2.record import Header
 
 
@@ -22,8 +24,8 @@ class RecordSender(ABC):
     async def enqueue(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -43,8 +45,8 @@ class RecordSender(ABC):
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -64,9 +66,9 @@ class RecordSender(ABC):
     async def enqueue_many(
         self,
         topic: str,
-        values: Iterable[bytes | None],
+        values: Iterable[Any],
         *,
-        keys: Iterable[bytes | None] | None = None,
+        keys: Iterable[Any] | None = None,
         headers: Iterable[Iterable[Header]] | None = None,
         partition: int | None = None,
         timestamp: int | Iterable[int | None] | None = None,
@@ -80,7 +82,27 @@ class RecordSender(ABC):
         fails later raises RecordsNotQueued. A call that is cancelled raises CancelledError with a BatchDelivery as its
         argument. In both cases the first records of the call may be queued, and these are sent.
         """
-        return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
+        columns = self.columns_of(topic, values, keys, headers, partition, timestamp)
+        return await self.enqueue_columns(topic, columns)
+
+    @property
+    @abstractmethod
+    def hooks(self) -> RecordHooks | None:
+        """The interceptors and serializers of the producer; None if it has none."""
+
+    def columns_of(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None,
+        headers: Iterable[Iterable[Header]] | None,
+        partition: int | None,
+        timestamp: int | Iterable[int | None] | None,
+    ) -> RecordColumns:
+        """Return the records of a call of `enqueue_many`, intercepted, serialized and checked."""
+        if self.hooks is None:
+            return checked_columns(values, keys, headers, partition, timestamp)
+        return self.hooks.columns_of(topic, values, keys, headers, partition, timestamp)
 
     async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
         """Queue the rows of an Arrow table or record batch as `enqueue_many` does. Needs pyarrow: the extra `arrow`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, OnDelivery
@@ -15,6 +15,7 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_records import NO_HEADERS, RecordColumns
 from tidelog.client.options import text, topic_partition, whole_number
+from tidelog.client.record_hooks import RecordHooks
 from tidelog.client.record_sender import RecordSender
 from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
@@ -109,6 +110,11 @@ class Transaction(RecordSender):
             raise reason from error
 
     @property
+    def hooks(self) -> RecordHooks | None:
+        """The interceptors and serializers of the producer; None if it has none."""
+        return self._producer.hooks
+
+    @property
     def is_open(self) -> bool:
         """Whether the block was entered, and is neither left nor aborted."""
         return self._is_open
@@ -154,8 +160,8 @@ class Transaction(RecordSender):
     async def enqueue(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
