@@ -43,13 +43,13 @@ Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
-def _with_options_of(
-    constructor: Callable[Concatenate[Any, Arguments], None],
+def _with_arguments_of(
+    method: Callable[Concatenate[Any, Arguments], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, Arguments], None]]:
-    """Give a constructor the parameters, and their types, of the asynchronous client's."""
+    """Give a method, or a constructor, the parameters and their types of that of the asynchronous client."""
 
     def typed(own: Callable[..., None]) -> Callable[Concatenate[Any, Arguments], None]:
-        return wraps(constructor)(own)
+        return wraps(method)(own)
 
     return typed
 
@@ -85,7 +85,7 @@ class _SyncClient(Generic[Client]):
 class Producer(_SyncClient[_producer.Producer]):
     """Synchronous `tidelog.Producer` with the same options."""
 
-    @_with_options_of(_producer.Producer.__init__)
+    @_with_arguments_of(_producer.Producer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(_producer.Producer(*args, **options))
 
@@ -202,11 +202,9 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     consumer.
     """
 
-    @_with_options_of(_consumer.Consumer.__init__)
+    @_with_arguments_of(_consumer.Consumer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        for name in ("on_assigned", "on_revoked", "on_lost"):
-            if callable(options.get(name)):
-                options[name] = _in_a_thread(options[name], self)
+        self._in_threads(options)
         self._polled: list[_consumer.ConsumerRecord] = []
         self._polled_of: Mapping[TopicPartition, object] = {}
         """The cursors of the partitions when these records were polled."""
@@ -234,6 +232,20 @@ class Consumer(_SyncClient[_consumer.Consumer]):
                 self._thread.run(self._client.close(leave_group=leave_group))
         super().close()
 
+    def _in_threads(self, options: dict[str, Any]) -> None:
+        """Let the callbacks among the options run in threads, so that they may call the consumer."""
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if callable(options.get(name)):
+                options[name] = _in_a_thread(options[name], self)
+
+    @_with_arguments_of(_consumer.Consumer.subscribe)
+    def subscribe(self, *args: Any, **options: Any) -> None:
+        """See `subscribe` of `tidelog.Consumer`."""
+        self._put_back()
+        self._in_threads(options)
+        self._subscribe(*args, **options)
+
+    _subscribe = on_loop(_consumer.Consumer.subscribe)
     commit = _after_iteration(blocking(_consumer.Consumer.commit))
     rewind = _after_iteration(blocking(_consumer.Consumer.rewind))
     transaction_offsets = _after_iteration(on_loop(_consumer.Consumer.transaction_offsets))
@@ -256,6 +268,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     transaction_member = on_loop(_consumer.Consumer.transaction_member)
 
     assign = on_loop(_consumer.Consumer.assign)
+    unsubscribe = _after_iteration(blocking(_consumer.Consumer.unsubscribe), ends=True)
     pause = on_loop(_consumer.Consumer.pause)
     resume = on_loop(_consumer.Consumer.resume)
 
@@ -334,7 +347,7 @@ def _in_a_thread(callback: Callable[[list[TopicPartition]], object], consumer: C
 class Admin(_SyncClient[_admin.Admin]):
     """Synchronous `tidelog.Admin` with the same options."""
 
-    @_with_options_of(_admin.Admin.__init__)
+    @_with_arguments_of(_admin.Admin.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(_admin.Admin(*args, **options))
 

@@ -163,6 +163,10 @@ class MemoryGroups:
                 (topic.topic_id, index) for topic in request.topic_partitions.topics for index in topic.partitions
             }
         is_full = request.HasField("subscribed_topic_names")
+        subscription = tuple(request.subscribed_topic_names.names), request.subscribed_topic_regex
+        if is_full and subscription != (member.names, member.pattern):
+            member.names, member.pattern = subscription
+            group.epoch += 1
         await stream.send(self._step(group, member) or self._answer(member, whole=is_full))
         await self._push(group, besides=member.member_id)
 

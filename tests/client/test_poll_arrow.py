@@ -248,7 +248,7 @@ async def test_what_cannot_be_asked_for_is_refused(monkeypatch: pytest.MonkeyPat
     async with memory_cluster() as cluster:
         cluster.create("orders")
         async with Consumer(cluster.bootstrap) as consumer:
-            with pytest.raises(InvalidRequest, match="assign first"):
+            with pytest.raises(InvalidRequest, match="call assign or subscribe first"):
                 await consumer.poll_arrow()
             consumer.assign([P0])
             with pytest.raises(InvalidRequest, match=r"unknown column 'values'.*timestampType"):

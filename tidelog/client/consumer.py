@@ -4,33 +4,30 @@ user, or by a group.
 Invariants: no record with a wrong checksum, below the position or of a control batch is returned. The position moves
 only over returned records, so a cancelled `poll` or an abandoned loop loses nothing.
 Not here: decisions (fetch_core.py), their effects (fetch_client.py), streams (fetch_stream.py), metadata (cluster.py),
-membership and commits (group_member.py).
+membership and commits (group_member.py, group_reader.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, Unpack
 
 from tidelog.client.arrow_poll import ArrowRows
 from tidelog.client.connection import ClientOptions
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor
-from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_events import FetchPolicy, Sought, Taken
-from tidelog.client.group_member import GroupMember
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback, group_options
+from tidelog.client.group_reader import GroupReader
 from tidelog.client.offset_lookup import OffsetAndTimestamp, find_times, time_in_log, timestamp_of
 from tidelog.client.options import (
     at_least,
-    offsets_to_commit,
     seconds,
     text,
     topic_name,
@@ -43,7 +40,7 @@ from tidelog.client.plausible import plausible_epoch
 from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.read_hooks import ConsumerInterceptor, read_hooks_of
 from tidelog.client.serialization import DESERIALIZERS, DeserializationFailed, SerializerOption, convert_of
-from tidelog.errors import CommitFailed, InvalidConfig, InvalidRequest, TidelogError
+from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.types import (
@@ -67,7 +64,7 @@ Place: TypeAlias = int | Literal["earliest", "latest"] | datetime
 """An offset, "earliest", "latest", or a time: the first record at or after it."""
 
 
-class Consumer(FetchClient):
+class Consumer(GroupReader):
     """Reads committed records. Use it inside `async with`: assign partitions, or subscribe to topics in a group; then
     iterate or poll.
 
@@ -175,47 +172,6 @@ class Consumer(FetchClient):
             on_revoked=on_revoked,
             on_lost=on_lost,
         )
-        self._member_or_none: GroupMember | None = None
-
-    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
-        tasks = super()._background()
-        if self._group is not None:
-            member = self._member_or_none = GroupMember(
-                self._group,
-                self._cluster,
-                self._core,
-                self._rng,
-                timeout_ms=self._policy.request_timeout_ms,
-                changed=self._partitions_changed,
-                spawn=self._spawn,
-            )
-            tasks.update(member.background())
-        return tasks
-
-    async def __aexit__(self, kind: object = None, *_: object) -> None:
-        if kind is None:
-            self._step()
-        await self.close()
-
-    async def close(self, *, leave_group: bool = False) -> None:
-        """Commit processed records, call on_revoked, leave the group, stop.
-
-        leave_group: also give up the place of a static member, which otherwise stays reserved for its next start until
-        its session times out. After an `async with` block that ends without an error, all returned records count as
-        processed. Calls that wait raise InvalidRequest. Raises InvalidRequest in a callback of this consumer.
-        """
-        member = self._member_or_none
-        if member is not None:
-            member.ensure_may_close()
-        try:
-            if member is not None and self._root is not None and not self._closed:
-                await member.close(for_good=leave_group)
-        finally:
-            await super().close()
-
-    def _on_end(self) -> None:
-        if self._member_or_none is not None:
-            self._member_or_none.abandon()
 
     # --- where to read ------------------------------------------------------------------------------------------
 
@@ -229,7 +185,9 @@ class Consumer(FetchClient):
         already assigned keep their position."""
         _ = self._cluster
         if self._is_subscribed:
-            raise InvalidRequest("the group assigns the partitions: create a consumer without topics= to assign some")
+            raise InvalidRequest(
+                "the group assigns the partitions: call unsubscribe() first, or create a consumer without topics="
+            )
         keys = topic_partitions(partitions)
         self._core.assign(keys, timestamp_of(start))
         self._turn = deque(self._core.cursors.values())
@@ -268,7 +226,6 @@ class Consumer(FetchClient):
         return [key for key, cursor in self._core.cursors.items() if cursor.is_paused]
 
     def _partitions_changed(self) -> None:
-        """Called after the group has changed the assignment, or has permitted or forbidden to read partitions."""
         self._turn = deque(self._core.cursors.values())
         topics = self._cluster.view.topics
         for key, cursor in list(self._core.cursors.items()):
@@ -276,88 +233,6 @@ class Consumer(FetchClient):
                 self._handle(self._cluster.leader_known(key, None))
         self._handle(TimePassed(self._clock.monotonic_ms()))
         self._ready.set()
-
-    # --- the group ----------------------------------------------------------------------------------------------
-
-    async def commit(
-        self, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset] | None = None
-    ) -> None:
-        """Commit the offsets of the next records to read; without arguments the positions of all assigned partitions:
-        everything that was returned counts as processed.
-
-        Returns once the offsets are stored. Raises CommitFailed if the member does not have a partition, or was fenced
-        since it returned records that are not committed, even if it has joined again: nothing was committed, and the
-        records that it has returned since it joined again are returned once more. Raises OffsetMetadataTooLarge,
-        UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for a partition (others may be
-        committed); RequestTimedOut, ConnectionFailed and CoordinatorNotAvailable after `request_timeout_ms`, when the
-        outcome is unknown.
-
-        A cancelled call is not repeated, but a request that it has sent may still be applied, unless it arrives after a
-        later commit of this member, or after the member was replaced.
-        """
-        checked = None if offsets is None else offsets_to_commit(offsets)
-        try:
-            await self._member.commit(checked)
-        except CommitFailed:
-            await self._return_again(self._member.returned_since_loss(checked))
-            raise
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return the committed offset of each partition; None where there is none. Raises GroupAuthorizationFailed,
-        TopicAuthorizationFailed; the last error after `request_timeout_ms`."""
-        return await self._member.committed(topic_partitions(partitions))
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return the group and the member, for the offsets of a transaction. Raises CommitFailed if the consumer is not
-        a member now."""
-        return self._member.metadata()
-
-    def offsets_to_commit(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return the positions of all assigned partitions, as `commit()` would store them."""
-        return self._member.positions()
-
-    def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
-        """Return the member and the positions of all assigned partitions, for `Transaction.send_offsets`. Raises
-        CommitFailed if records were returned of partitions that now belong to another member, InvalidRequest if the
-        consumer commits by itself."""
-        return self._member.transaction_offsets()
-
-    def transaction_member(self) -> GroupMetadata:
-        """Return the consumer's present identity in its group. Raises CommitFailed if it has given up a partition of
-        which `transaction_offsets` returned the position."""
-        return self._member.transaction_member()
-
-    def transaction_committed(self) -> None:
-        """Note that a transaction has committed the positions that `transaction_offsets` returned."""
-        self._member.transaction_committed()
-
-    async def rewind(self) -> None:
-        """Go back to the last committed positions, after an aborted transaction: the records since then are returned
-        again. Needs a group and auto_commit=False. Partitions that now belong to another member are read there."""
-        await self._return_again(self._member.rewind())
-
-    async def _return_again(self, positions: Mapping[TopicPartition, OffsetCommitted]) -> None:
-        for key, position in positions.items():
-            if key in self._core.cursors:
-                await self.seek(key, position.committed.offset, leader_epoch=position.committed.leader_epoch)
-
-    @property
-    def _member(self) -> GroupMember:
-        _ = self._cluster
-        if self._member_or_none is None:
-            raise InvalidRequest('the consumer has no group: create it with group="..."')
-        return self._member_or_none
-
-    @property
-    def _is_subscribed(self) -> bool:
-        return self._group is not None and self._group.is_subscription
-
-    def _step(self) -> None:
-        """Note that the program asks for more records: all that were returned are processed."""
-        if self._member_or_none is not None:
-            self._member_or_none.step()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """Query a node for all partitions of a topic, for `assign`. Raises the reason if the topic is not known after
@@ -609,7 +484,7 @@ class Consumer(FetchClient):
             if failure is not None:
                 raise failure
         elif not self._core.cursors:
-            raise InvalidRequest("no partitions are assigned: call assign first")
+            raise InvalidRequest("no partitions are assigned: call assign or subscribe first")
 
     def _ready_cursor(self, *, raising: bool) -> Cursor | None:
         self._ensure_assigned()

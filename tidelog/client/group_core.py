@@ -158,6 +158,13 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
+class Resubscribed:
+    """The program has replaced the subscription."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """The program closes the consumer."""
 
@@ -174,6 +181,7 @@ Event: TypeAlias = (
     | TopicsKnown
     | CallbackDone
     | Polled
+    | Resubscribed
     | Closing
     | TimePassed
 )
@@ -316,10 +324,11 @@ class GroupCore:
                 self._note_done(at)
             case Polled(at):
                 self._polled_at = at
+            case Resubscribed(at):
+                # The next heartbeat carries the whole state; while one is open, after its answer.
+                self._reported, self._due = None, at
             case Closing(for_good, _):
                 self._note_closing(for_good)
-            case TimePassed():
-                pass
         self._advance(event.at, effects)
         return effects
 

@@ -43,6 +43,7 @@ from tidelog.client.group_core import (
     Polled,
     Reconnect,
     ReportAbsence,
+    Resubscribed,
     Revoke,
     SendHeartbeat,
     TopicsKnown,
@@ -106,7 +107,7 @@ class GroupMember:
         self.member_id = str(UUID(int=rng.getrandbits(128), version=4))
         self.failure: BaseException | None = None
         """Why nothing can be read any more: the coordinator refused the member, or a callback raised."""
-        self._cluster, self._clock, self._fetching = cluster, cluster.clock, fetching
+        self._cluster, self._clock, self._fetching, self._rng = cluster, cluster.clock, fetching, rng
         self._changed, self._spawn = changed, spawn
         self._core = GroupCore(
             rng, max_poll_interval_ms=options.max_poll_interval_ms, is_static=options.instance_id is not None
@@ -146,6 +147,8 @@ class GroupMember:
         self._commits = asyncio.Lock()
         self._ended = asyncio.Event()
         self._is_closing = False
+        self._running: list[asyncio.Task[Any]] = []
+        """The tasks of `background`, while they run."""
 
     # --- the consumer's calls -----------------------------------------------------------------------------------
 
@@ -153,7 +156,6 @@ class GroupMember:
         """Return the tasks of a member; none for a group that is used for its offsets only."""
         if not self.options.is_subscription:
             return {}
-        self._cluster.on_change(self._note_metadata)
         for topic in self.options.topics:
             self._cluster.request_refresh(topic)
         tasks = {"group": self._session.run(), "heartbeats": self._tick()}
@@ -161,7 +163,24 @@ class GroupMember:
             tasks["initial partitions"] = self._initial.find()
         if self.options.auto_commit:
             tasks["commits"] = self._commit_regularly()
-        return tasks
+        return {name: self._until_closed(work) for name, work in tasks.items()}
+
+    async def _until_closed(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it runs as a task of the consumer"
+        self._running.append(task)
+        await work
+
+    def resubscribe(self, options: GroupOptions) -> None:
+        """Replace the subscription of the member, and its callbacks."""
+        self.options = options
+        self._missing = MissingTopics(options.group_id, options.topics)
+        if options.reset == "latest":  # partitions of new topics that exist now are read from their ends
+            self._initial = InitialPartitions(self._cluster, options.topics, self._rng)
+            self._spawn(self._initial.find(), "initial partitions")
+        for topic in options.topics:
+            self._cluster.request_refresh(topic)
+        self._handle(Resubscribed(self._clock.monotonic_ms()))
 
     def step(self) -> None:
         """The program asks for more records: everything returned so far is processed."""
@@ -338,8 +357,14 @@ class GroupMember:
 
     async def close(self, *, for_good: bool) -> None:
         """Commit processed records, call back, leave. It takes as long as the callbacks and the timeout of one call."""
-        if not self.options.is_subscription or self._ended.is_set():
+        if not self.options.is_subscription:
             return
+        if not self._ended.is_set():
+            await self._leave(for_good=for_good)
+        for task in self._running:
+            task.cancel()
+
+    async def _leave(self, *, for_good: bool) -> None:
         self._is_closing = True
         self._processed.set()
         self._initial.give_up(InvalidRequest("the consumer closes"))  # an assignment waits for its answer
@@ -419,7 +444,10 @@ class GroupMember:
             )
         return request
 
-    def _note_metadata(self, failure: TidelogError | None) -> None:
+    def note_metadata(self, failure: TidelogError | None) -> None:
+        """Called when the metadata have changed, or could not be refreshed."""
+        if not self.options.is_subscription:
+            return
         self._note_topics()
         if failure is None:
             self._missing.note(self._cluster.view, self._clock.monotonic_ms())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
@@ -90,9 +90,7 @@ def group_options(
         return None
     at_least(1, max_poll_interval_ms=max_poll_interval_ms, auto_commit_interval_ms=auto_commit_interval_ms)
     yes_or_no(auto_commit=auto_commit)
-    for name, callback in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
-        if callback is not None and not callable(callback):
-            raise TypeError(f"{name} must be a function or None, not {type(callback).__name__}: {callback!r}")
+    _ensure_callable({"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost})
     return GroupOptions(
         group_id(group),
         names,
@@ -108,6 +106,32 @@ def group_options(
         on_revoked,
         on_lost,
     )
+
+
+def with_subscription(
+    options: GroupOptions,
+    topics: object,
+    pattern: object,
+    on_assigned: PartitionsCallback | None,
+    on_revoked: PartitionsCallback | None,
+    on_lost: PartitionsCallback | None,
+) -> GroupOptions:
+    """Return the options with another subscription, and the callbacks that are given. Raises TypeError, InvalidConfig,
+    InvalidTopic."""
+    names = _topic_names(topics)
+    regex = "" if pattern is None else _pattern(pattern)
+    if bool(names) == bool(regex):
+        raise InvalidConfig("subscribe to topics or to a topic_pattern, to one of them")
+    callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+    _ensure_callable(callbacks)
+    given: dict[str, Any] = {name: each for name, each in callbacks.items() if each is not None}
+    return replace(options, topics=names, pattern=regex, **given)
+
+
+def _ensure_callable(callbacks: Mapping[str, object]) -> None:
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise TypeError(f"{name} must be a function or None, not {type(callback).__name__}: {callback!r}")
 
 
 def group_id(value: object) -> str:
