@@ -94,6 +94,7 @@ class Producer(_SyncClient[_producer.Producer]):
     send_nowait = delivering(as_coroutine(_producer.Producer.send_nowait))
     flush = blocking(_producer.Producer.flush)
     partitions = blocking(_producer.Producer.partitions)
+    metrics = on_loop(_producer.Producer.metrics)
     is_idempotent = on_loop(_producer.Producer.is_idempotent)
     enqueue_columns = blocking(_producer.Producer.enqueue_columns)
 
@@ -262,6 +263,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     end_offsets = blocking(_consumer.Consumer.end_offsets)
     offsets_for_times = blocking(_consumer.Consumer.offsets_for_times)
 
+    metrics = on_loop(_consumer.Consumer.metrics)
     high_watermark = on_loop(_consumer.Consumer.high_watermark)
     group_metadata = on_loop(_consumer.Consumer.group_metadata)
     offsets_to_commit = on_loop(_consumer.Consumer.offsets_to_commit)

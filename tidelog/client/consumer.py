@@ -17,6 +17,7 @@ from operator import index
 from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, Unpack
 
 from tidelog.client.arrow_poll import ArrowRows
+from tidelog.client.client_metrics import Metrics
 from tidelog.client.connection import ClientOptions
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
@@ -321,6 +322,10 @@ class Consumer(GroupReader):
         """Return one past the last committed record, as of the last fetch; None before the first fetch."""
         cursor = self._cursor(partition)
         return cursor.high_watermark if cursor.high_watermark >= 0 else None
+
+    def metrics(self) -> Metrics:
+        """Return what the consumer counts, by the groups and names of Kafka's consumers."""
+        return self._counts.report(self._core.cursors)
 
     # --- reading ------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
+from tidelog.client.client_metrics import ConsumerMetrics
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.cursor import Cursor, Where
@@ -81,6 +82,7 @@ class FetchClient(Service):
         self._policy = policy
         self._min_bytes, self._isolation, self._rack = min_bytes, isolation, rack
         self._core = FetchCore(policy, self._rng)
+        self._counts = ConsumerMetrics()
         self._streams: dict[Endpoint, FetchStream] = {}
         self._ready = asyncio.Event()
         """Set when a cursor has data or an error, and when the reader has ended."""
@@ -178,6 +180,7 @@ class FetchClient(Service):
             self._handle(Failed(topic_partition, number, refusal, at))
             return
         committed_only = self._isolation is Isolation.READ_COMMITTED
+        self._counts.fetched(topic_partition, len(answer.records), batches)
         self._handle(
             BatchesFetched(
                 topic_partition,

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Unpack
 
 from tidelog.client.accumulator import OBJECT_BYTES, RECORD_BYTES, Attempt, PartitionQueue, record_size
 from tidelog.client.batch_delivery import BatchDelivery
+from tidelog.client.client_metrics import Metrics, ProducerMetrics
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
@@ -45,10 +46,10 @@ from tidelog.client.producer_events import (
 )
 from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known, warn_of_format
 from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
-from tidelog.client.record_hooks import ProducerInterceptor, RecordHooks, hooks_of
+from tidelog.client.record_hooks import ProducerInterceptor, hooks_of
 from tidelog.client.record_sender import RecordSender
 from tidelog.client.route import Route, batch_limits
-from tidelog.client.serialization import SERIALIZERS, SerializerOption, convert_of
+from tidelog.client.serialization import SerializerOption
 from tidelog.client.transaction import Transaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.client.unsent_records import warn_of_unsent
@@ -146,11 +147,7 @@ class Producer(Service, RecordSender):
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         self._idempotent = checked_idempotence(self.acks, enable_idempotence)
         self._keys = key_hash_of(partitioner)
-        self._hooks = hooks_of(
-            interceptors,
-            convert_of("key_serializer", key_serializer, SERIALIZERS),
-            convert_of("value_serializer", value_serializer, SERIALIZERS),
-        )
+        self.hooks = hooks_of(interceptors, key_serializer, value_serializer)
         self._codec, self._level = checked_codec(compression, compression_level), compression_level
         self._buffer_bytes, self._record_bytes_max, self._max_block_ms = buffer_bytes, record_bytes_max, max_block_ms
         self._transactions: ProducerTransactions | None = None
@@ -162,10 +159,11 @@ class Producer(Service, RecordSender):
                 policy, transactional_id, transaction_timeout_ms, max_block_ms, idempotent=self._idempotent
             )
             self._transactions = ProducerTransactions(
-                options, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
+                options, policy, self._clock, self._rng, self._execute, self._spawn, lambda: bool(self._waiting_calls())
             )
             self._core = self._transactions.records
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
+        self._counts = ProducerMetrics()
         self._routes: dict[str, Route] = {}
         self._views: dict[str, TopicView] = {}
         throttled = self._core.note_throttle
@@ -208,8 +206,8 @@ class Producer(Service, RecordSender):
         or None, `delivery.result()` its position. Raises the same errors as `send` before a record is queued. A
         cancelled call may have queued its record; after it has ended nothing more is queued for it.
         """
-        if self._hooks is not None:
-            value, key, headers, timestamp, on_delivery = self._hooks.prepare(
+        if self.hooks is not None:
+            value, key, headers, timestamp, on_delivery = self.hooks.prepare(
                 topic, value, key, headers, partition, timestamp, on_delivery
             )
         delivery = self._put(topic, value, key, headers, partition, timestamp)
@@ -244,8 +242,8 @@ class Producer(Service, RecordSender):
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
         topic are not loaded (`await producer.partitions(topic)` loads them), UnknownTopicOrPartition, RecordTooLarge.
         """
-        if self._hooks is not None:
-            value, key, headers, timestamp, on_delivery = self._hooks.prepare(
+        if self.hooks is not None:
+            value, key, headers, timestamp, on_delivery = self.hooks.prepare(
                 topic, value, key, headers, partition, timestamp, on_delivery
             )
         delivery = self._put(topic, value, key, headers, partition, timestamp)
@@ -323,10 +321,9 @@ class Producer(Service, RecordSender):
             raise not_known(topic)
         return route.idempotent
 
-    @property
-    def hooks(self) -> RecordHooks | None:
-        """The interceptors and serializers; None if there are none."""
-        return self._hooks
+    def metrics(self) -> Metrics:
+        """Return what the producer counts, by the groups and names of Kafka's producers."""
+        return self._counts.report(self._buffer_bytes, self._core.memory_used, len(self._waiting_calls()))
 
     @property
     def buffered_bytes(self) -> int:
@@ -429,8 +426,8 @@ class Producer(Service, RecordSender):
                 raise many.not_queued(error) from error
             raise
         finally:
-            if self._hooks is not None:
-                self._hooks.follow(columns, many.delivery)
+            if self.hooks is not None:
+                self.hooks.follow(columns, many.delivery)
         return many.delivery
 
     def _put_many(self, many: ManyRecords) -> BatchDelivery | Pause:
@@ -560,6 +557,7 @@ class Producer(Service, RecordSender):
                     except LeaderNotAvailable as cause:
                         todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
+                    self._counts.finished(effect)
                     effect.notify()
                     memory_was_freed = True
                     if effect.error is not None and self._transactions is not None:
@@ -653,6 +651,7 @@ class Producer(Service, RecordSender):
             self._timer.cancel()
         for effect in (*self._todo, *self._core.abandon(why)):
             if isinstance(effect, Finished):
+                self._counts.finished(effect)
                 effect.notify()
         self._todo.clear()
         for call in self._waiting_for_memory:
@@ -662,8 +661,8 @@ class Producer(Service, RecordSender):
         if self._transactions is not None:
             self._transactions.stop(self._unusable())
 
-    def _has_waiting_calls(self) -> bool:
-        return any(not call.placed.done() for call in (*self._waiting_for_memory, *self._waiting_for_topic))
+    def _waiting_calls(self) -> list[Call]:
+        return [call for call in (*self._waiting_for_memory, *self._waiting_for_topic) if not call.placed.done()]
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer failed by a defect ({self._defect!r})")
@@ -688,9 +687,11 @@ class Producer(Service, RecordSender):
         self._wake.set()  # the timer has changed
         if not taken:
             return None
+        self._counts.sent(attempt, at)
         return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
     def _report(self, outcomes: Sequence[Acknowledged | Refused | Lost]) -> None:
+        self._counts.answered(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Refused):
                 topic_partition = self._core.partition_of(outcome.attempt_id)

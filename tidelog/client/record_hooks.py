@@ -16,7 +16,7 @@ from tidelog.client.accumulator import Headers, checked_headers
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, OnDelivery
 from tidelog.client.many_records import RecordColumns, checked_columns, ensure_even
-from tidelog.client.serialization import Convert, SerializationContext, SerializationFailed
+from tidelog.client.serialization import SERIALIZERS, Convert, SerializationContext, SerializationFailed, convert_of
 from tidelog.errors import InvalidConfig
 from tidelog.records.v2.record import Header
 
@@ -145,8 +145,10 @@ class RecordHooks:
                 _log.error("on_acknowledgement of %r failed", each, exc_info=error)
 
 
-def hooks_of(interceptors: object, key: Convert | None, value: Convert | None) -> RecordHooks | None:
-    """Return the hooks; None if there is nothing to do. Raises InvalidConfig."""
+def hooks_of(interceptors: object, key_serializer: object, value_serializer: object) -> RecordHooks | None:
+    """Return the hooks of a producer with these options; None if there is nothing to do. Raises InvalidConfig."""
+    key = convert_of("key_serializer", key_serializer, SERIALIZERS)
+    value = convert_of("value_serializer", value_serializer, SERIALIZERS)
     if isinstance(interceptors, ProducerInterceptor) or not isinstance(interceptors, Iterable):
         raise InvalidConfig(f"interceptors={interceptors!r}: use a list of objects of classes of ProducerInterceptor")
     given = tuple(interceptors)

@@ -20,6 +20,9 @@ from tidelog.records.v2.record import Header
 class RecordSender(ABC):
     """Base of clients that send records: all methods use the subclass's `enqueue` and `enqueue_columns`."""
 
+    hooks: RecordHooks | None
+    """The interceptors and serializers of the producer; None if it has none."""
+
     @abstractmethod
     async def enqueue(
         self,
@@ -84,11 +87,6 @@ class RecordSender(ABC):
         """
         columns = self.columns_of(topic, values, keys, headers, partition, timestamp)
         return await self.enqueue_columns(topic, columns)
-
-    @property
-    @abstractmethod
-    def hooks(self) -> RecordHooks | None:
-        """The interceptors and serializers of the producer; None if it has none."""
 
     def columns_of(
         self,

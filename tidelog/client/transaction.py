@@ -15,7 +15,6 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_records import NO_HEADERS, RecordColumns
 from tidelog.client.options import text, topic_partition, whole_number
-from tidelog.client.record_hooks import RecordHooks
 from tidelog.client.record_sender import RecordSender
 from tidelog.client.transaction_core import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
@@ -82,6 +81,7 @@ class Transaction(RecordSender):
 
     def __init__(self, producer: RecordSender, transactions: ProducerTransactions) -> None:
         self._producer, self._transactions = producer, transactions
+        self.hooks = producer.hooks
         self._is_open = False
         self._was_opened = False
         self._source: OffsetSource | None = None
@@ -108,11 +108,6 @@ class Transaction(RecordSender):
         reason = await self._transactions.abort()
         if reason is not None and isinstance(error, TidelogError) and error.message != reason.message:
             raise reason from error
-
-    @property
-    def hooks(self) -> RecordHooks | None:
-        """The interceptors and serializers of the producer; None if it has none."""
-        return self._producer.hooks
 
     @property
     def is_open(self) -> bool:
