@@ -16,6 +16,7 @@ from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
 from tidelog.client import producer as _producer
 from tidelog.client.batch_delivery import BatchDelivery
+from tidelog.client.client_metrics import Metrics
 from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.group_member import CLOSED_IN_CALLBACK
@@ -94,9 +95,12 @@ class Producer(_SyncClient[_producer.Producer]):
     send_nowait = delivering(as_coroutine(_producer.Producer.send_nowait))
     flush = blocking(_producer.Producer.flush)
     partitions = blocking(_producer.Producer.partitions)
-    metrics = on_loop(_producer.Producer.metrics)
     is_idempotent = on_loop(_producer.Producer.is_idempotent)
     enqueue_columns = blocking(_producer.Producer.enqueue_columns)
+
+    def metrics(self) -> Metrics:
+        """Return what the producer counts, by the groups and names of Kafka's producers; also after it was closed."""
+        return self._client.metrics()
 
     @property
     def buffered_bytes(self) -> int:
@@ -263,7 +267,6 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     end_offsets = blocking(_consumer.Consumer.end_offsets)
     offsets_for_times = blocking(_consumer.Consumer.offsets_for_times)
 
-    metrics = on_loop(_consumer.Consumer.metrics)
     high_watermark = on_loop(_consumer.Consumer.high_watermark)
     group_metadata = on_loop(_consumer.Consumer.group_metadata)
     offsets_to_commit = on_loop(_consumer.Consumer.offsets_to_commit)
@@ -273,6 +276,10 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     unsubscribe = _after_iteration(blocking(_consumer.Consumer.unsubscribe), ends=True)
     pause = on_loop(_consumer.Consumer.pause)
     resume = on_loop(_consumer.Consumer.resume)
+
+    def metrics(self) -> Metrics:
+        """Return what the consumer counts, by the groups and names of Kafka's consumers; also after it was closed."""
+        return self._client.metrics()
 
     @property
     def assignment(self) -> list[TopicPartition]:

@@ -11,13 +11,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.cursor import Cursor
 from tidelog.client.producer_events import Acknowledged, Finished, Lost, Refused
 from tidelog.records import RecordBatch
 from tidelog.types import Millis, TopicPartition
+
+FETCHES: Final = "consumer-fetch-manager-metrics"
 
 Metrics: TypeAlias = dict[str, dict[str, float]]
 """Values by group and name, as those of kafka-python."""
@@ -145,21 +147,21 @@ class ConsumerMetrics:
             for key, cursor in sorted(cursors.items())
             if cursor.position is not None and cursor.readable_end >= 0
         }
-        return {
-            "consumer-fetch-manager-metrics": {
+        found: Metrics = {
+            FETCHES: {
                 "records-consumed-total": sum(self._records.values()),
                 "bytes-consumed-total": sum(self._bytes.values()),
                 "fetch-total": self._sizes.count,
                 **self._sizes.named("fetch-size"),
                 "records-lag-max": max(lags.values(), default=math.nan),
             },
-            **{
-                f"consumer-fetch-manager-metrics.{topic}": {
-                    "records-consumed-total": self._records[topic],
-                    "bytes-consumed-total": self._bytes[topic],
-                }
-                for topic in sorted(self._records)
-            },
-            **{f"consumer-fetch-manager-metrics.{key}": {"records-lag": lag} for key, lag in lags.items()},
             "consumer-coordinator-metrics": {"assigned-partitions": len(cursors)},
         }
+        for topic in sorted(self._records):
+            found[f"{FETCHES}.{topic}"] = {
+                "records-consumed-total": self._records[topic],
+                "bytes-consumed-total": self._bytes[topic],
+            }
+        for key, lag in lags.items():  # a topic may have the name of a partition
+            found.setdefault(f"{FETCHES}.{key}", {})["records-lag"] = lag
+        return found
