@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
     from tidelog.client.group_metadata import CommittedOffset
+    from tidelog.client.outgoing_record import OutgoingRecord
     from tidelog.client.producer import Producer
     from tidelog.client.read_hooks import ConsumerInterceptor
     from tidelog.client.receipt import Receipt
-    from tidelog.client.record_hooks import OutgoingRecord, ProducerInterceptor
+    from tidelog.client.record_hooks import ProducerInterceptor
     from tidelog.client.serialization import DeserializationFailed, SerializationContext, SerializationFailed
     from tidelog.client.transaction import Transaction
     from tidelog.cluster_descriptions import ClusterDescription
@@ -63,7 +64,7 @@ _HOME: Final = {
     "Record": "tidelog.records",
     "ConsumerInterceptor": "tidelog.client.read_hooks",
     "ProducerInterceptor": "tidelog.client.record_hooks",
-    "OutgoingRecord": "tidelog.client.record_hooks",
+    "OutgoingRecord": "tidelog.client.outgoing_record",
     "SerializationContext": "tidelog.client.serialization",
     "SerializationFailed": "tidelog.client.serialization",
     "DeserializationFailed": "tidelog.client.serialization",

@@ -24,7 +24,8 @@ from opentelemetry.trace import Span, SpanKind, TracerProvider
 
 from tidelog.client.client_metrics import ConsumerMetrics, Metrics, ProducerMetrics
 from tidelog.client.consumer_record import ConsumerRecord
-from tidelog.client.record_hooks import OutgoingRecord, ProducerInterceptor
+from tidelog.client.outgoing_record import OutgoingRecord
+from tidelog.client.record_hooks import ProducerInterceptor
 from tidelog.records.v2.record import Header
 
 LIBRARY: Final = "tidelog"

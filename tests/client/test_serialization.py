@@ -12,9 +12,10 @@ from tests.client.numbered_records import P0, fill
 from tidelog import sync
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.client.delivery import Delivery
+from tidelog.client.outgoing_record import OutgoingRecord
 from tidelog.client.producer import Producer
 from tidelog.client.read_hooks import ConsumerInterceptor
-from tidelog.client.record_hooks import OutgoingRecord, ProducerInterceptor
+from tidelog.client.record_hooks import ProducerInterceptor
 from tidelog.client.serialization import DeserializationFailed, SerializationContext, SerializationFailed
 from tidelog.errors import InvalidConfig, InvalidRequest
 

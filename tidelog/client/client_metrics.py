@@ -45,7 +45,7 @@ class Spread:
 
 
 @dataclass(slots=True)
-class _Topic:
+class _TopicCounts:
     records: int = 0
     """Sent for the first time."""
     again: int = 0
@@ -67,7 +67,7 @@ class ProducerMetrics:
     """The counts of one producer."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Topic] = defaultdict(_Topic)
+        self._topics: dict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self._batches, self._queued, self._latency, self._records = Spread(), Spread(), Spread(), Spread()
         self._sent: dict[int, Millis] = {}
         """When the attempts under way were sent."""
@@ -107,7 +107,7 @@ class ProducerMetrics:
     def report(self, buffer_bytes: int, used_bytes: int, waiting: int) -> Metrics:
         """Return all values. waiting: number of calls that wait for memory or metadata."""
         topics = {name: topic.named() for name, topic in sorted(self._topics.items())}
-        totals = {name: sum(topic[name] for topic in topics.values()) for name in _Topic().named()}
+        totals = {name: sum(topic[name] for topic in topics.values()) for name in _TopicCounts().named()}
         return {
             "producer-metrics": {
                 **totals,

@@ -34,7 +34,7 @@ from tidelog.records.v2.record import Header
 from tidelog.types import INT64_MAX, Millis, PartitionIndex
 
 if TYPE_CHECKING:
-    from tidelog.client.record_hooks import OutgoingRecord
+    from tidelog.client.outgoing_record import OutgoingRecord
     from tidelog.client.routing import Numbers
 
 TURN_BYTES: Final = 4 * 1024 * 1024

@@ -10,29 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tidelog.client.accumulator import Headers, checked_headers
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, OnDelivery
 from tidelog.client.many_records import RecordColumns, checked_columns, ensure_even
+from tidelog.client.outgoing_record import OutgoingRecord
 from tidelog.client.serialization import SERIALIZERS, Convert, SerializationContext, SerializationFailed, convert_of
 from tidelog.errors import InvalidConfig
 from tidelog.records.v2.record import Header
 
 _log = logging.getLogger("tidelog.client")
-
-
-class OutgoingRecord(NamedTuple):
-    """A record as the program sends it, before it is serialized."""
-
-    topic: str
-    value: Any
-    key: Any
-    headers: Headers
-    partition: int | None
-    """None if the producer chooses it."""
-    timestamp: int | None
 
 
 class ProducerInterceptor:
