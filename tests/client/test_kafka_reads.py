@@ -14,7 +14,9 @@ from tests.client.numbered_records import P0
 from tidelog.client.consumer import Consumer
 from tidelog.client.offset_lookup import OffsetAndTimestamp
 from tidelog.errors import InvalidRequest, InvalidTimestamp
-from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.records import build_batch
+from tidelog.records.v2.record import Record
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, Offset, TimestampType
 
 P1 = place("orders", 1)
 
@@ -85,3 +87,36 @@ async def test_a_time_limit_in_milliseconds_is_one() -> None:
             for wrong, error in ((-1, InvalidRequest), (0.5, TypeError)):
                 with pytest.raises(error, match="timeout_ms"):
                     await consumer.poll(timeout_ms=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_record_names_the_source_of_its_time_and_the_epoch_of_its_leader() -> None:
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        fill(cluster, "orders", 0, 1)
+        partition = cluster.topics["orders"].partitions[0]
+        partition.leader_epoch = 3
+        record = Record(Offset(0), Millis(5_000), None, b"v")
+        partition.append(
+            build_batch([record], timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=9_000, base_offset=0)
+        )
+        async with Consumer(cluster.bootstrap) as consumer:
+            consumer.assign([P0])
+            found = await consumer.poll(1, timeout_ms=10_000) + await consumer.poll(1, timeout_ms=10_000)
+        assert [(each.timestamp, each.timestamp_type, each.leader_epoch) for each in found] == [
+            (0, TimestampType.CREATE_TIME, 0),
+            (9_000, TimestampType.LOG_APPEND_TIME, 3),
+        ]
+
+
+async def test_an_epoch_that_cannot_be_is_not_given_to_the_program() -> None:
+    """No checksum covers it: a seek with it would find the log truncated."""
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        partition = cluster.topics["orders"].partitions[0]
+        partition.leader_epoch = 9
+        fill(cluster, "orders", 0, 1)
+        partition.leader_epoch = 3
+        async with Consumer(cluster.bootstrap) as consumer:
+            consumer.assign([P0])
+            (record,) = await consumer.poll(timeout_ms=10_000)
+            assert record.leader_epoch == NO_LEADER_EPOCH

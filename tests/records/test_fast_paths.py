@@ -24,7 +24,7 @@ from tidelog.records.v2.batch import stamp
 from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER_BYTES
 from tidelog.records.v2.record import decode_records, encode_record, located_records
 from tidelog.records.v2.varint import encode_varint
-from tidelog.types import INT64_MAX, Millis, Offset, PartitionIndex
+from tidelog.types import INT64_MAX, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType
 
 NOW = 1_700_000_000_000
 
@@ -97,13 +97,21 @@ def test_records_are_read_alike(
     st.sampled_from((NOW, -1, INT64_MAX)),
     st.none() | st.just(NOW),
     st.sampled_from((-(2**63), 0, 9, 2**63 - 1)),
+    st.sampled_from((-1, 0, 2**31 - 1)),
 )
 def test_located_records_are_read_alike(
-    payload: tuple[bytes, int], base_offset: int, base_timestamp: int, append_time: Millis | None, first: int
+    payload: tuple[bytes, int],
+    base_offset: int,
+    base_timestamp: int,
+    append_time: Millis | None,
+    first: int,
+    leader_epoch: LeaderEpoch,
 ) -> None:
     reader = compiled("_reader")
     data, count = payload
-    arguments = (count, base_offset, base_timestamp, append_time, first, ConsumerRecord, "orders", 3)
+    timestamp_type = TimestampType.CREATE_TIME if append_time is None else TimestampType.LOG_APPEND_TIME
+    place = ConsumerRecord, "orders", 3, timestamp_type, leader_epoch
+    arguments = (count, base_offset, base_timestamp, append_time, first, *place)
     expected = outcome(lambda: located_records(data, *arguments))
     found = outcome(lambda: reader.located_records(memoryview(bytearray(data)), *arguments))
     assert found == expected
@@ -115,15 +123,17 @@ def test_located_records_are_read_alike(
 def test_located_records_survive_the_garbage_collector() -> None:
     reader = compiled("_reader")
     data = b"".join(encode_record(index, 0, b"k%d" % index, b"v", (("h", b"1"),)) for index in range(2_000))
-    found = reader.located_records(data, 2_000, 0, NOW, None, 5, ConsumerRecord, "orders", 3)
+    place = "orders", 3, TimestampType.CREATE_TIME, LeaderEpoch(7)
+    found = reader.located_records(data, 2_000, 0, NOW, None, 5, ConsumerRecord, *place)
     assert not any(map(gc.is_tracked, found))
     kept = found[::2]
     del found
     gc.collect()
     assert [record.key for record in kept] == [b"k%d" % index for index in range(5, 2_000, 2)]
-    assert kept[0] == ConsumerRecord("orders", PartitionIndex(3), Offset(5), Millis(NOW), b"k5", b"v", (("h", b"1"),))
+    first = ConsumerRecord("orders", PartitionIndex(3), Offset(5), Millis(NOW), b"k5", b"v", (("h", b"1"),))
+    assert kept[0] == first._replace(leader_epoch=LeaderEpoch(7))
     with pytest.raises(TypeError, match="NamedTuple"):
-        reader.located_records(data, 2_000, 0, NOW, None, 5, type("Loose", (ConsumerRecord,), {}), "orders", 3)
+        reader.located_records(data, 2_000, 0, NOW, None, 5, type("Loose", (ConsumerRecord,), {}), *place)
 
 
 @given(

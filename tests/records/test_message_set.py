@@ -31,7 +31,15 @@ from tidelog.records.batches import batch_at
 from tidelog.records.legacy.message_builder import MessageSetBuilder
 from tidelog.records.legacy.message_set import set_message_timestamp, stamp_message
 from tidelog.records.v2.compression import compress, decompress
-from tidelog.types import Codec, Millis, Offset, PartitionIndex, TimestampType, timestamp_or_none
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Codec,
+    Millis,
+    Offset,
+    PartitionIndex,
+    TimestampType,
+    timestamp_or_none,
+)
 
 NOW = 1_700_000_000_000
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
@@ -483,13 +491,14 @@ def test_records_beyond_the_callers_limit_are_rejected(codec: Codec) -> None:
 def test_messages_are_located_from_an_offset_on(magic: int, codec: Codec) -> None:
     wanted = some_records(magic)
     data = build_message_set(wanted, magic, codec)
+    of_magic = TimestampType.NO_TIMESTAMP_TYPE if magic == 0 else TimestampType.CREATE_TIME
     found = [
         located
         for batch in iter_batches(data)
-        for located in batch.located_records(ConsumerRecord, "orders", 2, wanted[1].offset)
+        for located in batch.located_records(ConsumerRecord, "orders", 2, wanted[1].offset, NO_LEADER_EPOCH)
     ]
     assert found == [
-        ConsumerRecord("orders", PartitionIndex(2), each.offset, timestamp_or_none(each.timestamp), *each[2:])
+        ConsumerRecord("orders", PartitionIndex(2), each.offset, timestamp_or_none(each.timestamp), *each[2:], of_magic)
         for each in wanted[1:]
     ]
     assert magic > 0 or {each.timestamp for each in found} == {None}

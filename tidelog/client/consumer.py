@@ -517,14 +517,18 @@ class Consumer(GroupReader):
         try:
             if self._check_crcs:
                 batch.ensure_valid()
-            records = [] if batch.is_control else batch.located_records(ConsumerRecord, key.topic, key.partition, start)
+            epoch = plausible_epoch(batch, cursor.position_epoch, cursor.leader_epoch)
+            records = (
+                []
+                if batch.is_control
+                else batch.located_records(ConsumerRecord, key.topic, key.partition, start, epoch)
+            )
         except TidelogError as error:
             self._refuse(cursor, batch, error)
             return
         self._core.read(cursor)
         cursor.records, cursor.loaded, cursor.at = records, batch, 0
-        cursor.records_end = batch.next_offset
-        cursor.records_epoch = plausible_epoch(batch, cursor.position_epoch, cursor.leader_epoch)
+        cursor.records_end, cursor.records_epoch = batch.next_offset, epoch
         if not records:
             self._moved(cursor, batch.next_offset)
         self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))

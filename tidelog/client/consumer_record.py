@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidelog.records.v2.record import Header
-from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
@@ -21,6 +21,11 @@ class ConsumerRecord(NamedTuple):
     value: Any
     """Bytes or None, unless the consumer has a value_deserializer."""
     headers: tuple[Header, ...] = ()
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    """Whether the producer or the log set the timestamp (`message.timestamp.type`); NO_TIMESTAMP_TYPE in format v0."""
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the leader that appended the record, for `seek` and `commit`; NO_LEADER_EPOCH if it is unknown (formats v0
+    and v1)."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -35,7 +35,7 @@ from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
 from tidelog.records.v2.header import header_problem, read_header
 from tidelog.records.v2.record import Located, Record, located
-from tidelog.types import INT64_MAX, Buffer, Codec, Offset, TimestampType
+from tidelog.types import INT64_MAX, Buffer, Codec, LeaderEpoch, Offset, TimestampType
 
 MAGICS: Final = frozenset({0, 1})
 InnerTail = Literal["stop", "raise"]
@@ -146,10 +146,21 @@ class LegacyRecordBatch(RecordBatch):
         return list(self.records(max_bytes=max_bytes))
 
     def located_records(
-        self, kind: type[Located], topic: str, partition: int, first: int, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+        self,
+        kind: type[Located],
+        topic: str,
+        partition: int,
+        first: int,
+        leader_epoch: LeaderEpoch,
+        *,
+        max_bytes: int = DECOMPRESSED_BYTES_MAX,
     ) -> list[Located]:
-        records = self.records(max_bytes=max_bytes)
-        return [located(kind, topic, partition, record) for record in records if record.offset >= first]
+        records, timestamp_type = self.records(max_bytes=max_bytes), self.timestamp_type
+        return [
+            located(kind, topic, partition, record, timestamp_type, leader_epoch)
+            for record in records
+            if record.offset >= first
+        ]
 
     def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:  # noqa: ARG002
         """Not supported: a message has no payload after a header. Raises UnsupportedForMessageFormat."""

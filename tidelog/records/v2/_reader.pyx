@@ -224,7 +224,7 @@ cdef class RecordReader:
     def __length_hint__(self):
         return max(0, min(self._count - self._index, (self._end - self._at) // 7 + 1)) if self._held else 0
 
-    def read_located(self, int64_t first, kind, topic, partition):
+    def read_located(self, int64_t first, kind, topic, partition, timestamp_type, leader_epoch):
         """Return the remaining records from offset `first` on; see record.located_records."""
         cdef list records
         cdef object judged
@@ -239,20 +239,20 @@ cdef class RecordReader:
                     if known != self._timestamp:
                         known = self._timestamp
                         timestamp = None if known == -1 else known
-                    records.append(self._located(kind, topic, partition, timestamp))
+                    records.append(self._located(kind, topic, partition, timestamp, timestamp_type, leader_epoch))
                 self._index += 1
                 self._at = self._behind
             else:
                 judged = self._ask_reference()
                 if judged.offset >= first:
-                    records.append(reference.located(kind, topic, partition, judged))
+                    records.append(reference.located(kind, topic, partition, judged, timestamp_type, leader_epoch))
         self._finish()
         return records
 
-    cdef object _located(self, kind, topic, partition, timestamp):
+    cdef object _located(self, kind, topic, partition, timestamp, timestamp_type, leader_epoch):
         """Return the parsed record as a tuple of the class `kind`. Its fields are numbers, bytes and text, which cannot
         be part of a reference cycle: the garbage collector ignores it."""
-        cdef object located = new_tuple(<PyTypeObject *> kind, 7)
+        cdef object located = new_tuple(<PyTypeObject *> kind, 9)
         cdef object field
         PyObject_GC_UnTrack(located)
         Py_INCREF(topic)
@@ -272,6 +272,10 @@ cdef class RecordReader:
         PyTuple_SET_ITEM(located, 5, field)
         Py_INCREF(self._headers)
         PyTuple_SET_ITEM(located, 6, self._headers)
+        Py_INCREF(timestamp_type)
+        PyTuple_SET_ITEM(located, 7, timestamp_type)
+        Py_INCREF(leader_epoch)
+        PyTuple_SET_ITEM(located, 8, leader_epoch)
         return located
 
     cdef FastRecord _read(self):
@@ -573,9 +577,19 @@ def record_list(data, Py_ssize_t count, int64_t base_offset, int64_t base_timest
 
 
 def located_records(
-    data, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp, append_time, int64_t first, kind, topic, partition
+    data,
+    Py_ssize_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    append_time,
+    int64_t first,
+    kind,
+    topic,
+    partition,
+    timestamp_type,
+    leader_epoch,
 ):
     """See record.located_records."""
     return RecordReader(data, count, base_offset, base_timestamp, append_time).read_located(
-        first, kind, topic, partition
+        first, kind, topic, partition, timestamp_type, leader_epoch
     )

@@ -240,11 +240,20 @@ class RecordBatch:
         return record_list(*self._to_decode(max_bytes))
 
     def located_records(
-        self, kind: type[Located], topic: str, partition: int, first: int, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+        self,
+        kind: type[Located],
+        topic: str,
+        partition: int,
+        first: int,
+        leader_epoch: LeaderEpoch,
+        *,
+        max_bytes: int = DECOMPRESSED_BYTES_MAX,
     ) -> list[Located]:
-        """Return the records from offset `first` on as instances of `kind`, a NamedTuple with the fields topic,
-        partition, offset, timestamp, key, value and headers. Raises as `records`."""
-        return located_records(*self._to_decode(max_bytes), first, kind, topic, partition)
+        """Return the records from offset `first` on as instances of `kind`. leader_epoch: that of the records; no
+        checksum covers the one in the header. Raises as `records`."""
+        return located_records(
+            *self._to_decode(max_bytes), first, kind, topic, partition, self.timestamp_type, leader_epoch
+        )
 
     def _to_decode(self, max_bytes: int) -> tuple[bytes | memoryview, int, Offset, Millis, Millis | None]:
         header = self.header

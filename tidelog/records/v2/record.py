@@ -16,11 +16,22 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
 from tidelog.records.v2.varint import UNFOLDED, encode_varint, read_varint, read_varlong
-from tidelog.types import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Millis, Offset, timestamp_or_none
+from tidelog.types import (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    Buffer,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TimestampType,
+    timestamp_or_none,
+)
 
 Header: TypeAlias = tuple[str, bytes | None]
 Located = TypeVar("Located", bound=tuple[Any, ...])
-"""A NamedTuple with the fields topic, partition, offset, timestamp (may be None), key, value and headers."""
+"""A NamedTuple with the fields topic, partition, offset, timestamp (None if the record has none), key, value, headers,
+timestamp_type and leader_epoch."""
 
 
 class Record(NamedTuple):
@@ -117,18 +128,31 @@ def located_records(
     kind: type[Located],
     topic: str,
     partition: int,
+    timestamp_type: TimestampType,
+    leader_epoch: LeaderEpoch,
 ) -> list[Located]:
-    """Return the records from offset `first` on as instances of `kind`, a NamedTuple. Arguments and errors are those of
-    `decode_records`. kind: its fields are topic, partition, offset, timestamp (None if the record has none), key, value
-    and headers."""
+    """Return the records from offset `first` on as instances of `kind`. The other arguments, and the errors, are those of
+    `decode_records`."""
     records = decode_records(data, count, base_offset, base_timestamp, append_time)
-    return [located(kind, topic, partition, record) for record in records if record.offset >= first]
+    return [
+        located(kind, topic, partition, record, timestamp_type, leader_epoch)
+        for record in records
+        if record.offset >= first
+    ]
 
 
-def located(kind: type[Located], topic: str, partition: int, record: Record) -> Located:
+def located(
+    kind: type[Located],
+    topic: str,
+    partition: int,
+    record: Record,
+    timestamp_type: TimestampType,
+    leader_epoch: LeaderEpoch,
+) -> Located:
     """Return a record as an instance of `kind`; see `located_records`."""
     offset, timestamp, key, value, headers = record
-    return tuple.__new__(kind, (topic, partition, offset, timestamp_or_none(timestamp), key, value, headers))
+    time = timestamp_or_none(timestamp)
+    return tuple.__new__(kind, (topic, partition, offset, time, key, value, headers, timestamp_type, leader_epoch))
 
 
 def record_at(
