@@ -90,6 +90,45 @@ async def test_a_consumer_that_unsubscribes_leaves_and_commits() -> None:
         await settled(cluster, 0)
 
 
+async def test_an_iteration_continues_with_another_subscription() -> None:
+    async with memory_cluster(2) as cluster:
+        for topic in ("orders", "payments"):
+            cluster.create(topic)
+            fill(cluster, topic, 0, 3)
+        with pytest.raises(RuntimeError, match="it cannot be processed"):
+            async with Consumer(cluster.bootstrap, group="g", topics=["orders"], max_wait_ms=100) as consumer:
+                async for record in consumer:
+                    if record.topic == "orders":
+                        await consumer.unsubscribe()
+                        consumer.subscribe(["payments"])
+                    elif record.offset == 2:
+                        raise RuntimeError("it cannot be processed")
+        committed = cluster.groups.groups["g"].offsets
+        assert {topic: each.offset for (topic, _), each in committed.items()} == {"orders": 0, "payments": 2}
+
+
+async def test_a_consumer_that_leaves_cannot_subscribe_yet() -> None:
+    refused: list[InvalidRequest] = []
+
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+
+        def subscribe(_: object) -> None:
+            try:
+                consumer.subscribe(["payments"])
+            except InvalidRequest as error:
+                refused.append(error)
+
+        async with Consumer(cluster.bootstrap, group="g", topics=["orders"], on_revoked=subscribe) as consumer:
+            await until(lambda: consumer.assignment)
+            await consumer.unsubscribe()
+            consumer.subscribe(["orders"])
+            await until(lambda: consumer.assignment == [ORDERS])
+        assert [each.message for each in refused[:1]] == [
+            "the consumer is leaving its group: subscribe once unsubscribe() has returned"
+        ]
+
+
 async def test_a_poll_that_waits_ends_with_the_subscription() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders")

@@ -66,8 +66,48 @@ async def test_functions_get_the_context_or_the_object_alone() -> None:
             async with Producer(cluster.bootstrap, value_serializer=function) as producer:
                 await producer.send("orders", "v", headers=[("h", b"1")])
         assert cluster.values("orders") == [b"v"] * 4
-        assert seen == [SerializationContext("orders", "value", (("h", b"1"),))] * 2
+        assert seen == [SerializationContext("orders", "value", [("h", b"1")])] * 2
         assert (seen[0].topic, seen[0].field) == ("orders", "value")
+
+
+async def test_a_serializer_adds_headers_and_the_key_is_the_first() -> None:
+    seen: list[str] = []
+
+    def numbered(value: bytes, ctx: SerializationContext) -> bytes:
+        seen.append(ctx.field)
+        ctx.headers.append((ctx.field, b"%d" % len(ctx.headers)))
+        return value
+
+    def headers_of(_: bytes, ctx: SerializationContext) -> list[str]:
+        return [name for name, _ in ctx.headers]
+
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap, key_serializer=numbered, value_serializer=numbered) as producer:
+            await producer.send("orders", b"0", key=b"k", headers=[("h", b"")])
+            await (await producer.enqueue_many("orders", [b"1"], keys=[b"k"]))
+        assert seen == ["key", "value"] * 2
+        async with Consumer(cluster.bootstrap, value_deserializer=headers_of) as consumer:
+            consumer.assign([P0])
+            found = [record async for record in first(consumer, 2)]
+            assert found[0].headers == (("h", b""), ("key", b"1"), ("value", b"2"))
+            assert [record.value for record in found] == [["h", "key", "value"], ["key", "value"]]
+
+
+async def test_an_asynchronous_function_is_refused() -> None:
+    async def slow(data: bytes) -> bytes:
+        return data
+
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        fill(cluster, [b"0"])
+        async with Producer(cluster.bootstrap, value_serializer=slow) as producer:
+            with pytest.raises(SerializationFailed, match="the function is asynchronous"):
+                await producer.send("orders", b"v")
+        async with Consumer(cluster.bootstrap, key_deserializer=slow) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(DeserializationFailed, match="the function is asynchronous"):
+                await consumer.poll(timeout=10)
 
 
 async def test_a_record_that_cannot_be_serialized_is_not_queued() -> None:

@@ -441,10 +441,10 @@ class Consumer(GroupReader):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield all records from the positions on, without end."""
         self._step()
-        member = self._member_or_none
         while True:
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
+            member = self._member_or_none  # another one after `unsubscribe` and `subscribe`
             while cursor.at < len(cursor.records) and not cursor.is_stopped:  # a seek clears the list
                 record = cursor.records[cursor.at]
                 returned = [record]

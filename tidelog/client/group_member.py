@@ -172,7 +172,9 @@ class GroupMember:
         await work
 
     def resubscribe(self, options: GroupOptions) -> None:
-        """Replace the subscription of the member, and its callbacks."""
+        """Replace the subscription of the member, and its callbacks. Raises InvalidRequest while it leaves."""
+        if self._is_closing:
+            raise InvalidRequest("the consumer is leaving its group: subscribe once unsubscribe() has returned")
         self.options = options
         self._missing = MissingTopics(options.group_id, options.topics)
         if options.reset == "latest":  # partitions of new topics that exist now are read from their ends

@@ -93,17 +93,18 @@ class GroupReader(FetchClient):
         keeps the partitions that both subscriptions have; a consumer that is none joins its group. The arguments are
         those of the constructor; a callback that is not given stays as it was.
 
-        Raises InvalidRequest without a group, and while partitions are assigned by `assign` (`unsubscribe` ends that);
-        TypeError, InvalidConfig, InvalidTopic.
+        Raises InvalidRequest without a group, while partitions are assigned by `assign` (`unsubscribe` ends that), and
+        while `unsubscribe` runs; TypeError, InvalidConfig, InvalidTopic.
         """
         current = self._member.options
         if not current.is_subscription and self._core.cursors:
             raise InvalidRequest("partitions are assigned by assign(): call unsubscribe() before subscribe()")
         group = with_subscription(current, topics, topic_pattern, on_assigned, on_revoked, on_lost)
-        self._group = group
         if current.is_subscription:
             self._member.resubscribe(group)
+            self._group = group
             return
+        self._group = group
         for name, work in self._new_member(group).background().items():
             self._spawn(work, name)
 

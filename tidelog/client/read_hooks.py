@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from tidelog.client.consumer_record import ConsumerRecord
-from tidelog.client.serialization import Convert, DeserializationFailed, SerializationContext
+from tidelog.client.serialization import Convert, DeserializationFailed, converted
 from tidelog.errors import InvalidConfig
 
 _log = logging.getLogger("tidelog.client")
@@ -84,7 +84,7 @@ def _object(convert: Convert | None, data: Any, field: Literal["key", "value"], 
     if convert is None:
         return data
     try:
-        return convert(data, SerializationContext(record.topic, field, record.headers))
+        return converted(convert, data, record.topic, field, list(record.headers))
     except Exception as error:
         raise DeserializationFailed(
             f"the {field} of {record.topic_partition} at offset {record.offset} cannot be deserialized: "

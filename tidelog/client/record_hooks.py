@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
-from tidelog.client.accumulator import Headers, checked_headers
+from tidelog.client.accumulator import checked_headers
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, OnDelivery
 from tidelog.client.many_records import RecordColumns, checked_columns, ensure_even
 from tidelog.client.outgoing_record import OutgoingRecord
-from tidelog.client.serialization import SERIALIZERS, Convert, SerializationContext, SerializationFailed, convert_of
+from tidelog.client.serialization import SERIALIZERS, Convert, SerializationFailed, convert_of, converted
 from tidelog.errors import InvalidConfig
 from tidelog.records.v2.record import Header
 
@@ -56,12 +56,12 @@ class RecordHooks:
                 _log.error("on_send of %r failed; the record is sent as it was", each, exc_info=error)
         return record
 
-    def serialize(self, record: OutgoingRecord) -> tuple[Any, Any]:
-        """Return the value and the key of a record as bytes. Raises SerializationFailed."""
-        return (
-            _serialized(self._value, record.value, "value", record),
-            _serialized(self._key, record.key, "key", record),
-        )
+    def serialize(self, record: OutgoingRecord) -> tuple[Any, Any, list[Header]]:
+        """Return the value and the key of a record as bytes, and its headers. Raises SerializationFailed."""
+        headers = list(record.headers)
+        # The key first, as in Kafka's clients: the serializer of a value may refer to it.
+        key = _serialized(self._key, record.key, "key", record.topic, headers)
+        return _serialized(self._value, record.value, "value", record.topic, headers), key, headers
 
     def prepare(
         self,
@@ -72,7 +72,7 @@ class RecordHooks:
         partition: int | None,
         timestamp: int | None,
         on_delivery: OnDelivery | None,
-    ) -> tuple[Any, Any, Headers, int | None, OnDelivery | None]:
+    ) -> tuple[Any, Any, list[Header], int | None, OnDelivery | None]:
         """Return value, key, headers, timestamp and `on_delivery` of a record to queue. Raises SerializationFailed,
         TypeError, InvalidRecord."""
         record = self.intercept(OutgoingRecord(topic, value, key, checked_headers(headers), partition, timestamp))
@@ -84,7 +84,7 @@ class RecordHooks:
                 if on_delivery is not None:
                     on_delivery(delivery)
 
-        return *self.serialize(record), record.headers, record.timestamp, called
+        return *self.serialize(record), record.timestamp, called
 
     def columns_of(
         self,
@@ -110,9 +110,9 @@ class RecordHooks:
         ]
         serialized = [self.serialize(record) for record in records]
         checked = checked_columns(
-            [value for value, _ in serialized],
-            [key for _, key in serialized],
-            [record.headers for record in records],
+            [value for value, _, _ in serialized],
+            [key for _, key, _ in serialized],
+            [added for _, _, added in serialized],
             partition,
             [record.timestamp for record in records],
         )
@@ -147,18 +147,20 @@ def hooks_of(interceptors: object, key_serializer: object, value_serializer: obj
     return RecordHooks(given, key, value) if given or key is not None or value is not None else None
 
 
-def _serialized(convert: Convert | None, value: Any, field: Literal["key", "value"], record: OutgoingRecord) -> Any:
+def _serialized(
+    convert: Convert | None, value: Any, field: Literal["key", "value"], topic: str, headers: list[Header]
+) -> Any:
     if convert is None:
         return value
     try:
-        data = convert(value, SerializationContext(record.topic, field, record.headers))
+        data = converted(convert, value, topic, field, headers)
     except Exception as error:
         raise SerializationFailed(
-            f"the {field} of a record for topic {record.topic!r} cannot be serialized: {type(error).__name__}: {error}"
+            f"the {field} of a record for topic {topic!r} cannot be serialized: {type(error).__name__}: {error}"
         ) from error
     if data is not None and not isinstance(data, bytes | bytearray | memoryview):
         raise SerializationFailed(
-            f"the {field}_serializer returned {type(data).__name__} for topic {record.topic!r}: it must return bytes "
+            f"the {field}_serializer returned {type(data).__name__} for topic {topic!r}: it must return bytes "
             "or None"
         )
     return data

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, iscoroutine, signature
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from tidelog.errors import InvalidConfig, Retry, TidelogError
@@ -24,8 +24,8 @@ class SerializationContext(NamedTuple):
 
     topic: str
     field: Literal["key", "value"]
-    headers: tuple[Header, ...] | None
-    """Those of the record."""
+    headers: list[Header]
+    """Those of the record. A serializer may add to them (KIP-82)."""
 
 
 Convert: TypeAlias = Callable[[Any, SerializationContext], Any]
@@ -74,6 +74,19 @@ def convert_of(option: str, given: object, by_name: Mapping[str, Convert]) -> Co
             f'{option}={given!r}: use "json", "string", or a function of an object and its SerializationContext'
         )
     return _alone(given) if _takes_one(given) else given
+
+
+def converted(convert: Convert, value: Any, topic: str, field: Literal["key", "value"], headers: list[Header]) -> Any:
+    """Return the result of a function for the key or value of a record. Raises what it raises, and TypeError if it is
+    asynchronous."""
+    result = convert(value, SerializationContext(topic, field, headers))
+    if iscoroutine(result):
+        result.close()
+        raise TypeError(
+            "the function is asynchronous: pass one that returns its result, such as AvroSerializer in place of "
+            "AsyncAvroSerializer"
+        )
+    return result
 
 
 def _takes_one(function: Callable[..., Any]) -> bool:
