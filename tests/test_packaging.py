@@ -174,10 +174,10 @@ def test_every_dependency_is_pinned_within_its_bounds() -> None:
     wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
     pins = dict(line.lower().replace("_", "-").split("==") for line in pinned_lines())
     for requirement in (line.partition(";")[0] for line in wanted):
-        match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:>=([0-9.]+))?", requirement)
-        if match is None:
-            assert requirement.startswith("tidelog["), requirement
+        if requirement.startswith("tidelog["):
             continue
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?(?:>=([0-9.]+))?", requirement)
+        assert match is not None, requirement
         name, lowest = match[1].lower().replace("_", "-"), match[2]
         assert name in pins, f"{name} is not pinned: make constraints"
         if lowest:

@@ -24,8 +24,7 @@ class ConsumerRecord(NamedTuple):
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     """Whether the producer or the log set the timestamp (`message.timestamp.type`); NO_TIMESTAMP_TYPE in format v0."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Epoch of the leader that appended the record, for `seek` and `commit`; NO_LEADER_EPOCH if it is unknown (formats v0
-    and v1)."""
+    """Epoch of the leader that appended the record; NO_LEADER_EPOCH if it is unknown (formats v0 and v1)."""
 
     @property
     def topic_partition(self) -> TopicPartition:

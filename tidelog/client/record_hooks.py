@@ -160,7 +160,6 @@ def _serialized(
         ) from error
     if data is not None and not isinstance(data, bytes | bytearray | memoryview):
         raise SerializationFailed(
-            f"the {field}_serializer returned {type(data).__name__} for topic {topic!r}: it must return bytes "
-            "or None"
+            f"the {field}_serializer returned {type(data).__name__} for topic {topic!r}: it must return bytes or None"
         )
     return data

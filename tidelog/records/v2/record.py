@@ -131,7 +131,7 @@ def located_records(
     timestamp_type: TimestampType,
     leader_epoch: LeaderEpoch,
 ) -> list[Located]:
-    """Return the records from offset `first` on as instances of `kind`. The other arguments, and the errors, are those of
+    """Return the records from offset `first` on as instances of `kind`. Other arguments and errors are those of
     `decode_records`."""
     records = decode_records(data, count, base_offset, base_timestamp, append_time)
     return [
