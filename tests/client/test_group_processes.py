@@ -134,6 +134,40 @@ async def test_members_share_a_topic_and_a_closed_ones_partitions_move_at_once(
         assert [(each.partition, each.lag) for each in lags] == [(place, 0) for place in places]
 
 
+async def test_a_member_subscribes_to_something_else_and_unsubscribes_while_it_runs(healed: LocalCluster) -> None:
+    """What it gives up is read by the other member, and every record by one of them, once."""
+    places = {name: await topic_of(healed, name, 2) for name in ("moving-a", "moving-b")}
+    everything = [place for each in places.values() for place in each]
+    read = list[ConsumerRecord]()
+    async with (
+        Consumer(healed.bootstrap, group="moving", topics=["moving-a"]) as staying,
+        Consumer(healed.bootstrap, group="moving") as moving,
+    ):
+        moving.subscribe(["moving-a"])
+        tasks = [start(collect(each, read)) for each in (staying, moving)]
+        await until(lambda: len(staying.assignment) == len(moving.assignment) == 1)
+        await fill(healed, everything, range(40))
+        moving.subscribe(["moving-b"])
+        await until(lambda: {*staying.assignment} == {*places["moving-a"]})
+        await until(lambda: {*moving.assignment} == {*places["moving-b"]})
+        await until(lambda: len(read) >= 40)
+        tasks[1].cancel()
+        await moving.unsubscribe()
+        assert moving.assignment == []
+        async with Admin(healed.bootstrap) as admin:
+            described = (await admin.describe_groups(["moving"]))["moving"]
+            assert not isinstance(described, Exception)
+            assert len(described.members) == 1, "it has left"
+        committed = await moving.committed(places["moving-b"])
+        assert [each and each.offset for each in committed.values()] == [10, 10], "what it has processed is committed"
+        await fill(healed, everything, range(40, 80))
+        moving.subscribe(topic_pattern="moving-.*")
+        tasks.append(start(collect(moving, read)))
+        await until(lambda: len(staying.assignment) == len(moving.assignment) == 2)
+        await until(lambda: len(read) >= 80)
+        assert numbers(read) == list(range(80))
+
+
 async def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed: LocalCluster) -> None:
     """Waits for the session of the killed member to end."""
     places = await topic_of(healed, "killed")
