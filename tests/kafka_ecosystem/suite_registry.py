@@ -1,4 +1,5 @@
-"""The schema registry Apicurio keeps its schemas in topics, and has them again after it was killed."""
+"""The schema registry Apicurio keeps its schemas in topics, and has them again after it was killed. Our clients use it
+through the serializers of Confluent's library."""
 
 from __future__ import annotations
 
@@ -11,15 +12,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+
 from node.process.free_ports import free_ports
-from node.process.local_cluster import HOST
+from node.process.local_cluster import HOST, LocalCluster
 from tests.interop.kafka_tools import find_java
 from tests.kafka_ecosystem.programs import BUILT, Failed, outcome, running, wait_until
 from tests.kafka_suites.suite import Effort, Nodes, Outcome, Suite
+from tidelog import sync
+from tidelog.protocol.v1.common_pb2 import EpochEnd
 
 APICURIO: Final = BUILT / "apicurio"
 _SCHEMAS: Final = 10
 _JAVA: Final = 21
+_WAIT_S: Final = 60.0
 
 
 def _missing() -> str:
@@ -36,7 +45,8 @@ class _Registry:
     def __init__(self, cluster: Nodes, home: Path) -> None:
         (port,) = free_ports(1)
         self._log = home / "apicurio.log"
-        self._schemas = f"http://{HOST}:{port}/apis/ccompat/v7"
+        self.url = f"http://{HOST}:{port}/apis/ccompat/v7"
+        """Where it has the API of Confluent's registry."""
         settings = {
             "quarkus.http.host": HOST,
             "quarkus.http.port": port,
@@ -69,7 +79,7 @@ class _Registry:
 
     def _ask(self, path: str, body: dict[str, str] | None = None) -> Any:
         request = urllib.request.Request(
-            self._schemas + path,
+            self.url + path,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
         )
@@ -84,6 +94,10 @@ def _schema(subject: str) -> str:
 
 def _run(cluster: Nodes, home: Path, effort: Effort) -> Iterator[Outcome]:
     yield outcome("schemas survive kill -9 of the registry", lambda: _register(_Registry(cluster, home)))
+    if isinstance(cluster, LocalCluster):
+        yield outcome(
+            "records of our clients have schemas in it", lambda: _serialize(cluster, _Registry(cluster, home))
+        )
 
 
 def _register(registry: _Registry) -> None:
@@ -100,6 +114,30 @@ def _register(registry: _Registry) -> None:
         ]
         if wrong:
             raise Failed(f"the schema of {wrong[0]} is not what was registered: {registry.schema(numbers[wrong[0]])}")
+
+
+def _serialize(cluster: LocalCluster, registry: _Registry) -> None:
+    with registry.running(), SchemaRegistryClient({"url": registry.url, "timeout": _WAIT_S}) as client:
+        form = {"use.deprecated.format": False}
+        order = json.dumps({"title": "Order", "type": "object", "properties": {"amount": {"type": "integer"}}})
+        ways: dict[str, tuple[Any, Any, Any]] = {
+            "avro": (AvroSerializer(client, _schema("order")), AvroDeserializer(client), {"amount": 7}),
+            "json-schema": (JSONSerializer(order, client), JSONDeserializer(order), {"amount": 7}),
+            "protobuf": (
+                ProtobufSerializer(EpochEnd, client, form),
+                ProtobufDeserializer(EpochEnd, form),
+                EpochEnd(epoch=3, end_offset=20),
+            ),
+        }
+        for topic, (serializer, deserializer, value) in ways.items():
+            cluster.create_topic(topic)
+            with sync.Producer(cluster.bootstrap, value_serializer=serializer) as producer:
+                producer.send(topic, value)
+            with sync.Consumer(cluster.bootstrap, value_deserializer=deserializer) as consumer:
+                consumer.assign([(topic, 0)])
+                found = [record.value for record in consumer.poll(timeout=_WAIT_S)]
+            if found != [value]:
+                raise Failed(f"{topic}: {value} was sent, and {found} read")
 
 
 REGISTRY: Final = Suite("registry", _missing, _run)
