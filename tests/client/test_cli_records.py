@@ -114,6 +114,35 @@ def test_a_line_that_is_nested_without_end_is_a_wrong_line(cluster: MemoryCluste
     assert tidelog.err.splitlines()[-1] == f"2 records acknowledged, {len(depths)} not written"
 
 
+def test_a_record_that_its_topic_refuses_takes_no_other_line_with_it(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """A leader refuses the whole batch of such a record."""
+    cluster.create("orders", configs={"message.timestamp.after.max.ms": "60000"})
+    cluster.create("state", configs={"cleanup.policy": "compact,delete"})
+    far = MachineClock().wall_ms() + 3_600_000
+    given: list[dict[str, object]] = [
+        {"value": "1"},
+        {"value": "2", "timestamp": far},
+        {"value": "3", "timestamp": far - 3_600_000},
+        {"value": "4", "timestamp": None},
+        {"topic": "state", "value": "5"},
+        {"topic": "state", "value": "6", "key": "k"},
+        {"topic": ["state"], "value": "7"},
+        {"topic": "nothing", "value": "8"},
+    ]
+    typed = b"".join(json.dumps({"topic": "orders", **each}).encode() + b"\n" for each in given)
+    assert tidelog("produce", "-F", "json", typed=typed) == 1
+    *lines, tally = tidelog.err.splitlines()
+    assert lines[0].startswith(f"tidelog: line 2: its timestamp {far} is out of range")
+    assert lines[1] == "tidelog: line 5: it has no key, which a compacted topic needs"
+    assert lines[2] == "tidelog: line 7: topic is the name of one, as a text"
+    assert lines[3].startswith("tidelog: line 8: there is no topic 'nothing'")
+    assert tally == "4 records acknowledged, 4 not written"
+    assert [value for *_, value, _ in written(cluster, "orders")] == [b"1", b"3", b"4"]
+    assert [value for *_, value, _ in written(cluster, "state")] == [b"6"]
+    cluster.topics["orders"].configs["message.timestamp.type"] = "LogAppendTime"
+    assert tidelog("produce", "orders", "--timestamp", str(far), typed=b"9\n") == 0
+
+
 def test_nobody_acknowledges_a_record_that_is_sent_with_acks_0(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "--acks", "0", typed=b"1\n2\n") == 0

@@ -16,7 +16,7 @@ import click
 from tidelog.cli.cluster_options import CONNECTION, connection_of, profile_defaults
 from tidelog.cli.declared import CommandGroup, Option, declared_command, options_of, parameter, with_options
 from tidelog.cli.output import Json, error_document, print_json, print_table, printed_warnings
-from tidelog.client.admin import Admin
+from tidelog.client.admin import Admin, TopicDescription
 from tidelog.client.connection import TLS_FAILURES
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import NodeNotAvailable, TidelogError, UnknownTopicOrPartition
@@ -58,13 +58,14 @@ def query(connection: ClusterConnection, call: Callable[[Admin], Awaitable[Answe
         return asyncio.run(work())
 
 
-async def reach(connection: ClusterConnection, *topics: str) -> None:
-    """Raise ConnectionFailed quickly if no node answers: producers and consumers retry for longer."""
+async def reach(connection: ClusterConnection, topic: str) -> TopicDescription | None:
+    """The description of a topic; None if there is none. Raises ConnectionFailed quickly if no node answers: producers
+    and consumers retry for longer."""
     # A description needs no permission beyond those for writing or reading the topic.
     async with administrator(connection) as admin:
-        for topic in topics:
-            with suppress(UnknownTopicOrPartition, NodeNotAvailable):
-                await admin.describe_topic(topic)
+        with suppress(UnknownTopicOrPartition, NodeNotAvailable):
+            return await admin.describe_topic(topic)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Final, Literal
@@ -17,6 +18,8 @@ from tidelog.cli.lines import Line, Read, lines, opened
 from tidelog.cli.output import counted, error_document, print_json, printed_warnings, progress_of
 from tidelog.cli.record_input import BUFFER_BYTES, LINE_BYTES_MAX, RecordOptions
 from tidelog.cli.record_text import WrittenRecord
+from tidelog.cli.topic_rules import TopicRules, rules_of
+from tidelog.client.admin import TopicDescription
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
 from tidelog.clock import MachineClock
@@ -167,14 +170,15 @@ async def _send_all(
 ) -> None:
     """Send all lines, and wait for their outcomes. topic: that of all of them, if there is one. stops: at the first
     failure."""
+    rules = _RulesOfTopics(connection)
     if topic is not None:
-        await reach(connection, topic)
+        rules.note(topic, await reach(connection, topic))
     async with producer:
         if topic is not None:
             await producer.partitions(topic)
         async for line in given:
             await pace.wait()
-            await _send(producer, line, record_of, tally)
+            await _send(producer, line, record_of, rules, tally)
             if tally.sent % 1000 == 0:
                 progress(tally.acknowledged + tally.unconfirmed)
             if stops and tally.has_failures:
@@ -182,12 +186,15 @@ async def _send_all(
         await producer.flush()
 
 
-async def _send(producer: Producer, line: Line, record_of: Callable[[Line], WrittenRecord], tally: Tally) -> None:
+async def _send(
+    producer: Producer, line: Line, record_of: Callable[[Line], WrittenRecord], rules: _RulesOfTopics, tally: Tally
+) -> None:
     """Queue the record of a line. Raises errors that every line would have; others are noted."""
     try:
         record = record_of(line)
         if record.topic is None:
             raise InvalidRecord('it has no topic: name one on the command line, or write "topic" into the line')
+        (await rules.of(record.topic)).check(record, rules.now_ms())
         delivery = await producer.enqueue(
             record.topic, record.value, record.key, record.headers, record.partition, record.timestamp
         )
@@ -198,6 +205,27 @@ async def _send(producer: Producer, line: Line, record_of: Callable[[Line], Writ
     else:
         tally.sent += 1
         delivery.add_done_callback(partial(tally.note, line.number))
+
+
+class _RulesOfTopics:
+    """What each topic takes, asked when its first record is sent."""
+
+    def __init__(self, connection: ClusterConnection) -> None:
+        self._connection, self._found = connection, dict[str, TopicRules]()
+        self.now_ms: Final = MachineClock().wall_ms
+
+    async def of(self, topic: str) -> TopicRules:
+        """A topic that cannot be described takes everything here: the producer finds out why, and waits for longer."""
+        if topic not in self._found:
+            described = None
+            with suppress(TidelogError):
+                described = await reach(self._connection, topic)
+            self.note(topic, described)
+        return self._found[topic]
+
+    def note(self, topic: str, described: TopicDescription | None) -> None:
+        """None: it takes everything here."""
+        self._found[topic] = TopicRules() if described is None else rules_of(described.configs)
 
 
 class _Pace:

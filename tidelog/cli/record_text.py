@@ -79,14 +79,16 @@ def record_of_json(line: bytes) -> WrittenRecord:
     unknown = [name for name in found if name not in _FIELDS]
     if unknown:
         raise InvalidRecord(f"unknown field {unknown[0]!r}: use {', '.join(_FIELDS)}")
-    timestamp = _number(found, "timestamp")
+    topic, timestamp = found.get("topic"), _number(found, "timestamp")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidRecord("topic is the name of one, as a text")
     return WrittenRecord(
         _bytes("value", found.get("value")),
         _bytes("key", found.get("key")),
         _headers(found.get("headers") or []),
         _number(found, "partition"),
         NO_TIMESTAMP if timestamp is None and "timestamp" in found else timestamp,
-        found.get("topic"),
+        topic,
     )
 
 
