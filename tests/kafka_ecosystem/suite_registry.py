@@ -69,6 +69,10 @@ class _Registry:
         except OSError:
             return None
 
+    def wait_for(self, subjects: list[str], process: subprocess.Popen[bytes]) -> None:
+        """Wait until it has these: it answers before it has read its topic. Raises Failed."""
+        wait_until(lambda: self.subjects() == subjects, process, self._log)
+
     def register(self, subject: str) -> int:
         """Register a schema. Returns its id."""
         number = self._ask(f"/subjects/{subject}/versions", {"schema": _schema(subject)})["id"]
@@ -104,9 +108,8 @@ def _register(registry: _Registry) -> None:
     with registry.running() as process:
         numbers = {subject: registry.register(subject) for subject in (f"order-{each}" for each in range(_SCHEMAS))}
         process.kill()
-    with registry.running():
-        if registry.subjects() != sorted(numbers):
-            raise Failed(f"{len(numbers)} schemas were registered, and {registry.subjects()} are there")
+    with registry.running() as process:
+        registry.wait_for(sorted(numbers), process)
         wrong = [
             subject
             for subject, number in numbers.items()
