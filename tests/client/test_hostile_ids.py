@@ -13,9 +13,10 @@ from uuid import UUID
 import pytest
 
 import tidelog.cli
-from tidelog.cli import cluster_command, group_commands, group_resets, main
+from tidelog.cli import cluster_command, group_commands, main
 from tidelog.cli.output import print_table
 from tidelog.cli.topic_description import PartitionExtent, TopicReport
+from tidelog.client import offset_resets
 from tidelog.client.admin import PartitionDescription, TopicDescription
 from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.client.transaction_admin import OpenTransaction, TransactionDescription, TransactionListing
@@ -88,7 +89,7 @@ ANSWERS: dict[tuple[str, ...], tuple[Any, int]] = {
     ),
     ("group", "delete", HOSTILE): ({HOSTILE: None, "b": GroupIdNotFound(HOSTILE)}, 1),
     ("group", "reset-offsets", HOSTILE, "-t", "orders", "--to-latest"): (
-        ([group_resets.Change(TopicPartition(HOSTILE, PartitionIndex(0)), None, 1)], 0),
+        ([offset_resets.Change(TopicPartition(HOSTILE, PartitionIndex(0)), None, 1)], 0),
         0,
     ),
     ("txn", "list"): ([made(TransactionListing)], 0),

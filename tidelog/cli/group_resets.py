@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tidelog.cli.argument_values import WrongUsage, partition_of
 from tidelog.cli.cluster_command import CommandCall
@@ -14,42 +12,13 @@ from tidelog.cli.moments import HELP as TIME_HELP
 from tidelog.cli.moments import moment_of
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
-from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.group_options import duration_ms
+from tidelog.client.offset_resets import Change, ResetGoal, members_of, plan_reset
 from tidelog.clock import MachineClock
-from tidelog.errors import GroupIdNotFound, InvalidRequest, NonEmptyGroup, TidelogError
+from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.printable import shell_word
 from tidelog.standard_streams import say
-from tidelog.types import Offset, PartitionIndex, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """Where to set the offsets: exactly one of the fields is set."""
-
-    earliest: bool
-    latest: bool
-    time: datetime | None
-    offset: int | None
-    shift: int | None
-
-    def __post_init__(self) -> None:
-        given = [self.earliest, self.latest, *(each is not None for each in (self.time, self.offset, self.shift))]
-        if sum(given) != 1:
-            raise WrongUsage(
-                "say where to set the offsets, with one of --to-earliest, --to-latest, --to-time, --by-duration, "
-                "--to-offset, --shift-by"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The committed offset of one partition before and after the command."""
-
-    partition: TopicPartition
-    before: int | None
-    """None if no offset is committed."""
-    after: int
+from tidelog.types import PartitionIndex, TopicPartition
 
 
 def reset_offsets(
@@ -83,11 +52,11 @@ def reset_offsets(
     if to_time is not None and by_duration is not None:
         raise WrongUsage("--to-time and --by-duration both name a time: pass one of them")
     time = _time(to_time) if to_time is not None else _before(by_duration) if by_duration is not None else None
-    goal = Goal(to_earliest, to_latest, time, to_offset, shift_by)
+    goal = _goal(earliest=to_earliest, latest=to_latest, time=time, offset=to_offset, shift=shift_by)
     named = [partition_of(name) for name in partition or ()]
 
     async def work(admin: Admin) -> tuple[list[Change], int | None]:
-        members = await _members(admin, group)
+        members = await members_of(admin, group)
         if execute and members:
             raise NonEmptyGroup(
                 f"group {group!r} has {counted(members, 'member')}, which would go on from their own positions: stop "
@@ -100,7 +69,9 @@ def reset_offsets(
             keys += [TopicPartition(name, PartitionIndex(each.partition)) for each in described.partitions]
         if all_topics:
             keys += committed
-        changes = await _plan(admin, sorted(set(keys)), committed, goal)
+        if not keys:
+            raise InvalidRequest("no partition is chosen: the group has no committed offsets; pass --topic NAME")
+        changes = await plan_reset(admin, sorted(set(keys)), committed, goal)
         if execute:
             await admin.alter_group_offsets(group, {change.partition: change.after for change in changes})
         return changes, members
@@ -121,40 +92,14 @@ def reset_offsets(
     say(f"nothing was changed: pass --execute to set these offsets.{new if is_new else stop}")
 
 
-async def _members(admin: Admin, group: str) -> int | None:
-    """Return the number of members; None for a group that does not exist: its offsets create it."""
-    found = (await admin.describe_groups([group]))[group]
-    if isinstance(found, GroupIdNotFound):
-        return None
-    if isinstance(found, TidelogError):
-        raise found
-    return len(found.members)
-
-
-async def _plan(
-    admin: Admin, keys: list[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], goal: Goal
-) -> list[Change]:
-    """Return the new offset of each partition, within its log. Raises InvalidRequest."""
-    if not keys:
-        raise InvalidRequest("no partition is chosen: the group has no committed offsets; pass --topic NAME")
-    before = {key: None if (found := committed.get(key)) is None else int(found.offset) for key in keys}
-    targets: Mapping[TopicPartition, int]
-    if goal.earliest or goal.latest or goal.time is not None:
-        end: Literal["earliest", "latest"] = "earliest" if goal.earliest else "latest"
-        place = end if goal.time is None else goal.time
-        targets = await admin.list_offsets(keys, place)
-    elif goal.offset is not None:
-        targets = dict.fromkeys(keys, goal.offset)
-    else:
-        missing = [str(key) for key in keys if before[key] is None]
-        if missing:
-            raise InvalidRequest(
-                f"--shift-by needs committed offsets, and {', '.join(missing)} has none: set it with --to-offset"
-            )
-        targets = {key: (before[key] or 0) + (goal.shift or 0) for key in keys}
-    starts: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "earliest")
-    ends: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "latest")
-    return [Change(key, before[key], min(max(targets[key], starts[key]), ends[key])) for key in keys]
+def _goal(*, earliest: bool, latest: bool, time: datetime | None, offset: int | None, shift: int | None) -> ResetGoal:
+    given = [earliest, latest, *(each is not None for each in (time, offset, shift))]
+    if sum(given) != 1:
+        raise WrongUsage(
+            "say where to set the offsets, with one of --to-earliest, --to-latest, --to-time, --by-duration, "
+            "--to-offset, --shift-by"
+        )
+    return ResetGoal(earliest, latest, time, offset, shift)
 
 
 def _time(text: str) -> datetime:
