@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.group_metadata import CommittedOffset
+from tidelog.client.query_notes import parse_note, transactional_id_of
 from tidelog.errors import (
     InconsistentTopicId,
     InvalidRequest,
@@ -26,10 +27,8 @@ from tidelog.spark.streaming.query_identity import (
     began_empty,
     group_entries,
     group_of,
-    parse_note,
     pinned_offset,
     start_digest,
-    transactional_id_of,
 )
 from tidelog.spark.streaming.rate_sharing import TriggerGate, share_rate
 from tidelog.spark.streaming.source_progress import offsets_behind_latest

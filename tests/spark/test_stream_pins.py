@@ -15,12 +15,12 @@ import pytest
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tests.spark.stream_runs import OFTEN, ReaderRun, produce
+from tidelog.client.query_notes import EntryNote, parse_note
 from tidelog.clock import MachineClock
 from tidelog.errors import NoCommittedOffset, OffsetOutOfRange, ProducerFenced
 from tidelog.spark.options.query_options import parse_stream_options
 from tidelog.spark.streaming import query_group
 from tidelog.spark.streaming.query_group import COMMIT_AGE_MS
-from tidelog.spark.streaming.query_identity import EntryNote, parse_note
 from tidelog.spark.streaming.stream_offsets import StreamOffset
 from tidelog.spark.streaming.stream_session import StreamSession
 from tidelog.types import Millis

@@ -17,11 +17,12 @@ from typing import Final
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.machine import start_root_task
 from tidelog.client.producer import Producer
+from tidelog.client.query_notes import EntryKind, transactional_id_of
 from tidelog.client.transaction import Transaction
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import ProducerFenced, TidelogError, TransactionalIdNotFound, TransactionOutcomeUnknown
 from tidelog.spark.options.connection_options import ConnectionOptions
-from tidelog.spark.streaming.query_identity import EntryKind, group_entries, pinned_offset, transactional_id_of
+from tidelog.spark.streaming.query_identity import group_entries, pinned_offset
 from tidelog.spark.streaming.stream_cluster import StreamAdmin
 from tidelog.spark.streaming.stream_offsets import StreamOffset
 from tidelog.types import TopicPartition

@@ -5,31 +5,27 @@ or the lineage: made when the start of a query is chosen, and in each offset of 
 queries have one identity only if they have one checkpoint, or the same option.
 
 The group's offsets are either the pin, where a query begins that has no progress yet, or progress. Each entry says
-which, and of which lineage.
+which, and of which lineage (tidelog/client/query_notes.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, Literal
-from uuid import UUID
+from typing import Any, Final
 
 from tidelog.client.group_metadata import CommittedOffset
+from tidelog.client.query_notes import EntryKind, EntryNote, parse_note
 from tidelog.spark.options.offset_bounds import Bound
 from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.types import Millis, TopicId, TopicPartition
 
-TRANSACTIONAL_ID_PREFIX: Final = "spark-source-"
 DIGEST_CHARACTERS: Final = 16
 
 EMPTY_START: Final = "none-"
 """Begins the lineage of a start without partitions: all that appear later are read from their start."""
-
-EntryKind = Literal["pinned", "progress"]
 
 
 def start_digest(options: StreamOptions) -> str:
@@ -46,49 +42,6 @@ def group_of(options: StreamOptions, lineage: str) -> str:
 def began_empty(lineage: str) -> bool:
     """Whether the start was one without partitions."""
     return not lineage or lineage.startswith(EMPTY_START)
-
-
-def transactional_id_of(group_id: str) -> str:
-    """The transactional id under which the offsets of the query are committed."""
-    return TRANSACTIONAL_ID_PREFIX + group_id
-
-
-@dataclass(frozen=True, slots=True)
-class EntryNote:
-    """What the metadata of a committed offset say."""
-
-    kind: EntryKind
-    lineage: str
-    digest: str
-    """Digest of the query that chose the start."""
-    topic_id: TopicId
-    at: Millis
-    """When it was committed (since 1970)."""
-
-    def to_text(self) -> str:
-        """The metadata of the committed offset, some 150 characters."""
-        return json.dumps(
-            {
-                "spark": self.kind,
-                "lineage": self.lineage,
-                "start": self.digest,
-                "topic": str(self.topic_id),
-                "at": self.at,
-            }
-        )
-
-
-def parse_note(text: str) -> EntryNote | None:
-    """The note of an entry; None for an entry that another program committed."""
-    try:
-        fields = json.loads(text)
-        kind, at = fields["spark"], fields["at"]
-        lineage, digest, topic_id = str(fields["lineage"]), str(fields["start"]), UUID(fields["topic"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    if kind not in ("pinned", "progress") or type(at) is not int:
-        return None
-    return EntryNote(kind, lineage, digest, TopicId(topic_id), Millis(at))
 
 
 def group_entries(
