@@ -18,6 +18,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from node.http_settings import HttpConfig
 from node.listener_addresses import ADVERTISED_LISTENERS, LISTENERS, address_mistake, endpoint_of
 from node.listener_settings import (
     OF_LISTENERS,
@@ -189,7 +190,7 @@ class NodeConfig:
     metrics_bind: Endpoint | None = setting(
         "metrics.listener", None, Kind("HOST:PORT in quotes", endpoint_of, endpoint_of)
     )
-    """the address that serves `GET /metrics`, `/healthz` and `/readyz`"""
+    """the address that serves `GET /metrics`, `/healthz` and `/readyz`, and the web console"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
     """the largest request, and the largest gRPC response; one batch is never split. A request without records may have
@@ -226,6 +227,7 @@ class NodeConfig:
     """lowest level of the log lines that are written"""
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
 
     @property
     def controller_listener(self) -> str:
@@ -288,6 +290,7 @@ _DECLARED: Final = (
     *OF_LISTENERS.values(),
     *settings_of(AuthorizerConfig).values(),
     *settings_of(AuditConfig).values(),
+    *settings_of(HttpConfig).values(),
     *settings_of(ReplicationConfig).values(),
     *settings_of(MaintenanceConfig).values(),
     *settings_of(QuotaConfig).values(),
@@ -369,6 +372,7 @@ def parse(
         maintenance=MaintenanceConfig(**given_fields(MaintenanceConfig, values)),
         authorizer=_authorizer(file, values, listeners),
         audit=AuditConfig(**given_fields(AuditConfig, values)),
+        http=HttpConfig(**given_fields(HttpConfig, values)),
         quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
         topics=TopicDefaults.given(values, len(values[_NODES])),
         coordinators=CoordinatorSettings.given(values, source),
@@ -385,6 +389,7 @@ def parse(
             "127.0.0.1; in a network that only nodes and trusted clients reach, set allow.insecure = true",
         )
     mistake = config.sasl.mistake(values, allow_insecure=config.allow_insecure, plain=config.plain_sasl)
+    mistake = mistake or config.http.mistake({each.name: each.tls for each in listeners})
     if mistake is not None:
         file.refuse(*mistake)
     try:

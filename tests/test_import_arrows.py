@@ -50,6 +50,7 @@ NODE_OUTERMOST = {
     "connections.py",
     "health.py",
     "kafka_server.py",
+    "http_tls.py",
     "kafka_tls.py",
     "key_source.py",
     "listener_certificates.py",
@@ -103,6 +104,7 @@ FLOORS = (
 SETTINGS = {
     "config",
     "coordinator_settings",
+    "http_settings",
     "listener_addresses",
     "listener_settings",
     "setting_hints",

@@ -4,14 +4,15 @@
     GET /healthz   200 while the process answers: it does not depend on other nodes
     GET /readyz    200 if the node is ready as gRPC's health service says (health.py), else 503 and why not
 
-A minimal HTTP/1.1 server for scrapers and probes: one request per connection, bounded in size and time.
+A minimal HTTP/1.1 server for scrapers and probes: one request per connection, bounded in size and time. All other paths
+are those of the web console, if the node has one (node/listeners/http/).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, Protocol
 
 from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint
@@ -19,21 +20,44 @@ from tidelog.types import Endpoint
 _REQUEST_BYTES_MAX: Final = 16 * 1024
 _REQUEST_S_MAX: Final = 5
 _PLAIN: Final = "text/plain; charset=utf-8"
+_OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
+"""All others are those of the console, if there is one."""
+
+
+class HttpPages(Protocol):
+    """What answers all other paths, with a limit of time of its own."""
+
+    @property
+    def tls(self) -> Any:
+        """The `ssl.SSLContext` of the port; None for plain text."""
+
+    async def answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, /) -> bytes:
+        """The bytes of an answer. head: of the request; reader: has the rest. writer: says who asks."""
 
 
 class MetricsServer:
     """One address."""
 
-    def __init__(self, text: Callable[[], Awaitable[bytes]], why_not_ready: Callable[[], str] = str) -> None:
-        """text: writes the metrics. why_not_ready: empty if the node is ready."""
-        self._text, self._why_not_ready = text, why_not_ready
+    def __init__(
+        self,
+        text: Callable[[], Awaitable[bytes]],
+        why_not_ready: Callable[[], str] = str,
+        pages: HttpPages | None = None,
+    ) -> None:
+        """text: writes the metrics. why_not_ready: empty if the node is ready. pages: answers all other paths."""
+        self._text, self._why_not_ready, self._pages = text, why_not_ready, pages
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Endpoint) -> Endpoint:
         """Start serving. Returns the bound address. Raises InvalidConfig if it cannot be bound."""
         try:
             self._server = await asyncio.start_server(
-                self._answer, bind.host, bind.port, limit=_REQUEST_BYTES_MAX, reuse_port=False
+                self._answer,
+                bind.host,
+                bind.port,
+                limit=_REQUEST_BYTES_MAX,
+                reuse_port=False,
+                ssl=None if self._pages is None else self._pages.tls,
             )
         except OSError as error:
             raise InvalidConfig(
@@ -50,9 +74,15 @@ class MetricsServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_REQUEST_S_MAX):
+            async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await self._response(head))
+                if self._pages is None or _path_of(head) == b"/metrics":
+                    answer = await self._response(head)
+                else:
+                    limit.reschedule(None)
+                    answer = await self._pages.answer(head, reader, writer)
+                    limit.reschedule(asyncio.get_running_loop().time() + _REQUEST_S_MAX)
+                writer.write(answer)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # no scraper, or it closed the connection
@@ -60,12 +90,11 @@ class MetricsServer:
             writer.close()
 
     async def _response(self, head: bytes) -> bytes:
-        method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
+        method = head.partition(b" ")[0]
         if method not in (b"GET", b"HEAD"):
             return _reply("405 Method Not Allowed", _PLAIN, b"only GET\n")
         with_body = method == b"GET"
-        match path:
+        match _path_of(head):
             case b"/metrics":
                 kind = "text/plain; version=0.0.4; charset=utf-8"
                 return _reply("200 OK", kind, await self._text(), with_body=with_body)
@@ -76,6 +105,10 @@ class MetricsServer:
                 status = "503 Service Unavailable" if why_not else "200 OK"
                 return _reply(status, _PLAIN, f"{why_not or 'ready'}\n".encode(), with_body=with_body)
         return _reply("404 Not Found", _PLAIN, b"there are /metrics, /healthz and /readyz\n", with_body=with_body)
+
+
+def _path_of(head: bytes) -> bytes:
+    return head.partition(b" ")[2].partition(b" ")[0].partition(b"?")[0]
 
 
 def _reply(status: str, kind: str, body: bytes, *, with_body: bool = True) -> bytes:

@@ -56,6 +56,9 @@ from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
 
+CONSOLE_LISTENER: Final = "CONSOLE"
+"""The name under which sessions of the web console are known."""
+
 SERVICES: Final = ("Data", "Admin", "Controller", "Quorum", "Sasl", "Coordinators", "Groups", "Transactions")
 
 SYNCS_AT_ONCE: Final = 8
@@ -121,6 +124,8 @@ class Node:
         self.services = {name: Gate(name) for name in SERVICES}
         """The services of the listeners, by name."""
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
+        if with_sasl:
+            with_sasl.append(CONSOLE_LISTENER)
         self.sasl = SaslAuthenticator(
             config.sasl,
             with_sasl,

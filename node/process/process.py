@@ -38,6 +38,7 @@ from node.listeners.grpc.connections import connections_to
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
+from node.listeners.http.http_tls import HttpTls
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.listeners.kafka.kafka_tls import KafkaTls
 from node.listeners.listener_certificates import ListenerCertificates
@@ -46,6 +47,7 @@ from node.observability.metric_sources import BuildInfo
 from node.observability.metrics import metrics_text
 from node.observability.metrics_server import MetricsServer
 from node.observability.stderr_lines import StderrLines
+from node.process.console import NodeConsole, http_tls
 from node.process.node import SERVICES, Node
 from node.process.refused_config import wants_json
 from node.quotas.client_quotas import ClientQuotas
@@ -170,6 +172,7 @@ class NodeProcess:
         self._metrics_reader: ThreadExecutor | None = None
         """Reads what takes time and is no file of the node; None without metrics."""
         self._servers: list[GrpcServer | KafkaServer] = []
+        self._console: NodeConsole | None = None
         self._tls: list[ListenerCertificates] = []
         self._health = Health(f"tidelog.v1.{service}" for service in SERVICES)
         self._announcement = ""
@@ -208,9 +211,9 @@ class NodeProcess:
                 cluster_secret="" if user is None else user.read_password(),
                 now_ns=time.monotonic_ns,
             )
+            await self._serve(node, config, transport, stack)
             if self._tls:
                 await stack.enter_async_context(_running(self._watch_certificates()))
-            await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
             _log.info("stopped")
@@ -301,7 +304,7 @@ class NodeProcess:
             incomplete_bytes_max=incomplete_bytes_max,
         )
 
-    async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
+    async def _serve(self, node: Node, config: NodeConfig, transport: GrpcTransport, stack: AsyncExitStack) -> None:
         self._health.alive()
         for server in self._servers:
             if isinstance(server, KafkaServer):
@@ -313,10 +316,29 @@ class NodeProcess:
         if config.metrics_bind is not None:
             self._metrics_reader = self._executor("metrics")
             stack.enter_context(_measured(self._loop_watch, self._gc_watch))
-            metrics_server = MetricsServer(lambda: self._scraped(node), node.why_not_ready)
+            if config.http.has_console:
+                self._console = self._new_console(node, config, transport)
+                await stack.enter_async_context(_running(self._console.run()))
+            metrics_server = MetricsServer(lambda: self._scraped(node), node.why_not_ready, self._console)
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("serving metrics", extra={"address": address})
+
+    def _new_console(self, node: Node, config: NodeConfig, transport: GrpcTransport) -> NodeConsole:
+        files = http_tls(config)
+        tls = None if files is None else HttpTls(config.http.tls_listener, files, self._clock)
+        if tls is not None:
+            self._tls.append(tls)
+        return NodeConsole(
+            config,
+            node,
+            boundary=self._boundary,
+            between_nodes=transport,
+            clock=self._clock,
+            rng=random.SystemRandom(),
+            host_name=socket.gethostname(),
+            tls=tls,
+        )
 
     async def _ready_changed(self, is_ready: bool) -> None:
         self._health.ready(is_ready=is_ready)
@@ -353,6 +375,8 @@ class NodeProcess:
         return found | await run_in(self._metrics_reader, lambda: connections_to(ports))
 
     async def _stop_serving(self) -> None:
+        if self._console is not None:
+            self._console.close()
         servers, self._servers = self._servers, []
         for server in servers:
             await server.stop(ANSWER_GRACE_MS)

@@ -89,7 +89,7 @@ ANSWERS: dict[tuple[str, ...], tuple[Any, int]] = {
     ),
     ("group", "delete", HOSTILE): ({HOSTILE: None, "b": GroupIdNotFound(HOSTILE)}, 1),
     ("group", "reset-offsets", HOSTILE, "-t", "orders", "--to-latest"): (
-        ([offset_resets.Change(TopicPartition(HOSTILE, PartitionIndex(0)), None, 1)], 0),
+        ([offset_resets.OffsetChange(TopicPartition(HOSTILE, PartitionIndex(0)), None, 1)], 0),
         0,
     ),
     ("txn", "list"): ([made(TransactionListing)], 0),

@@ -57,6 +57,9 @@ class RealNode:
     running: asyncio.Task[None]
     executors: list[ThreadExecutor] = field(default_factory=list)
     boundary: Boundary = field(default_factory=Boundary)
+    config: NodeConfig | None = None
+    transport: GrpcTransport | None = None
+    """Between nodes."""
 
     @property
     def defects(self) -> list[str]:
@@ -201,7 +204,7 @@ class RealNodes:
                     executor.close()
 
         running = asyncio.get_running_loop().create_task(run())
-        self.nodes[number] = RealNode(node, address, boundary.meters, running, executors, boundary)
+        self.nodes[number] = RealNode(node, address, boundary.meters, running, executors, boundary, config, transport)
         self.past.append(self.nodes[number])
 
     @property

@@ -13,7 +13,7 @@ from tidelog.cli.moments import moment_of
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.group_options import duration_ms
-from tidelog.client.offset_resets import Change, ResetGoal, members_of, plan_reset
+from tidelog.client.offset_resets import OffsetChange, ResetGoal, members_of, plan_reset
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.printable import shell_word
@@ -41,7 +41,7 @@ def reset_offsets(
     ] = None,
     to_offset: Annotated[int | None, Option("--to-offset", min=0, help="To this offset.")] = None,
     shift_by: Annotated[int | None, Option("--shift-by", help="By this number of records; negative: back.")] = None,
-    execute: Annotated[bool, Option("--execute", help="Change the offsets.")] = False,
+    execute: Annotated[bool, Option("--execute", help="OffsetChange the offsets.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change (the default).")] = False,
 ) -> None:
     """Set committed offsets of a group without members. Without --execute, only show what would change."""
@@ -55,7 +55,7 @@ def reset_offsets(
     goal = _goal(earliest=to_earliest, latest=to_latest, time=time, offset=to_offset, shift=shift_by)
     named = [partition_of(name) for name in partition or ()]
 
-    async def work(admin: Admin) -> tuple[list[Change], int | None]:
+    async def work(admin: Admin) -> tuple[list[OffsetChange], int | None]:
         members = await members_of(admin, group)
         if execute and members:
             raise NonEmptyGroup(

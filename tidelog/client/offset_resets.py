@@ -27,7 +27,7 @@ class ResetGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """The committed offset of one partition before and after the change."""
 
     partition: TopicPartition
@@ -51,7 +51,7 @@ async def plan_reset(
     keys: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, CommittedOffset | None],
     goal: ResetGoal,
-) -> list[Change]:
+) -> list[OffsetChange]:
     """The new offset of each partition, within its log. Raises InvalidRequest if a shift has nothing to shift."""
     before = {key: None if (found := committed.get(key)) is None else int(found.offset) for key in keys}
     targets: Mapping[TopicPartition, int]
@@ -69,4 +69,4 @@ async def plan_reset(
         targets = {key: (before[key] or 0) + (goal.shift or 0) for key in keys}
     starts = await admin.list_offsets(keys, "earliest")
     ends = await admin.list_offsets(keys, "latest")
-    return [Change(key, before[key], min(max(targets[key], starts[key]), ends[key])) for key in keys]
+    return [OffsetChange(key, before[key], min(max(targets[key], starts[key]), ends[key])) for key in keys]

@@ -53,6 +53,9 @@ ACCEPT_TIMEOUT_MS: Final = KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS
 CLIENT_ID_KEY: Final = "tidelog-client-id"
 """Metadata key of a call or stream: the name that a client gives itself, for logs and quotas."""
 
+ON_BEHALF_KEY: Final = "tidelog-on-behalf-bin"
+"""Metadata key of a call: on whose behalf a node asks. The value is that of `behalf`."""
+
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Default of the largest message. Most messages have about 256 KiB, but a batch is never split, and topics may allow
 large batches."""
@@ -95,6 +98,11 @@ def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[st
         ("grpc.enable_http_proxy", 0),  # nodes are reached directly, regardless of http_proxy
         ("grpc.use_local_subchannel_pool", 1),  # a closed transport closes only its own connections
     ]
+
+
+def behalf(principal: str, host: str) -> tuple[str, bytes]:
+    """The metadata of a call that a node makes for somebody else. host: the IP address of that caller."""
+    return ON_BEHALF_KEY, f"{host}\n{principal}".encode()
 
 
 def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
@@ -143,19 +151,29 @@ class GrpcTransport:
         """The channels with the certificate before the present one: their streams continue."""
         self._diagnoses: dict[Endpoint, tuple[float, ConnectionFailed | None]] = {}
 
-    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """Call a unary method; see `tidelog.protocol.network.Transport.call`."""
+    async def call(
+        self,
+        to: Endpoint,
+        method: Method[Request, Answer],
+        request: Request,
+        *,
+        timeout_ms: int,
+        on_behalf: tuple[str, bytes] | None = None,
+    ) -> Answer:
+        """Call a unary method; see `tidelog.protocol.network.Transport.call`. on_behalf: from `behalf`, for whom a node
+        asks; None: for itself."""
+        more = () if on_behalf is None else (on_behalf,)
         if self._sasl is None:
-            return await self._call(to, method, request, timeout_ms)
+            return await self._call(to, method, request, timeout_ms, more=more)
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
         token = await self._sasl.token_of(to, timeout_ms)
         try:
-            return await self._call(to, method, request, _left_ms(loop, end), token)
+            return await self._call(to, method, request, _left_ms(loop, end), token, more)
         except SaslSessionEnded:  # refused before it was handled
             self._sasl.refused(to, token)
         token = await self._sasl.token_of(to, _left_ms(loop, end))
-        return await self._call(to, method, request, _left_ms(loop, end), token)
+        return await self._call(to, method, request, _left_ms(loop, end), token, more)
 
     async def _send_handshake(
         self, to: Endpoint, request: sasl_pb2.AuthenticateRequest, timeout_ms: int
@@ -163,14 +181,20 @@ class GrpcTransport:
         return await self._call(to, SASL_AUTHENTICATE, request, timeout_ms)
 
     async def _call(
-        self, to: Endpoint, method: Method[Request, Answer], request: Request, timeout_ms: int, token: str = ""
+        self,
+        to: Endpoint,
+        method: Method[Request, Answer],
+        request: Request,
+        timeout_ms: int,
+        token: str = "",
+        more: tuple[tuple[str, bytes], ...] = (),
     ) -> Answer:
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
         if self._tls is not None and asyncio.get_running_loop().time() - self._looked_at >= LOOK_AGAIN_S:
             await self._refresh_certificates()
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         try:
-            answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token))
+            answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token, more))
         except grpc.aio.AioRpcError as error:
             failure = status.from_rpc_error(error, address=to, phase=str(method))
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not self._is_connected(to):
@@ -321,8 +345,12 @@ class GrpcTransport:
         channel = self._channels.get(to)
         return channel is None or channel.get_state() in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE)
 
-    def _metadata_of(self, token: str) -> tuple[tuple[str, str], ...] | None:
+    def _metadata_of(
+        self, token: str, more: tuple[tuple[str, bytes], ...] = ()
+    ) -> tuple[tuple[str, str | bytes], ...] | None:
         """What a call carries. token: of a session; empty for none."""
+        if more:
+            return (*self._metadata, *(((SESSION_KEY, token),) if token else ()), *more)
         return (*self._metadata, (SESSION_KEY, token)) if token else self._metadata or None
 
     def _make_callable(self, to: Endpoint, method: Method[Request, Answer]) -> Any:

@@ -42,10 +42,10 @@ from node.runtime.request_meter import RequestMeter
 from node.security.sasl_authenticator import SaslAuthenticator
 from node.security.sasl_sessions import SaslSession
 from replication.controller.scram_users import CLUSTER_USER
-from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, TidelogError
+from tidelog.errors import ClusterAuthorizationFailed, ConnectionLost, InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol import status as _status
-from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, KEEPALIVE_MS, MESSAGE_BYTES_MAX
+from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, KEEPALIVE_MS, MESSAGE_BYTES_MAX, ON_BEHALF_KEY
 from tidelog.protocol.sasl_client import SESSION_KEY
 from tidelog.types import Endpoint
 
@@ -257,7 +257,8 @@ class GrpcServer:
             answer_copies=ANSWER_COPIES,
             unauthenticated=unauthenticated,
         )
-        return caller, session
+        asked_for = _value_of(ON_BEHALF_KEY, metadata)
+        return (caller if asked_for is None else _on_behalf(caller, asked_for)), session
 
 
 class ServerStream:
@@ -428,7 +429,23 @@ def _sent(meter: RequestMeter, began_ns: int, unread: UnreadAnswer) -> None:
 
 
 def _value_of(wanted: str, metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
-    return next((str(value) for key, value in metadata or () if key == wanted), None)
+    found = next((value for key, value in metadata or () if key == wanted), None)
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+
+
+def _on_behalf(caller: Caller, asked_for: str) -> Caller:
+    """For whom a node asks: for a person at its console. It may do what that person may, and nothing that is for nodes.
+    asked_for: the host and the principal, in two lines."""
+    if caller.unauthenticated is not None:
+        return caller
+    if not caller.for_nodes:
+        # Served as itself, the caller could do more than the person whom it names: it may be a super user.
+        refused = ClusterAuthorizationFailed(
+            f"only a node may ask on behalf of others, and {caller.principal} at listener {caller.listener!r} is none"
+        )
+        return replace(caller, unauthenticated=refused)
+    host, _, principal = asked_for.partition("\n")
+    return replace(caller, principal=principal, host=host, for_nodes=False)
 
 
 def _report(written: asyncio.Future[None], write: asyncio.Task[None]) -> None:

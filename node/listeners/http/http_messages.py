@@ -1,0 +1,108 @@
+"""The bytes of HTTP/1.1 to requests for pages, and answers to bytes. One request for each connection.
+
+Source: RFC 9112; what it leaves open to a server (two lengths, a request in pieces) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from tidelog.errors import InvalidRequest
+
+FORM_BYTES_MAX: Final = 64 << 10
+"""The largest form: the replicas of some thousand partitions."""
+FIELDS_MAX: Final = 100
+FORM_KIND: Final = "application/x-www-form-urlencoded"
+
+_ALLOWED: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+HEADERS: Final = (
+    # Nothing from elsewhere is loaded, no script but the console's own file runs, and no other site may frame a page or
+    # get a form: whatever a name or a record contains.
+    ("Content-Security-Policy", _ALLOWED),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)
+"""Of every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpHead:
+    """The head of a request."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By name in lower case."""
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """The cookies."""
+        pairs = (each.strip().partition("=") for each in self.headers.get("cookie", "").split(";"))
+        return {name: value for name, _, value in pairs if name}
+
+    @property
+    def body_bytes(self) -> int:
+        """The length of the body. Raises InvalidRequest."""
+        if "transfer-encoding" in self.headers:
+            raise InvalidRequest("a form in pieces (Transfer-Encoding) is not accepted: send it with its length")
+        text = self.headers.get("content-length", "0")
+        if not (text.isascii() and text.isdecimal()) or int(text[:20]) > FORM_BYTES_MAX:
+            raise InvalidRequest(f"a form has at most {FORM_BYTES_MAX} bytes, in Content-Length; it says {text[:20]!r}")
+        return int(text)
+
+
+def head_of(data: bytes) -> HttpHead:
+    """Read a head with its empty line. Raises InvalidRequest."""
+    first, *others = data.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise InvalidRequest("this is no request of HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in others:
+        name, colon, value = line.partition(":")
+        key = name.lower()
+        if not colon or not name or name != name.strip():
+            raise InvalidRequest("a header of the request is malformed")
+        if key in headers and key in ("host", "content-length", "transfer-encoding", "cookie", "origin"):
+            raise InvalidRequest(f"the header {key} is there twice: which one holds?")
+        headers[key] = value.strip()
+    try:
+        parts = urlsplit(words[1])
+    except ValueError:
+        raise InvalidRequest("the address of the request is malformed") from None
+    return HttpHead(words[0], parts.path, fields_of(parts.query), headers)
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """The fields of a query or of a form. Raises InvalidRequest."""
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+    except ValueError:
+        raise InvalidRequest(f"the fields of the request are malformed, or more than {FIELDS_MAX}") from None
+
+
+def reply(
+    status: HTTPStatus, body: bytes, kind: str, more: tuple[tuple[str, str], ...] = (), *, with_body: bool = True
+) -> bytes:
+    """The bytes of an answer."""
+    head = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        *(f"{name}: {value}" for name, value in (*HEADERS, *more)),
+        "Connection: close",
+    ]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + (body if with_body else b"")
