@@ -91,3 +91,20 @@ async def test_settings_offsets_and_sizes_are_shown_with_their_sources(
         await tidelog("topic", "delete", "orders", "nothing", "returns", code=1)
         assert "topic 'nothing' was not deleted" in tidelog.err
         assert await tidelog.json("topic", "list") == [[]]
+
+
+async def test_top_shows_rates_and_lag_of_two_looks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with real_nodes(tmp_path) as nodes:
+        tidelog = Shell(nodes, capsys)
+        await tidelog("topic", "create", "orders", "-p", "1", "-r", "1")
+        await tidelog("bench", "produce", "orders", "-n", "100", "-s", "50")
+        await tidelog("group", "reset-offsets", "readers", "-t", "orders", "--to-offset", "40", "--execute")
+        first, second = await tidelog.json("top", "--times", "2", "--interval", "0.1")
+        assert first["topics"][0]["records_per_second"] is None
+        orders = next(each for each in second["topics"] if each["topic"] == "orders")
+        assert (orders["records"], orders["records_per_second"]) == (100, 0.0)
+        assert [(each["group_id"], each["lag"]) for each in second["groups"]] == [("readers", 60)]
+        assert second["problems"] == []
+        shown = await tidelog("top", "--times", "1")
+        assert all(each in shown for each in ("orders", "readers", "controller"))
+        assert "healthy; 0 open transactions" in tidelog.err

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "group": ("group_commands:app", "Consumer groups: members, committed offsets, lag."),
     "acl": ("acl_commands:app", "Who may do what: add, list, remove and test ACLs."),
     "cluster": ("cluster_commands:app", "The state of the cluster."),
+    "top": ("top_command:command", "Nodes, rates of topics and lag of groups, live."),
     "quorum": ("quorum_commands:app", "The metadata quorum, offline."),
     "quota": ("quota_commands:app", "Quotas of users and client ids: byte rates, request time, changes of topics."),
     "txn": ("transaction_commands:app", "Transactions: open, hanging, and how to end them."),

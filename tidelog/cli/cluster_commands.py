@@ -20,7 +20,7 @@ def status(call: CommandCall) -> None:
     """Show nodes, controller and problems. Exit code 1: a partition is not writable or is damaged, a node did not
     report its disks, or the cluster cannot be changed."""
     found = call.query(lambda admin: admin.describe_cluster())
-    problems = _problems(found)
+    problems = problems_of(found)
     if call.as_json:
         print_json({**plain(found), "healthy": not problems, "problems": problems})
     else:
@@ -46,7 +46,7 @@ def remove_voter(call: CommandCall, node: Annotated[int, Argument(help="Number o
     call.report({"removed_voter": node}, f"node {node} is no longer a voter")
 
 
-def _problems(found: ClusterDescription) -> list[str]:
+def problems_of(found: ClusterDescription) -> list[str]:
     """Return the problems of the cluster, as text."""
     problems = []
     if found.trouble:

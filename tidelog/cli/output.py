@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import click
 
@@ -17,6 +17,15 @@ from tidelog.cli.declared import Option
 from tidelog.errors import Retry, TidelogError
 from tidelog.printable import printable
 from tidelog.standard_streams import ReaderGone, encodable, json_line, say
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+TableContent: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""A title, columns and rows."""
+TABLE_LINES: Final = 5
+"""Lines of a table besides its rows: title, frame, columns."""
 
 Json = Annotated[bool, Option("--json", help="JSON on standard output, for scripts.", is_global=True)]
 WIDTH_OF_FILES = 1 << 20
@@ -55,11 +64,18 @@ def error_document(error: TidelogError) -> dict[str, object]:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe.
+    """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe."""
+    from rich.console import Console
+
+    with suppress(ReaderGone):  # as in `print_json`
+        Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table_of(title, columns, rows))
+
+
+def table_of(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    """A table; numbers are right-aligned.
 
     Nothing in a title or cell is interpreted, neither by Rich nor by a terminal: clients choose their ids freely.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -70,8 +86,28 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(_shown(", ".join(map(str, cell)) if isinstance(cell, tuple) else cell)) for cell in row))
-    with suppress(ReaderGone):  # as in `print_json`
-        Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
+    return table
+
+
+@contextmanager
+def whole_screen() -> Iterator[Callable[[str, Sequence[TableContent]], None]]:
+    """Yield a function that draws a line and tables on the whole terminal, in place of what it drew before."""
+    from rich.live import Live
+
+    with Live(screen=True, auto_refresh=False) as live:
+        yield lambda heading, tables: live.update(drawn(heading, tables, live.console.height), refresh=True)
+
+
+def drawn(heading: str, tables: Sequence[TableContent], height: int) -> Group:
+    """A line and tables that fit on a screen of this height: the first table whole, of the others equally many rows."""
+    from rich.console import Group
+    from rich.text import Text
+
+    first, *others = tables
+    left = height - 1 - len(tables) * TABLE_LINES - len(first[2])
+    room = max(1, left // max(1, len(others)))
+    cut = [first, *((title, columns, rows[:room]) for title, columns, rows in others)]
+    return Group(Text(_shown(heading)), *(table_of(*each) for each in cut))
 
 
 def _shown(cell: object) -> str:
