@@ -24,6 +24,7 @@ from xdist.remote import Producer
 
 from tests import durations
 from tests.balance import BalancedScheduling
+from tests.node.chromium import browser_path
 from tests.wheels import build_wheel
 from tidelog.grpc_environment import set_defaults
 
@@ -44,7 +45,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
-NEEDS_SOMETHING = ("containers", "interop", "k8s", "spark")
+NEEDS_SOMETHING = ("browser", "containers", "interop", "k8s", "spark")
 
 SUMMARY_ABOVE_S = 60
 COROUTINE_S = 60
@@ -58,6 +59,8 @@ def missing(marker: str) -> str | None:
     """What this machine lacks for tests of that marker, with what brings it; None where it lacks nothing."""
     if marker == "spark" and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         return "no Java 17 (Debian: apt install openjdk-17-jre-headless)"
+    if marker == "browser" and browser_path() is None:
+        return "THE WEB CONSOLE IS NOT TESTED IN A BROWSER: no Chromium (Debian: apt install chromium)"
     if marker == "containers" and not answers("docker", "info"):
         return "no Docker engine answers (Debian: apt install docker.io)"
     if marker == "interop" and not os.environ.get("TIDELOG_KAFKA_LIBS"):

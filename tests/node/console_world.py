@@ -164,7 +164,10 @@ async def console(
         server = MetricsServer(_no_metrics, pages=node_console)
         address = await server.start(Endpoint("127.0.0.1", 0))
         stack.push_async_callback(server.stop)
-        yield Browser(address)
+        async with asyncio.TaskGroup() as tasks:
+            sampling = tasks.create_task(node_console.run())
+            yield Browser(address)
+            sampling.cancel()
 
 
 async def _no_metrics() -> bytes:

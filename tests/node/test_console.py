@@ -6,8 +6,6 @@ import json
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -16,20 +14,19 @@ import pytest
 
 from node.listeners.http.http_tls import HttpTls
 from node.security.principals import parse_rules
-from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
+from tests.node.console_users import ALL, allow, with_alice
 from tests.node.console_world import Browser, console
 from tests.node.kafka_tls_clients import client_of
-from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
-from tests.node.sasl_nodes import ALICE, knows_alice, transport_of
+from tests.node.real_nodes import CALL_MS, OPERATOR, real_nodes
+from tests.node.sasl_nodes import ALICE, transport_of
 from tidelog import Admin, Producer
 from tidelog.clock import MachineClock
 from tidelog.errors import ClusterAuthorizationFailed
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import behalf
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from tidelog.types import Millis, ScramMechanism
+from tidelog.security.acls import AclOperation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,37 +63,6 @@ def tls_of(authority: Authority) -> HttpTls:
     """Of the port: it asks for certificates of this authority."""
     rules = parse_rules("RULE:^CN=(.*)$/$1/")
     return HttpTls("GRPC_SSL", replace(authority.node(), mapping_rules=rules), MachineClock())
-
-
-@asynccontextmanager
-async def with_alice(home: Path, *allowed: AclBinding) -> AsyncIterator[RealNodes]:
-    """A node with the user alice, who may do this, and the topic orders with three records."""
-    sasl = SaslConfig(tuple(ScramMechanism), failure_delay_ms=Millis(50))
-    async with real_nodes(home, principals={"others": "User:others"}, sasl=sasl) as nodes:
-        node = nodes.nodes[0].node
-        operator = str(nodes.further[OPERATOR][0])
-        async with Admin(operator) as admin, Producer(operator) as producer:
-            await admin.set_password("alice", "tulip", iterations=4_096)
-            await admin.create_topic("orders", partitions=1, replication_factor=1)
-            for value in (b"first", b"second", b"third"):
-                await producer.send("orders", value, partition=0)
-            if allowed:
-                await admin.create_acls(allowed)
-        await nodes.wait_until(lambda: node.image is not None and node.image.acls == {*allowed})
-        await nodes.wait_until(lambda: knows_alice(nodes, 0))
-        yield nodes
-
-
-def allow(operation: AclOperation, kind: ResourceType = ResourceType.TOPIC, name: str = "*") -> AclBinding:
-    return AclBinding(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermission.ALLOW)
-
-
-CLUSTER = (ResourceType.CLUSTER, "kafka-cluster")
-ALL = (
-    allow(AclOperation.ALL),
-    allow(AclOperation.ALL, *CLUSTER),
-    allow(AclOperation.ALL, ResourceType.GROUP),
-)
 
 
 async def test_a_user_logs_in_creates_a_topic_moves_an_offset_and_deletes_it_each_after_a_confirmation(

@@ -65,15 +65,29 @@ def _nodes(found: ClusterDescription) -> Html:
 
 
 def _problems(ill: list[PartitionExplanation]) -> Html:
+    """Those first and at length that cannot be read or written; the others, mostly under-replicated, in a table."""
     if not ill:
         return notice(element("p", "Every partition can be read and written."))
-    hidden = len(ill) - PROBLEMS_SHOWN_MAX
+    stuck = [each for each in ill if not (each.readable and each.writable)]
+    others = [each for each in ill if each.readable and each.writable]
     return element(
         "section",
-        element("h2", f"Partitions with a problem ({len(ill)})"),
-        [explanation(each) for each in ill[:PROBLEMS_SHOWN_MAX]],
-        element("p", f"and {hidden} more") if hidden > 0 else None,
+        element("h2", f"Partitions that cannot be read or written ({len(stuck)})") if stuck else None,
+        [explanation(each) for each in stuck[:PROBLEMS_SHOWN_MAX]],
+        _hidden(len(stuck)),
+        table(
+            f"Partitions with another problem ({len(others)})",
+            ("Partition", "Why"),
+            [(partition_link(each.partition), "; ".join(each.causes)) for each in others[:PROBLEMS_SHOWN_MAX]],
+        )
+        if others
+        else None,
+        _hidden(len(others)),
     )
+
+
+def _hidden(count: int) -> Html | None:
+    return element("p", f"and {count - PROBLEMS_SHOWN_MAX} more") if count > PROBLEMS_SHOWN_MAX else None
 
 
 def explanation(each: PartitionExplanation) -> Html:

@@ -10,6 +10,7 @@ from tidelog.console.page_exchange import Visitor
 
 STYLE_PATH: Final = "/console.css"
 SCRIPT_PATH: Final = "/console.js"
+ICON_PATH: Final = "/console.svg"
 
 SECTIONS: Final = (
     ("/", "Cluster"),
@@ -32,6 +33,7 @@ def document(title: str, visitor: Visitor, *body: Content, section: str = "") ->
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} - Tidelog"),
         element("link", rel="stylesheet", href=STYLE_PATH),
+        element("link", rel="icon", href=ICON_PATH, type="image/svg+xml"),
         element("script", "", src=SCRIPT_PATH, defer=True),
     )
     content = element(

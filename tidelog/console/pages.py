@@ -27,12 +27,12 @@ from tidelog.console import (
 )
 from tidelog.console.group_forms import OffsetReset
 from tidelog.console.html import Html, element, field, link
-from tidelog.console.layout import SCRIPT_PATH, STYLE_PATH, alarm, document, form, notice
+from tidelog.console.layout import ICON_PATH, SCRIPT_PATH, STYLE_PATH, alarm, document, form, notice
 from tidelog.console.live_figures import LiveFigures
 from tidelog.console.page_call import Page, PageCall, Shown
 from tidelog.console.page_exchange import PageAnswer, PageRequest, Visitor
 from tidelog.console.script import SCRIPT
-from tidelog.console.style_sheet import STYLE
+from tidelog.console.style_sheet import ICON, STYLE
 from tidelog.console.topic_forms import TopicDeletion, TopicForm, TopicMove
 from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError
 from tidelog.protocol.network import Transport
@@ -66,6 +66,7 @@ _CHANGES: Final[Mapping[str, tuple[changes.ConfirmedChange, str]]] = {
 _FILES: Final[Mapping[str, tuple[str, str]]] = {
     STYLE_PATH: (STYLE, "text/css; charset=utf-8"),
     SCRIPT_PATH: (SCRIPT, "text/javascript; charset=utf-8"),
+    ICON_PATH: (ICON, "image/svg+xml"),
 }
 
 _STATUSES: Final[Mapping[str, HTTPStatus]] = {

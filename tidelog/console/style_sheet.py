@@ -1,4 +1,4 @@
-"""The style sheet of the console: dark and light as the browser asks, with a contrast of at least 4.5 to 1."""
+"""The style sheet and the icon of the console: dark and light as the browser asks, each contrast at least 4.5 to 1."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ th, td { text-align: left; vertical-align: top; padding: .35rem .75rem; border-b
 thead th { color: var(--faint); white-space: nowrap; }
 tbody th { font-weight: 600; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td ul { margin: 0; padding: 0; list-style: none; }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: .85rem/1.4 ui-monospace, monospace;
   max-height: 24rem; overflow: auto; }
 pre.hex { white-space: pre; }
@@ -68,3 +69,6 @@ figcaption strong { font-size: 1.3rem; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: 5rem; border-bottom: 1px solid var(--line); }
 polyline { fill: none; stroke: var(--link); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 """
+
+ICON: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3"
+fill="#0b57a4"/><path d="M2 6q3-3 6 0t6 0M2 11q3-3 6 0t6 0" fill="none" stroke="#fff" stroke-width="1.6"/></svg>"""

@@ -1,0 +1,45 @@
+"""A node with a user of the console."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from node.security.sasl_settings import SaslConfig
+from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
+from tests.node.sasl_nodes import knows_alice
+from tidelog import Admin, Producer
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import Millis, ScramMechanism
+
+
+@asynccontextmanager
+async def with_alice(home: Path, *allowed: AclBinding) -> AsyncIterator[RealNodes]:
+    """A node with the user alice, who may do this, and the topic orders with three records."""
+    sasl = SaslConfig(tuple(ScramMechanism), failure_delay_ms=Millis(50))
+    async with real_nodes(home, principals={"others": "User:others"}, sasl=sasl) as nodes:
+        node = nodes.nodes[0].node
+        operator = str(nodes.further[OPERATOR][0])
+        async with Admin(operator) as admin, Producer(operator) as producer:
+            await admin.set_password("alice", "tulip", iterations=4_096)
+            await admin.create_topic("orders", partitions=1, replication_factor=1)
+            for value in (b"first", b"second", b"third"):
+                await producer.send("orders", value, partition=0)
+            if allowed:
+                await admin.create_acls(allowed)
+        await nodes.wait_until(lambda: node.image is not None and node.image.acls == {*allowed})
+        await nodes.wait_until(lambda: knows_alice(nodes, 0))
+        yield nodes
+
+
+def allow(operation: AclOperation, kind: ResourceType = ResourceType.TOPIC, name: str = "*") -> AclBinding:
+    return AclBinding(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermission.ALLOW)
+
+
+CLUSTER = (ResourceType.CLUSTER, "kafka-cluster")
+ALL = (
+    allow(AclOperation.ALL),
+    allow(AclOperation.ALL, *CLUSTER),
+    allow(AclOperation.ALL, ResourceType.GROUP),
+)
