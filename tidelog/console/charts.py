@@ -34,7 +34,9 @@ def chart(series: LiveSeries) -> Html:
     )
     value = element("strong", "-" if series.last is None else amount(series.last))
     title = element("figcaption", element("span", series.name), value, f" {series.unit}")
-    return element("figure", title, drawing, element("small", f"highest {amount(max(known))}" if known else "no value yet"))
+    return element(
+        "figure", title, drawing, element("small", f"highest {amount(max(known))}" if known else "no value yet")
+    )
 
 
 def amount(value: float | None) -> str:

@@ -74,10 +74,12 @@ _STATUSES: Final[Mapping[str, HTTPStatus]] = {
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "NOT_FOUND": HTTPStatus.NOT_FOUND,
     "INVALID_ARGUMENT": HTTPStatus.BAD_REQUEST,
+    "OUT_OF_RANGE": HTTPStatus.BAD_REQUEST,
     "ALREADY_EXISTS": HTTPStatus.CONFLICT,
     "FAILED_PRECONDITION": HTTPStatus.CONFLICT,
     "RESOURCE_EXHAUSTED": HTTPStatus.TOO_MANY_REQUESTS,
     "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "DATA_LOSS": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 """Of the errors of the cluster; others are of a cluster that does not answer now."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.client.cluster import TopicView
+from tidelog.client.machine import run_beside
 from tidelog.client.replica_reader import ReplicaReader
 from tidelog.console.html import Content, Html, address, choice, element, field, link, table
 from tidelog.console.layout import notice, search
@@ -17,11 +19,13 @@ from tidelog.console.page_call import PageCall, Shown, moment, shown_time, whole
 from tidelog.console.record_values import shown
 from tidelog.errors import InvalidRequest, LeaderNotAvailable, UnknownTopicOrPartition
 from tidelog.records import Record, iter_batches
-from tidelog.types import NO_NODE, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_NODE, Buffer, Offset, PartitionIndex, TopicPartition
 
 RECORDS_SHOWN = 50
 SEARCHED_BYTES_MAX = 32 << 20
 """Of batches, for one page of a search by key: a second or two. The next page continues behind them."""
+DECOMPRESSED_BYTES_MAX = 128 << 20
+"""Of one batch: a small one may become gigabytes."""
 READ_MS = 5_000
 """How long one read may be repeated while the leader changes."""
 
@@ -112,21 +116,30 @@ async def _walk(
         if read.is_below_start:
             position = read.log_start
             continue
-        before = position
-        for batch in iter_batches(read.records):
-            if len(found) == RECORDS_SHOWN:
-                break
-            for record in () if batch.is_control else batch.records():
-                if position <= record.offset and len(found) < RECORDS_SHOWN:
-                    position = Offset(record.offset + 1)
-                    if wanted is None or record.key == wanted:
-                        found.append(SeenRecord(record, batch.is_transactional))
-            if len(found) < RECORDS_SHOWN:
-                position = max(position, batch.next_offset)
+        room, before = RECORDS_SHOWN - len(found), position
+        # Beside the loop of the node: a batch may take long to decompress.
+        more, position = await run_beside(partial(decoded_page, read.records, position, room, wanted))
+        found += more
         searched += len(read.records)
         if position == before:
             break
     return Walk(found, position, log_start, end)
+
+
+def decoded_page(data: Buffer, position: Offset, room: int, wanted: bytes | None) -> tuple[list[SeenRecord], Offset]:
+    """Up to `room` records of batches, from a position on; and the position behind the last one that was looked at."""
+    found: list[SeenRecord] = []
+    for batch in iter_batches(data):
+        for record in () if batch.is_control else batch.records(max_bytes=DECOMPRESSED_BYTES_MAX):
+            if record.offset < position:
+                continue
+            if len(found) == room:
+                return found, position
+            position = Offset(record.offset + 1)
+            if wanted is None or record.key == wanted:
+                found.append(SeenRecord(record, batch.is_transactional))
+        position = max(position, batch.next_offset)
+    return found, position
 
 
 def _row(each: SeenRecord) -> tuple[Content, ...]:

@@ -20,7 +20,9 @@ if (live && pause) {
     }
     try {
       const answer = await fetch(live.dataset.from, { headers: { "Accept": "text/html" } });
-      if (answer.ok && !paused) {
+      if (answer.redirected) {
+        location.reload(); // the session has ended
+      } else if (answer.ok && !paused) {
         live.innerHTML = await answer.text();
       }
     } catch {

@@ -33,6 +33,8 @@ _log = logging.getLogger("node.requests")
 
 PAGE_MS: Final = 30_000
 """How long a page may take: several requests to nodes that do not answer."""
+FORM_MS: Final = 5_000
+"""How long a form may take to arrive: it keeps the place of a page."""
 OPEN_MAX: Final = 16
 """Pages that are made at once; further ones are refused, so that no reader of pages slows the cluster down."""
 TEXT: Final = "text/plain; charset=utf-8"
@@ -218,7 +220,8 @@ async def _form_of(head: HttpHead, reader: asyncio.StreamReader) -> dict[str, st
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM_KIND:
         raise InvalidRequest(f"a form is sent as {FORM_KIND}, not as {kind[:100]!r}")
-    body = await reader.readexactly(head.body_bytes)
+    async with asyncio.timeout(FORM_MS / 1_000):
+        body = await reader.readexactly(head.body_bytes)
     return fields_of(body.decode("latin-1"))
 
 
