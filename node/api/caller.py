@@ -43,3 +43,5 @@ class Caller:
     appends: asyncio.Lock | None = None
     """Held while the records of a request are appended, if several requests of a connection are handled at once: they
     append in the order in which they were sent. None: its protocol has streams for that."""
+    asked_from: str = ""
+    """Where the request was made, if another node passes it on for a visitor of its console; empty: at `connection`."""

@@ -231,6 +231,7 @@ class Boundary:
             caller.answer_copies,
             caller.unauthenticated,
             caller.appends,
+            caller.asked_from,
             meter,
             self.authorizer,
             self.audit,

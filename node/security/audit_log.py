@@ -185,7 +185,7 @@ class _EventLimit:
 
 def _origin(caller: Caller) -> dict[str, str]:
     return {
-        "address": _short(caller.connection),
+        "address": _short(caller.asked_from or caller.connection),
         "listener": _short(caller.listener),
         "client_id": _short(caller.client_id),
     }

@@ -15,11 +15,10 @@ from tidelog.types import Millis, ScramMechanism
 
 
 @asynccontextmanager
-async def with_alice(home: Path, *allowed: AclBinding) -> AsyncIterator[RealNodes]:
-    """A node with the user alice, who may do this, and the topic orders with three records."""
+async def with_alice(home: Path, *allowed: AclBinding, count: int = 1) -> AsyncIterator[RealNodes]:
+    """Nodes with the user alice, who may do this, and the topic orders with three records."""
     sasl = SaslConfig(tuple(ScramMechanism), failure_delay_ms=Millis(50))
-    async with real_nodes(home, principals={"others": "User:others"}, sasl=sasl) as nodes:
-        node = nodes.nodes[0].node
+    async with real_nodes(home, count, principals={"others": "User:others"}, sasl=sasl) as nodes:
         operator = str(nodes.further[OPERATOR][0])
         async with Admin(operator) as admin, Producer(operator) as producer:
             await admin.set_password("alice", "tulip", iterations=4_096)
@@ -28,8 +27,9 @@ async def with_alice(home: Path, *allowed: AclBinding) -> AsyncIterator[RealNode
                 await producer.send("orders", value, partition=0)
             if allowed:
                 await admin.create_acls(allowed)
-        await nodes.wait_until(lambda: node.image is not None and node.image.acls == {*allowed})
-        await nodes.wait_until(lambda: knows_alice(nodes, 0))
+        images = [each.node for each in nodes.nodes.values()]
+        await nodes.wait_until(lambda: all(each.image is not None and each.image.acls == {*allowed} for each in images))
+        await nodes.wait_until(lambda: all(knows_alice(nodes, number) for number in nodes.nodes))
         yield nodes
 
 

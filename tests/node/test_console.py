@@ -15,18 +15,21 @@ import pytest
 from node.listeners.http.http_tls import HttpTls
 from node.security.principals import parse_rules
 from tests.certificates import Authority
-from tests.node.console_users import ALL, allow, with_alice
+from tests.node.console_users import ALL, CLUSTER, allow, with_alice
 from tests.node.console_world import Browser, console
 from tests.node.kafka_tls_clients import client_of
-from tests.node.real_nodes import CALL_MS, OPERATOR, real_nodes
+from tests.node.real_nodes import CALL_MS, OPERATOR, RealNode, real_nodes
 from tests.node.sasl_nodes import ALICE, transport_of
-from tidelog import Admin, Producer
+from tidelog import Admin, Consumer, Producer
+from tidelog.client.group_metadata import CommittedOffset
+from tidelog.client.query_notes import EntryNote
 from tidelog.clock import MachineClock
 from tidelog.errors import ClusterAuthorizationFailed
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import behalf
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.acls import AclOperation
+from tidelog.types import Millis, Offset
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -144,6 +147,67 @@ async def test_permissions_are_the_users_own(tmp_path: Path) -> None:
         assert ("Admin.DeleteTopics", "User:alice") in named, denied
 
 
+async def test_another_node_decides_by_the_visitors_permissions_and_not_by_those_of_the_node_that_asks(
+    tmp_path: Path,
+) -> None:
+    """The partition moves to the other node; the console asks there in the name of alice, who may move and describe
+    it, and not read it."""
+    rules = allow(AclOperation.DESCRIBE), allow(AclOperation.ALL, *CLUSTER)
+    async with with_alice(tmp_path, *rules, count=2) as nodes:
+        here = next(number for number, each in nodes.nodes.items() if _leads(each, "orders"))
+        there = 1 - here
+        async with console(nodes, here) as browser:
+            await browser.log_in("alice", "tulip")
+            form = await browser.open("/topic/reassign?name=orders")
+            asked = await browser.fill(form, "/topic/reassign", replicas=f"0: {there}")
+            assert f"0 {here} {there} {there} {here}" in asked.text
+            assert "1 replicas are copied" in asked.text
+            assert "The replicas move" in (await browser.fill(asked, "/topic/reassign")).text
+            await nodes.wait_until(lambda: _leads(nodes.nodes[there], "orders"))
+            assert "orders" in (await browser.open("/topic?name=orders")).text
+            refused = await browser.open("/records?name=orders&from=start")
+            assert (refused.status, "User:alice" in refused.text) == (403, True), refused.text
+        denied = [event for event in map(json.loads, nodes.audit) if event["event"] == "denied"]
+        found = {(each["node"], each["request"], each["principal"]) for each in denied}
+        assert found == {(here, "Admin.DescribeConfigs", "User:alice"), (there, "Data.Fetch", "User:alice")}
+        assert all(each["address"].startswith("127.0.0.1:") for each in denied), "that of the browser, not of a node"
+
+
+def _leads(found: RealNode, topic: str) -> bool:
+    replica = None if found.node.replicas is None else found.node.replicas.registry.find(topic, 0)
+    return replica is not None and replica.leader is not None
+
+
+async def test_members_transactions_and_queries_of_spark_are_shown_as_they_run(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path) as nodes:
+        bootstrap = str(nodes.addresses[0])
+        async with Admin(bootstrap) as admin:
+            topic_id = await admin.create_topic("orders", partitions=1, replication_factor=1)
+            now = MachineClock().wall_ms()
+            note = EntryNote("progress", "lineage", "digest", topic_id, Millis(now)).to_text()
+            async with (
+                Producer(bootstrap, transactional_id="spark-source-query") as query,
+                Producer(bootstrap, transactional_id="loader") as loader,
+                Consumer(bootstrap, group="readers", topics=["orders"], client_id="billing") as consumer,
+                console(nodes) as browser,
+            ):
+                async with query.transaction() as transaction:
+                    await transaction.send_offsets({("orders", 0): CommittedOffset(Offset(0), metadata=note)}, "query")
+                async with loader.transaction():
+                    await loader.send("orders", b"not yet", partition=0)
+                    ongoing = await browser.open("/transactions?state=Ongoing")
+                    assert "loader Ongoing" in ongoing.text and "query" not in ongoing.text
+                    assert "orders-0" in (await browser.open("/transaction?id=loader")).text
+                    found = await browser.open("/records?name=orders")
+                    assert "0 in a transaction" in found.text
+                while not await consumer.poll(timeout=0.1):
+                    pass
+                member = await browser.open("/group?id=readers")
+                assert "billing" in member.text and "1 members" in member.text
+                spark = await browser.open("/spark")
+                assert "1 streaming queries" in spark.text and "query 0 s ago 1 2" in spark.text, spark.text
+
+
 async def test_a_wrong_password_is_delayed_recorded_and_opens_nothing(tmp_path: Path) -> None:
     async with with_alice(tmp_path) as nodes, console(nodes) as browser:
         for user, password in (("alice", "rose"), ("nobody", "tulip"), ("__cluster", "tulip"), ("alice", "")):
@@ -202,7 +266,7 @@ async def test_only_a_node_asks_on_behalf_of_others(tmp_path: Path) -> None:
                     methods.ADMIN_DESCRIBE_CLUSTER,
                     admin_pb2.DescribeClusterRequest(),
                     timeout_ms=CALL_MS,
-                    on_behalf=behalf(f"User:{OPERATOR}", "127.0.0.1"),
+                    on_behalf=behalf(f"User:{OPERATOR}", "127.0.0.1", "127.0.0.1:40000"),
                 )
 
 

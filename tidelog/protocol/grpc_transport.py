@@ -100,9 +100,10 @@ def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[st
     ]
 
 
-def behalf(principal: str, host: str) -> tuple[str, bytes]:
-    """The metadata of a call that a node makes for somebody else. host: the IP address of that caller."""
-    return ON_BEHALF_KEY, f"{host}\n{principal}".encode()
+def behalf(principal: str, host: str, address: str) -> tuple[str, bytes]:
+    """The metadata of a call that a node makes for somebody else. host, address: of that caller, without and with the
+    port."""
+    return ON_BEHALF_KEY, f"{host}\n{address}\n{principal}".encode()
 
 
 def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:

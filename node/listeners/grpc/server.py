@@ -435,7 +435,7 @@ def _value_of(wanted: str, metadata: Iterable[tuple[str, str | bytes]] | None) -
 
 def _on_behalf(caller: Caller, asked_for: str) -> Caller:
     """For whom a node asks: for a person at its console. It may do what that person may, and nothing that is for nodes.
-    asked_for: the host and the principal, in two lines."""
+    asked_for: from `behalf`."""
     if caller.unauthenticated is not None:
         return caller
     if not caller.for_nodes:
@@ -444,8 +444,9 @@ def _on_behalf(caller: Caller, asked_for: str) -> Caller:
             f"only a node may ask on behalf of others, and {caller.principal} at listener {caller.listener!r} is none"
         )
         return replace(caller, unauthenticated=refused)
-    host, _, principal = asked_for.partition("\n")
-    return replace(caller, principal=principal, host=host, for_nodes=False)
+    host, _, rest = asked_for.partition("\n")
+    address, _, principal = rest.partition("\n")
+    return replace(caller, principal=principal, host=host, for_nodes=False, asked_from=address)
 
 
 def _report(written: asyncio.Future[None], write: asyncio.Task[None]) -> None:

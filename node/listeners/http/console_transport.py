@@ -29,7 +29,7 @@ class ConsoleTransport:
         which answers name it. visitor: at that listener, without the rights of a node."""
         assert not visitor.for_nodes, "a person is no node"
         self._boundary, self._own, self._between_nodes, self._visitor = boundary, own, between_nodes, visitor
-        self._on_behalf = behalf(visitor.principal, visitor.host)
+        self._on_behalf = behalf(visitor.principal, visitor.host, visitor.connection)
 
     async def call(
         self, to: Endpoint, method: rpc.Method[rpc.Request, rpc.Answer], request: rpc.Request, *, timeout_ms: int
