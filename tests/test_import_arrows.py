@@ -213,6 +213,12 @@ def test_the_testbed_needs_no_tests_and_no_test_tools() -> None:
     assert [str(found) for found in strays] == []
 
 
+def test_only_the_console_of_a_node_imports_its_pages() -> None:
+    """They bring the client, which no other part of a node uses (decision 0024)."""
+    users = {found.file for found in imports_of("node") if found.within({"tidelog.console"})}
+    assert users == {"node/listeners/http/console_listener.py", "node/process/console.py"}
+
+
 def test_nothing_below_a_listener_knows_messages() -> None:
     """Handlers, replicas, quorum and controller take and return values. Only metadata records use protobuf."""
     messages = {"google.protobuf", "grpc_health", "tidelog.protocol"}
