@@ -9,6 +9,7 @@ import pytest
 from node import config
 from node.config import SETTINGS, NodeConfig
 from node.listener_settings import ListenerProtocol
+from node.process.console import http_tls, lets_strangers_look
 from node.process.metadata_node import _controller_config
 from replication.controller.partition_limits import PartitionLimits
 from tests.node.configuration_document import DOCUMENT, document
@@ -339,6 +340,37 @@ def test_a_node_that_takes_everyone_for_a_node_binds_only_loopback_unless_allowe
     with pytest.raises(InvalidConfig, match=r"set allow\.insecure = true"):
         parse(MINIMAL, TIDELOG_NODE_ID="0", **listeners)
     assert parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_ALLOW_INSECURE="true", **listeners).allow_insecure
+
+
+def test_the_port_of_the_metrics_takes_tls_from_a_listener_that_has_it() -> None:
+    read = parse(TLS, TIDELOG_METRICS_LISTENER="0.0.0.0:9100", TIDELOG_METRICS_TLS_LISTENER="inner")
+    assert http_tls(read) is read.listeners[1].tls is not None
+    assert http_tls(parse(TLS)) is None
+    for text, named, words in (
+        (TLS, "outer", r"name one of GRPC, inner"),
+        (USERS + SUPER_USERS, "outside", "none has it: remove the setting"),
+    ):
+        with pytest.raises(InvalidConfig, match=rf"metrics\.tls\.listener: .*{words}"):
+            parse(text, TIDELOG_METRICS_TLS_LISTENER=named)
+
+
+@pytest.mark.parametrize(
+    ("text", "metrics", "insecure", "may_look"),
+    [
+        ("MINIMAL", "127.0.0.1:9100", "false", True),
+        ("MINIMAL", "10.0.0.1:9100", "false", False),
+        ("MINIMAL", "10.0.0.1:9100", "true", True),
+        ("REQUIRED", "127.0.0.1:9100", "true", False),
+    ],
+)
+def test_a_stranger_looks_at_the_console_only_where_a_client_may_connect_without_a_proof(
+    text: str, metrics: str, insecure: str, may_look: bool
+) -> None:
+    """And from other machines only if the operator has accepted that. Without the port there is no console."""
+    files = {"MINIMAL": MINIMAL, "REQUIRED": TLS + '[listener.name.grpc.ssl]\nclient.auth = "required"\n'}
+    given = {"TIDELOG_NODE_ID": "0", "TIDELOG_ALLOW_INSECURE": insecure}
+    assert lets_strangers_look(parse(files[text], TIDELOG_METRICS_LISTENER=metrics, **given)) is may_look
+    assert not lets_strangers_look(parse(files[text], **given))
 
 
 SUPER_USERS = 'super.users = ["User:CN=admin"]\n'
