@@ -50,6 +50,7 @@ class MetricsServer:
 
     async def start(self, bind: Endpoint) -> Endpoint:
         """Start serving. Returns the bound address. Raises InvalidConfig if it cannot be bound."""
+        tls = None if self._pages is None else self._pages.tls
         try:
             self._server = await asyncio.start_server(
                 self._answer,
@@ -57,7 +58,8 @@ class MetricsServer:
                 bind.port,
                 limit=_REQUEST_BYTES_MAX,
                 reuse_port=False,
-                ssl=None if self._pages is None else self._pages.tls,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else _REQUEST_S_MAX,
             )
         except OSError as error:
             raise InvalidConfig(
@@ -76,7 +78,7 @@ class MetricsServer:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
-                if self._pages is None or _path_of(head) == b"/metrics":
+                if self._pages is None or _path_of(head) in _OWN_PATHS:
                     answer = await self._response(head)
                 else:
                     limit.reschedule(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -9,15 +10,19 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster
+from tests.certificates import Authority, settings_of
+from tests.node.kafka_tls_clients import client_of
 from tidelog import sync
 
 pytestmark = pytest.mark.integration
 
 
-def get(address: object, path: str) -> tuple[int, str]:
+def get(address: object, path: str, tls: ssl.SSLContext | None = None) -> tuple[int, str]:
+    scheme = "http" if tls is None else "https"
+    request = urllib.request.Request(f"{scheme}://{address}{path}")
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(request, timeout=20, context=tls) as answer:
+            return int(answer.status), str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
@@ -37,3 +42,27 @@ def test_the_port_of_the_metrics_has_a_console_which_a_setting_leaves_out(tmp_pa
         cluster.wait_healthy()
         assert get(cluster.nodes[0].metrics, "/")[0] == 404
         assert get(cluster.nodes[0].metrics, "/metrics")[0] == 200
+
+
+def test_with_tls_a_certificate_says_who_the_visitor_is(tmp_path: Path) -> None:
+    """Of two nodes that know each other by certificates: the console of one asks the other in the visitor's name."""
+    authority = Authority(tmp_path / "certificates")
+    settings = {
+        **settings_of(authority.node()),
+        "listener.security.protocol.map": ["GRPC:GRPC_SSL"],
+        "metrics.tls.listener": "GRPC",
+        "super.users": ["User:CN=admin"],
+    }
+    admin, bob = authority.client("admin"), authority.client("bob")
+    with LocalCluster(tmp_path / "cluster", 2, settings=settings, tls=admin) as cluster:
+        cluster.wait_healthy()
+        cluster.create_topic("orders", 2, 1)
+        address = cluster.nodes[0].metrics
+        for partition in range(2):
+            path = f"/records?name=orders&partition={partition}"
+            assert get(address, path, client_of(admin))[0] == 200
+            assert get(address, path, client_of(bob))[0] == 403
+        assert "CN=admin" in get(address, "/topic/create", client_of(admin))[1]
+        stranger = client_of(admin, has_certificate=False)
+        assert "Log in" in get(address, "/topics", stranger)[1]
+        assert "tidelog_ready 1" in get(address, "/metrics", stranger)[1]
