@@ -19,7 +19,7 @@ from tidelog.clock import MachineClock
 from tidelog.types import ScramMechanism
 
 PLACE = Path(__file__).resolve().parents[2] / "docs" / "images"
-CHARTS_S = 14
+CHARTS_S = 60
 """How long the charts grow."""
 
 
