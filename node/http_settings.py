@@ -20,6 +20,10 @@ class HttpConfig:
     has_console: bool = setting("console.enabled", True, flag())
     """true: `metrics.listener` also serves the web console ([console.md](console.md))"""
 
+    def tls(self, of_listeners: Mapping[str, ListenerTls | None]) -> ListenerTls | None:
+        """The files for the port; None for plain HTTP. of_listeners: by name."""
+        return of_listeners.get(self.tls_listener)
+
     def mistake(self, tls: Mapping[str, ListenerTls | None]) -> tuple[str, str] | None:
         """The setting that cannot be followed, and why. tls: of each listener, by name."""
         if not self.tls_listener or tls.get(self.tls_listener) is not None:

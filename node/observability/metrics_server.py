@@ -27,10 +27,6 @@ _OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
 class HttpPages(Protocol):
     """What answers all other paths, with a limit of time of its own."""
 
-    @property
-    def tls(self) -> Any:
-        """The `ssl.SSLContext` of the port; None for plain text."""
-
     async def answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, /) -> bytes:
         """The bytes of an answer. head: of the request; reader: has the rest. writer: says who asks."""
 
@@ -43,14 +39,16 @@ class MetricsServer:
         text: Callable[[], Awaitable[bytes]],
         why_not_ready: Callable[[], str] = str,
         pages: HttpPages | None = None,
+        *,
+        tls: Any = None,
     ) -> None:
-        """text: writes the metrics. why_not_ready: empty if the node is ready. pages: answers all other paths."""
-        self._text, self._why_not_ready, self._pages = text, why_not_ready, pages
+        """text: writes the metrics. why_not_ready: empty if the node is ready. pages: answers all other paths. tls: the
+        `ssl.SSLContext` of the port; None for plain text."""
+        self._text, self._why_not_ready, self._pages, self._tls = text, why_not_ready, pages, tls
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Endpoint) -> Endpoint:
         """Start serving. Returns the bound address. Raises InvalidConfig if it cannot be bound."""
-        tls = None if self._pages is None else self._pages.tls
         try:
             self._server = await asyncio.start_server(
                 self._answer,
@@ -58,8 +56,8 @@ class MetricsServer:
                 bind.port,
                 limit=_REQUEST_BYTES_MAX,
                 reuse_port=False,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else _REQUEST_S_MAX,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _REQUEST_S_MAX,
             )
         except OSError as error:
             raise InvalidConfig(

@@ -9,12 +9,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from node.api.caller import Caller
 from node.boundary.boundary import Boundary
 from node.config import NodeConfig
-from node.listener_settings import ListenerTls
 from node.listeners.http.console_listener import Asking, ConsoleListener, HttpConnection
 from node.listeners.http.console_transport import ConsoleTransport
 from node.listeners.http.http_tls import HttpTls
@@ -59,11 +58,6 @@ class NodeConsole:
         self._listener = ConsoleListener(
             visitors, self._load, names=_names(config, host_name), allow_insecure=config.allow_insecure
         )
-
-    @property
-    def tls(self) -> Any:
-        """The context of the port's handshakes."""
-        return None if self._tls is None else self._tls.context
 
     async def answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """The answer to a request."""
@@ -127,11 +121,6 @@ class NodeConsole:
             produce_times=times("Data.Produce", "Data.ProduceStream"),
             fetch_times=times("Data.Fetch", "Data.FetchStream"),
         )
-
-
-def http_tls(config: NodeConfig) -> ListenerTls | None:
-    """TLS of the HTTP port; None for plain HTTP."""
-    return next((each.tls for each in config.listeners if each.name == config.http.tls_listener), None)
 
 
 def lets_strangers_look(config: NodeConfig) -> bool:

@@ -47,7 +47,7 @@ from node.observability.metric_sources import BuildInfo
 from node.observability.metrics import metrics_text
 from node.observability.metrics_server import MetricsServer
 from node.observability.stderr_lines import StderrLines
-from node.process.console import NodeConsole, http_tls
+from node.process.console import NodeConsole
 from node.process.node import SERVICES, Node
 from node.process.refused_config import wants_json
 from node.quotas.client_quotas import ClientQuotas
@@ -316,19 +316,32 @@ class NodeProcess:
         if config.metrics_bind is not None:
             self._metrics_reader = self._executor("metrics")
             stack.enter_context(_measured(self._loop_watch, self._gc_watch))
+            tls = self._http_tls(config)
             if config.http.has_console:
-                self._console = self._new_console(node, config, transport)
+                self._console = self._new_console(node, config, transport, tls)
                 await stack.enter_async_context(_running(self._console.run()))
-            metrics_server = MetricsServer(lambda: self._scraped(node), node.why_not_ready, self._console)
+            metrics_server = MetricsServer(
+                lambda: self._scraped(node),
+                node.why_not_ready,
+                self._console,
+                tls=None if tls is None else tls.context,
+            )
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("serving metrics", extra={"address": address})
 
-    def _new_console(self, node: Node, config: NodeConfig, transport: GrpcTransport) -> NodeConsole:
-        files = http_tls(config)
-        tls = None if files is None else HttpTls(config.http.tls_listener, files, self._clock)
-        if tls is not None:
-            self._tls.append(tls)
+    def _http_tls(self, config: NodeConfig) -> HttpTls | None:
+        """TLS of the HTTP port; None for plain HTTP."""
+        files = config.http.tls({each.name: each.tls for each in config.listeners})
+        if files is None:
+            return None
+        tls = HttpTls(config.http.tls_listener, files, self._clock)
+        self._tls.append(tls)
+        return tls
+
+    def _new_console(
+        self, node: Node, config: NodeConfig, transport: GrpcTransport, tls: HttpTls | None
+    ) -> NodeConsole:
         return NodeConsole(
             config,
             node,

@@ -66,3 +66,9 @@ def test_with_tls_a_certificate_says_who_the_visitor_is(tmp_path: Path) -> None:
         stranger = client_of(admin, has_certificate=False)
         assert "Log in" in get(address, "/topics", stranger)[1]
         assert "tidelog_ready 1" in get(address, "/metrics", stranger)[1]
+    settings["console.enabled"] = False
+    with LocalCluster(tmp_path / "without", 1, settings=settings, tls=admin) as cluster:
+        cluster.wait_healthy()
+        address = cluster.nodes[0].metrics
+        assert "tidelog_ready 1" in get(address, "/metrics", stranger)[1], "the port has TLS also without the console"
+        assert get(address, "/", stranger)[0] == 404

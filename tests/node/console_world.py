@@ -161,7 +161,7 @@ async def console(
             host_name="node-of-a-test",
             tls=tls,
         )
-        server = MetricsServer(_no_metrics, pages=node_console)
+        server = MetricsServer(_no_metrics, pages=node_console, tls=None if tls is None else tls.context)
         address = await server.start(Endpoint("127.0.0.1", 0))
         stack.push_async_callback(server.stop)
         async with asyncio.TaskGroup() as tasks:

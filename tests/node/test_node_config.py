@@ -9,7 +9,7 @@ import pytest
 from node import config
 from node.config import SETTINGS, NodeConfig
 from node.listener_settings import ListenerProtocol
-from node.process.console import http_tls, lets_strangers_look
+from node.process.console import lets_strangers_look
 from node.process.metadata_node import _controller_config
 from replication.controller.partition_limits import PartitionLimits
 from tests.node.configuration_document import DOCUMENT, document
@@ -344,8 +344,9 @@ def test_a_node_that_takes_everyone_for_a_node_binds_only_loopback_unless_allowe
 
 def test_the_port_of_the_metrics_takes_tls_from_a_listener_that_has_it() -> None:
     read = parse(TLS, TIDELOG_METRICS_LISTENER="0.0.0.0:9100", TIDELOG_METRICS_TLS_LISTENER="inner")
-    assert http_tls(read) is read.listeners[1].tls is not None
-    assert http_tls(parse(TLS)) is None
+    tls = {each.name: each.tls for each in read.listeners}
+    assert read.http.tls(tls) is tls["inner"] is not None
+    assert parse(TLS).http.tls(tls) is None
     for text, named, words in (
         (TLS, "outer", r"name one of GRPC, inner"),
         (USERS + SUPER_USERS, "outside", "none has it: remove the setting"),
