@@ -82,6 +82,10 @@ async def test_a_user_logs_in_creates_a_topic_moves_an_offset_and_deletes_it_eac
         assert "The topic is created" in (await browser.fill(asked, "/topic/create")).text
         assert "fresh" in (await browser.open("/topics")).text
 
+        unwritable = {"name": "unwritable", "partitions": "1", "replicas": "1", "settings": "min.insync.replicas=2"}
+        asked = await browser.fill(form, "/topic/create", **unwritable)
+        assert "Warning: topic unwritable has min.insync.replicas=2, but" in asked.text, asked.text
+
         form = await browser.open("/group/reset?id=readers")
         asked = await browser.fill(form, "/group/reset", topic="orders", to="offset", at="2")
         assert "orders-0 - 2" in asked.text

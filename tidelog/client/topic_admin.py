@@ -6,7 +6,7 @@ Not here: requests, and when they are sent again (admin_calls.py).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -91,14 +91,15 @@ class TopicAdmin(AdminCalls):
         replication_factor: int = NODE_DEFAULT,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
+        on_warning: Callable[[str], object] | None = None,
     ) -> TopicId:
         """Create a topic. Returns its id once its partitions have leaders, or after 5 s; the topic exists in both
         cases.
 
         partitions, replication_factor: by default those of the node (`num.partitions`, `default.replication.factor`).
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
-        change nothing. Warns (TopicSettingWarning) about a setting without effect, and about replicas on nodes that do
-        not run.
+        change nothing. on_warning: called with a sentence about each setting without effect, and about replicas on
+        nodes that do not run. None: warnings of Python (TopicSettingWarning).
 
         Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, PolicyViolation;
         TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
@@ -107,7 +108,11 @@ class TopicAdmin(AdminCalls):
         topic = _to_create(NewTopic(name, partitions, replication_factor, configs or {}), validate_only=validate_only)
         request = admin_pb2.CreateTopicsRequest(topics=[topic])
         created = await self._change_topic(methods.ADMIN_CREATE_TOPICS, request)
-        _warn(created.warnings)
+        if on_warning is None:
+            _warn(created.warnings)
+        else:
+            for warning in created.warnings:
+                on_warning(warning)
         if validate_only:
             return TopicId(UUID(int=0))
         topic_id = TopicId(UUID(bytes=created.topic_id))

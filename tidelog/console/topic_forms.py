@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -56,7 +55,7 @@ class TopicForm:
         effects = [
             f"The topic {name} is created with {' and '.join(counts)}.",
             *[f"Its setting {key} is {value}." for key, value in settings.items()],
-            *warned,
+            *[f"Warning: {each}." for each in warned],
             "No other topic changes.",
         ]
         fields = [(key, call.request.text(key)) for key in ("name", "partitions", "replicas", "settings")]
@@ -75,16 +74,16 @@ class TopicForm:
     async def _create(self, call: PageCall, *, validate_only: bool) -> list[str]:
         """Returns what the cluster warns of."""
         name, partitions, replicas = self._named(call)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            await call.admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replicas,
-                configs=_settings(call),
-                validate_only=validate_only,
-            )
-        return [str(each.message) for each in caught]
+        warned: list[str] = []
+        await call.admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replicas,
+            configs=_settings(call),
+            validate_only=validate_only,
+            on_warning=warned.append,
+        )
+        return warned
 
 
 class TopicDeletion:
