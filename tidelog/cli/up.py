@@ -93,7 +93,7 @@ def _announce(cluster: Any, asked: int | None, port: int | None, *, as_json: boo
         return
     say(f"{counted(len(cluster.nodes), 'node')} up: {cluster.bootstrap}")
     say(f"for clients of Kafka: {cluster.kafka_bootstrap}")
-    say(f"metrics: {', '.join(f'http://{node.metrics}/metrics' for node in cluster.nodes)}")
+    say(f"web console: {', '.join(f'http://{node.metrics}/' for node in cluster.nodes)}; metrics at /metrics")
     say(f"processes {', '.join(map(str, pids))}; data in {cluster.directory}; Ctrl-C stops them")
     say(f"try: tidelog topic create greetings -b {first.address}")
     kcat = f"-b {first.kafka} -t greetings"
