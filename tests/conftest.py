@@ -60,7 +60,7 @@ def missing(marker: str) -> str | None:
     if marker == "spark" and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         return "no Java 17 (Debian: apt install openjdk-17-jre-headless)"
     if marker == "browser" and browser_path() is None:
-        return "THE WEB CONSOLE IS NOT TESTED IN A BROWSER: no Chromium (Debian: apt install chromium)"
+        return "THE WEB CONSOLE IS NOT TESTED IN A BROWSER: no Chromium (Debian: apt install chromium-headless-shell)"
     if marker == "containers" and not answers("docker", "info"):
         return "no Docker engine answers (Debian: apt install docker.io)"
     if marker == "interop" and not os.environ.get("TIDELOG_KAFKA_LIBS"):

@@ -21,7 +21,7 @@ from typing import Any
 
 from tidelog.clock import MachineClock
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 START_S = 30
 STEP_S = 15
 
@@ -199,7 +199,7 @@ class Chromium:
 async def chromium(profile: Path) -> AsyncIterator[Chromium]:
     """A browser with a profile of its own, which ends with the context."""
     path = browser_path()
-    assert path is not None, "no Chromium (Debian: apt install chromium)"
+    assert path is not None, "no Chromium (Debian: apt install chromium-headless-shell)"
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     process = await asyncio.create_subprocess_exec(
