@@ -265,12 +265,12 @@ async def test_only_a_node_asks_on_behalf_of_others(tmp_path: Path) -> None:
     async with with_alice(tmp_path) as nodes, transport_of(ALICE) as alice, transport_of(None) as operator:
         for transport, address in ((alice, nodes.outside[0]), (operator, nodes.further[OPERATOR][0])):
             with pytest.raises(ClusterAuthorizationFailed, match="only a node may ask on behalf of others"):
-                await transport.call(
+                await transport.call_for(
+                    behalf(f"User:{OPERATOR}", "127.0.0.1", "127.0.0.1:40000"),
                     address,
                     methods.ADMIN_DESCRIBE_CLUSTER,
                     admin_pb2.DescribeClusterRequest(),
                     timeout_ms=CALL_MS,
-                    on_behalf=behalf(f"User:{OPERATOR}", "127.0.0.1", "127.0.0.1:40000"),
                 )
 
 

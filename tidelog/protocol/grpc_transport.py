@@ -152,18 +152,30 @@ class GrpcTransport:
         """The channels with the certificate before the present one: their streams continue."""
         self._diagnoses: dict[Endpoint, tuple[float, ConnectionFailed | None]] = {}
 
-    async def call(
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        """Call a unary method; see `tidelog.protocol.network.Transport.call`."""
+        return await self._call_in_session(to, method, request, timeout_ms)
+
+    async def call_for(
         self,
+        on_behalf: tuple[str, bytes],
         to: Endpoint,
         method: Method[Request, Answer],
         request: Request,
         *,
         timeout_ms: int,
-        on_behalf: tuple[str, bytes] | None = None,
     ) -> Answer:
-        """Call a unary method; see `tidelog.protocol.network.Transport.call`. on_behalf: from `behalf`, for whom a node
-        asks; None: for itself."""
-        more = () if on_behalf is None else (on_behalf,)
+        """As `call`, by a node for somebody else. on_behalf: from `behalf`."""
+        return await self._call_in_session(to, method, request, timeout_ms, (on_behalf,))
+
+    async def _call_in_session(
+        self,
+        to: Endpoint,
+        method: Method[Request, Answer],
+        request: Request,
+        timeout_ms: int,
+        more: tuple[tuple[str, bytes], ...] = (),
+    ) -> Answer:
         if self._sasl is None:
             return await self._call(to, method, request, timeout_ms, more=more)
         loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ class ConsoleTransport:
         self, to: Endpoint, method: rpc.Method[rpc.Request, rpc.Answer], request: rpc.Request, *, timeout_ms: int
     ) -> rpc.Answer:
         if to != self._own:
-            return await self._between_nodes.call(to, method, request, timeout_ms=timeout_ms, on_behalf=self._on_behalf)
+            return await self._between_nodes.call_for(self._on_behalf, to, method, request, timeout_ms=timeout_ms)
         api, codec = APIS[str(method)], codec_of(str(method))
         data = wire.writer(method.request)(request)
         caller = replace(self._visitor, deadline_ms=timeout_ms)
