@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import re2
-
 from tidelog.errors import InvalidRegularExpression
 
 _MEMORY_BYTES_MAX: Final = 1 << 20
@@ -17,6 +15,8 @@ _MEMORY_BYTES_MAX: Final = 1 << 20
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """Returns whether a whole name matches. Raises InvalidRegularExpression."""
+    import re2  # 1 MiB that a node saves whose members name their topics
+
     options: Any = re2.Options()
     options.log_errors = False  # the error names the reason
     options.max_mem = _MEMORY_BYTES_MAX

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jwt
 
+from node.security.bearer_credential import BearerCredential
 from node.security.json_web_keys import ALGORITHMS, KeySet, VerificationKey
 from node.security.sasl_settings import OAuthBearerConfig
 from replication.controller.scram_users import CLUSTER_USER
@@ -40,14 +41,6 @@ _WITHOUT_TIMES: Final[Any] = {
 
 class KeyNotKnown(Exception):
     """The token names a key that is not among those of the provider."""
-
-
-@dataclass(frozen=True, slots=True)
-class BearerCredential:
-    """What a session was proven with."""
-
-    key: str
-    """The digest of the key that verified the token."""
 
 
 @dataclass(frozen=True, slots=True)

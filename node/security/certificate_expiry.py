@@ -8,11 +8,13 @@ are repeated once a day.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.clock import Clock
-from tidelog.security.certificates import Validity, validity_of
 from tidelog.types import Millis
+
+if TYPE_CHECKING:
+    from tidelog.security.certificates import Validity
 
 _log = logging.getLogger("node.tls")
 
@@ -40,6 +42,10 @@ class CertificateExpiry:
 
     def read(self, certificate: bytes) -> None:
         """The certificate, in PEM form, was read from its file."""
+        from tidelog.security.certificates import (
+            validity_of,
+        )  # loads `cryptography`: 7 MiB that a node without TLS saves
+
         self._validity, self._said_at = validity_of(certificate), None
         self.look()
 

@@ -12,10 +12,10 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
+if TYPE_CHECKING:
+    from cryptography import x509
 
 USER: Final = "User:"
 """The type of principals, the only one that there is, as in Kafka."""
@@ -108,6 +108,8 @@ class CertificatePrincipals:
         if known is not None:
             self._known.move_to_end(pem)
             return known
+        from cryptography import x509  # 7 MiB that a node without TLS saves
+
         certificate = x509.load_pem_x509_certificate(pem)
         principal = self.named(distinguished_name(certificate))
         expires_ms = int(certificate.not_valid_after_utc.timestamp() * 1000)
@@ -139,6 +141,9 @@ def distinguished_name(certificate: x509.Certificate) -> str:
 
 def is_for_servers(certificate: x509.Certificate) -> bool:
     """Whether the extended key usage of a certificate names serverAuth. Raises ValueError."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

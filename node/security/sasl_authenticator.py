@@ -19,14 +19,13 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from node.api.caller import Caller
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from node.runtime.work import run_in
 from node.security.authorizer import AuditTrail
-from node.security.bearer_authenticator import BearerAuthenticator
-from node.security.bearer_tokens import BearerCredential
+from node.security.bearer_credential import BearerCredential
 from node.security.cluster_secret import NODE_MECHANISM, cluster_credentials
 from node.security.handshake_places import HandshakePlaces
 from node.security.sasl_sessions import TOKEN_CHARACTERS_MAX, SaslCredential, SaslSession, SaslSessions
@@ -48,6 +47,9 @@ from tidelog.security.oauth_bearer import INVALID_TOKEN
 from tidelog.security.plain import read_message
 from tidelog.security.scram import ITERATIONS, Claim, ScramCredential, ScramServer, decoy, has_password
 from tidelog.types import Millis, PasswordMechanism, ScramMechanism, TokenMechanism
+
+if TYPE_CHECKING:
+    from node.security.bearer_authenticator import BearerAuthenticator
 
 _log = logging.getLogger("node.security")
 
@@ -114,6 +116,8 @@ class SaslAuthenticator:
         self.sessions = SaslSessions(config.lifetime_ms, rng)
         self._tokens: BearerAuthenticator | None = None
         if config.has_tokens and self._listeners and executors is not None:
+            from node.security.bearer_authenticator import BearerAuthenticator  # loads PyJWT and an HTTP client
+
             self._tokens = BearerAuthenticator(
                 config.oauth, clock=clock, executor=executors("keys"), keys_changed=self._keys_changed
             )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from node.security.bearer_tokens import BearerCredential
+from node.security.bearer_credential import BearerCredential
 from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, TidelogError, TooManyHandshakes
 from tidelog.security.scram import ScramCredential
 from tidelog.types import Millis

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -30,8 +28,6 @@ from tidelog.protocol.grpc_transport import behalf
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.acls import AclOperation
 from tidelog.types import Millis, Offset
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 async def test_a_visitor_reads_cluster_topics_and_records_of_every_node(tmp_path: Path) -> None:
@@ -354,13 +350,3 @@ async def test_malformed_requests_have_answers_that_say_so(tmp_path: Path) -> No
             answer = await browser.send(request)
             assert answer.status == status, (request, answer.body)
             assert "defect" not in answer.body
-
-
-def test_a_node_loads_neither_pages_nor_client_before_somebody_opens_the_console() -> None:
-    """They take megabytes, and an idle node has a limit."""
-    look = (
-        "import sys, node.process.process; "
-        "print([each for each in sys.modules if each.startswith(('tidelog.client.', 'tidelog.console.p'))])"
-    )
-    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == "[]"
