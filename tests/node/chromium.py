@@ -23,7 +23,7 @@ from tidelog.clock import MachineClock
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 START_S = 30
-STEP_S = 15
+STEP_S = 30
 
 _EXEC = """
 import fcntl, os, sys

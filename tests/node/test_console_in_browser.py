@@ -134,7 +134,11 @@ async def test_every_page_has_landmarks_names_and_contrast_and_loads_nothing_fro
         assert tab.complaints == []
 
 
-async def test_charts_renew_themselves_and_stand_still_on_request(tmp_path: Path) -> None:
+async def test_charts_renew_themselves_and_stand_still_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("node.process.console", "tidelog.console.live_page"):
+        monkeypatch.setattr(f"{module}.EVERY_MS", 100)
     async with with_alice(tmp_path, *ALL) as nodes, console(nodes) as here, chromium(tmp_path / "profile") as browser:
         tab = await browser.tab()
         await tab.open(f"{_address(here)}/live")
@@ -146,7 +150,7 @@ async def test_charts_renew_themselves_and_stand_still_on_request(tmp_path: Path
         await tab.press("Space")
         assert await tab.evaluate("document.getElementById('pause').getAttribute('aria-pressed')") == "true"
         asked = len(browser.requested)
-        await tab.evaluate("new Promise(done => setTimeout(done, 2500))")
+        await tab.evaluate("new Promise(done => setTimeout(done, 500))")
         assert len(browser.requested) == asked
         drawn = [name for role, name in await tab.roles() if role == "image"]
         assert any(name.startswith("Bytes in: now 0, lowest 0, highest 0 bytes/s") for name in drawn), drawn
