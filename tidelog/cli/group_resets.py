@@ -41,7 +41,7 @@ def reset_offsets(
     ] = None,
     to_offset: Annotated[int | None, Option("--to-offset", min=0, help="To this offset.")] = None,
     shift_by: Annotated[int | None, Option("--shift-by", help="By this number of records; negative: back.")] = None,
-    execute: Annotated[bool, Option("--execute", help="OffsetChange the offsets.")] = False,
+    execute: Annotated[bool, Option("--execute", help="Change the offsets.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change (the default).")] = False,
 ) -> None:
     """Set committed offsets of a group without members. Without --execute, only show what would change."""
