@@ -9,8 +9,11 @@ import click
 from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
 from tidelog.cli.declared import Option
 from tidelog.cli.output import plain, print_json, print_table
+from tidelog.client.admin import Admin
+from tidelog.cluster_descriptions import ReplicaLogDir
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
+from tidelog.types import NodeId
 
 
 def log_dirs(
@@ -19,9 +22,15 @@ def log_dirs(
     topic: Annotated[list[str] | None, Option("--topic", "-t", help="Only logs of this topic; repeatable.")] = None,
     logs: Annotated[bool, Option("--logs", help="Show each log, with its bytes and its offset lag.")] = False,
 ) -> None:
-    """Show log directories with their disks, and how much the logs in them take. Exit code 1: a node did not answer, or
-    a directory is offline."""
-    found = call.query(lambda admin: admin.describe_log_dirs(node))
+    """Show log directories with their disks, and how much the logs in them take. Exit code 1: a node did not answer, a
+    directory is offline, or a named topic does not exist."""
+
+    async def work(admin: Admin) -> dict[NodeId, list[ReplicaLogDir] | TidelogError]:
+        for each in topic or ():
+            await admin.describe_topic(each)  # of a topic that does not exist no node has a log
+        return await admin.describe_log_dirs(node)
+
+    found = call.query(work)
     document, rows, each_log, problems = [], [], [], []
     for number, directories in found.items():
         if isinstance(directories, TidelogError):
