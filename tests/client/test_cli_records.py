@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.client.hidden_records import data, fill, marker
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tests.client.terminal import Terminal
 from tidelog.cli.argument_values import WrongUsage
@@ -38,8 +39,8 @@ def written(cluster: MemoryCluster, topic: str) -> list[tuple[Any, ...]]:
     return [
         (index, record.timestamp, record.key, record.value, record.headers)
         for index, partition in enumerate(cluster.topics[topic].partitions)
-        for data in partition.batches
-        for record in RecordBatch(data).records()
+        for batch in partition.batches
+        for record in RecordBatch(batch).records()
     ]
 
 
@@ -207,8 +208,8 @@ def test_a_rate_limits_the_records_of_a_second(cluster: MemoryCluster, tidelog: 
     assert tidelog("produce", "orders", "--rate", "100", typed=b"x\n" * 40) == 0
     times = [
         record.timestamp
-        for data in cluster.topics["orders"].partitions[0].batches
-        for record in RecordBatch(data).records()
+        for batch in cluster.topics["orders"].partitions[0].batches
+        for record in RecordBatch(batch).records()
     ]
     assert len(times) == 40
     assert times[-1] - begun >= 380
@@ -258,6 +259,34 @@ def test_a_part_of_the_records_is_printed(cluster: MemoryCluster, tidelog: Termi
     ):
         assert tidelog("consume", *arguments) == code
         assert says in tidelog.err
+
+
+def test_the_last_records_are_counted_without_the_offsets_that_have_none(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    """Markers of transactions, aborted records, and a second partition that is short."""
+    first, second = cluster.create("orders", 2).partitions
+    for partition, batches in ((first, 4), (second, 1)):
+        for _ in range(batches):
+            partition.append(data(3))
+            partition.append(marker(3, commit=True))
+    fill(cluster.create("mixed").partitions[0])
+
+    def offsets(*arguments: str) -> list[str]:
+        assert tidelog("consume", *arguments, "-f", r"%p@%o\n") == 0, tidelog.err
+        return sorted(tidelog.out.decode().split())
+
+    assert offsets("orders", "--last", "1") == ["0@6", "1@0"]
+    assert offsets("orders", "--last", "2") == ["0@4", "0@6", "1@0"]
+    assert offsets("orders", "--last", "100000000000000000000") == ["0@0", "0@2", "0@4", "0@6", "1@0"]
+    assert offsets("mixed", "--last", "3") == ["0@7", "0@8", "0@9"]
+    assert offsets("mixed", "--last", "2", "--isolation", "read_committed") == ["0@3", "0@7"]
+    cluster.create("empty")
+    assert offsets("empty", "--last", "2") == []
+    first.start = 4
+    assert offsets("orders", "--last", "9", "-p", "0") == ["0@4", "0@6"]
+    assert tidelog("consume", "orders", "-o", "3", "-p", "0") == 1
+    assert "offset 3 is below the start 4 of orders-0" in tidelog.err and "--from earliest" in tidelog.err
 
 
 def test_times_are_read_in_every_usual_form() -> None:

@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.memory_cluster import MemoryPartition, memory_cluster
+from tests.client.hidden_records import data, fill, marker
+from tests.client.memory_cluster import memory_cluster
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.client.read_committed import IsolationLevel, hide_aborted
 from tidelog.errors import InvalidConfig
 from tidelog.record_exchange import AbortedStart
-from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
+from tidelog.records import iter_batches
 from tidelog.types import Isolation, Offset, PartitionIndex, ProducerId, TopicPartition
 
 P0 = TopicPartition("orders", PartitionIndex(0))
-
-
-def data(producer: int, count: int = 1, *, txn: bool = True, base: int = 0) -> bytes:
-    builder = RecordBatchBuilder(
-        base_offset=base, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=txn
-    )
-    for _ in range(count):
-        builder.append(key=None, value=b"v", timestamp=1)
-    return builder.build()
-
-
-def marker(producer: int, *, commit: bool = False, base: int = 0) -> bytes:
-    end = EndTxnMarker(committed=commit, coordinator_epoch=0)
-    return control_batch(end, timestamp=1, producer_id=producer, producer_epoch=0, base_offset=base)
-
-
-def fill(partition: MemoryPartition) -> None:
-    """Offsets 0 and 2 outside of transactions, 1 and 5 aborted, 3 committed, 8 open."""
-    for batch in (
-        data(1, txn=False),
-        data(2),
-        data(2, txn=False),
-        data(3),
-        marker(3, commit=True),
-        data(2),
-        marker(2),
-        data(2, txn=False),
-        data(4),
-        data(1, txn=False),
-    ):
-        partition.append(batch)
-    partition.aborted, partition.open_since = [(2, 1)], 8
 
 
 async def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:

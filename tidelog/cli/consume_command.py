@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from tidelog.cli.output import counted, printed_warnings
 from tidelog.cli.read_range import RangeOptions
 from tidelog.cli.record_text import compiled_format, record_as_json
 from tidelog.client.admin import Admin
-from tidelog.client.consumer import Consumer, ConsumerRecord
+from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.clock import MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, OffsetOutOfRange, TidelogError, UnsupportedVersion
@@ -153,8 +154,13 @@ async def _consume(
         chosen = await _chosen(admin, topics, reading)
         ends = await consumer.end_offsets(chosen)
         limits = await span.find(admin, chosen, ends)
+        starts = {key: start for key, (start, _) in limits.items()}
         consumer.assign(chosen)
-        for key, (start, _) in limits.items():
+        if span.last is not None:
+            firsts = await admin.list_offsets(chosen, "earliest")
+            starts = await _last(consumer, span.last, firsts, {key: stop for key, (_, stop) in limits.items()})
+            consumer.resume(chosen)
+        for key, start in starts.items():
             await consumer.seek(key, start)
         await _print(consumer, None if span.follow else {key: stop for key, (_, stop) in limits.items()}, printer)
 
@@ -171,7 +177,48 @@ async def _chosen(admin: Admin, topics: list[str], reading: ReadingOptions) -> l
     return list(dict.fromkeys(chosen))
 
 
-async def _print(consumer: Consumer, stops: Mapping[TopicPartition, Offset] | None, printer: Printer) -> None:
+class _LastOffsets:
+    """Notes the offsets of records instead of printing them, the last ones of each partition."""
+
+    is_full = False
+    room = POLL_RECORDS
+
+    def __init__(self, most: Mapping[TopicPartition, int]) -> None:
+        self.found = {key: deque[Offset](maxlen=count) for key, count in most.items()}
+
+    def print(self, records: list[ConsumerRecord]) -> None:
+        """Note them."""
+        for record in records:
+            self.found[record.topic_partition].append(record.offset)
+
+
+async def _last(
+    consumer: Consumer, count: int, firsts: Mapping[TopicPartition, Offset], stops: Mapping[TopicPartition, Offset]
+) -> dict[TopicPartition, Place]:
+    """Where the last records of each partition begin. Not every offset has one: transactions end with a marker, and
+    compaction and aborted transactions leave gaps. The partitions are read, further back while records are missing."""
+    begins: dict[TopicPartition, Place] = {}
+    left, span = set(stops), count
+    while left:
+        starts = {key: max(firsts[key], Offset(stops[key] - span)) for key in left}
+        noted = _LastOffsets({key: max(1, min(count, stops[key] - firsts[key])) for key in left})
+        consumer.resume(left)
+        consumer.pause(set(stops) - left)
+        for key in left:
+            await consumer.seek(key, starts[key])
+        await _print(consumer, {key: stops[key] for key in left}, noted)
+        for key in list(left):
+            offsets = noted.found[key]
+            if len(offsets) == count or starts[key] == firsts[key]:
+                begins[key] = offsets[0] if offsets else stops[key]
+                left.remove(key)
+        span *= 8
+    return begins
+
+
+async def _print(
+    consumer: Consumer, stops: Mapping[TopicPartition, Offset] | None, printer: Printer | _LastOffsets
+) -> None:
     """Print until the stops are reached (None: forever) or enough records are printed."""
     left = None if stops is None else {key for key in stops if await consumer.position(key) < stops[key]}
     while not printer.is_full and (left is None or left):

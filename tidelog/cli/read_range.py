@@ -70,6 +70,8 @@ class RangeOptions:
             raise WrongUsage("--follow never ends: leave it out, or --exit, --to and --to-offset")
         places = {"--from": self.start, "--offset": self.offset, "--last": self.last}
         given = [name for name, value in places.items() if value is not None]
+        if self.offset is not None and self.offset < 0:
+            raise WrongUsage(f"--offset {self.offset}: offsets begin at 0; the last records are --last {-self.offset}")
         if len(given) > 1:
             raise WrongUsage(f"{' and '.join(given)} are two places to start at: leave out one of them")
         if self.end is not None and self.to_offset is not None:
@@ -111,12 +113,17 @@ class RangeOptions:
         starts: Mapping[TopicPartition, Place]
         if self.offset is not None:
             (partition,) = partitions
+            (first,) = (await admin.list_offsets(partitions, "earliest")).values()
             if self.offset > ends[partition]:
                 raise OffsetOutOfRange(f"offset {self.offset} is above the end {ends[partition]} of {partition}")
+            if 0 <= self.offset < first:
+                raise OffsetOutOfRange(
+                    f"offset {self.offset} is below the start {first} of {partition}: records before it were deleted; "
+                    "--from earliest begins there"
+                )
             starts = {partition: self.offset}
         elif self.last is not None:
-            first = await admin.list_offsets(partitions, "earliest")
-            starts = {key: max(first[key], ends[key] - self.last) for key in partitions}
+            starts = dict(ends)  # only what the partitions have tells where it begins
         else:
             starts = dict.fromkeys(partitions, _place("--from", self.start or "earliest"))
         stops: dict[TopicPartition, Any] = dict(ends)
