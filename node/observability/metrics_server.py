@@ -85,7 +85,8 @@ class MetricsServer:
                 writer.write(answer)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # no scraper, or it closed the connection
+            # No scraper, or one that has gone or does not read: `close` would keep what it has not read for ever.
+            writer.transport.abort()
         finally:
             writer.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import random
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from node.coordinators.coordinator_figures import CoordinatorFigures, Coordinato
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.group_lag import GroupFigures, GroupsCollected
 from node.coordinators.transactions.transaction_coordinators import TransactionFigures
+from node.observability import metrics_server
 from node.observability.metric_sources import (
     BuildInfo,
     ControllerFigures,
@@ -391,6 +393,28 @@ async def test_health_and_readiness_are_answered_over_http() -> None:
     assert await get("/readyz?verbose") == ("200", "ready\n")
     assert await get("/readyz", "HEAD") == ("200", "")
     assert await get("/health") == ("404", "there are /metrics, /healthz and /readyz\n")
+    await server.stop()
+
+
+async def test_a_scraper_that_does_not_read_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_REQUEST_S_MAX", 0.1)
+    served: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    class Watched(MetricsServer):
+        async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await super()._answer(reader, writer)
+            served.put_nowait(writer)
+
+    async def text() -> bytes:
+        return b"#" * 16_000_000
+
+    server = Watched(text)
+    address = await server.start(Endpoint("127.0.0.1", 0))
+    with socket.create_connection((address.host, address.port)) as scraper:
+        scraper.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(5):
+            writer = await served.get()
+            await writer.wait_closed()
     await server.stop()
 
 
