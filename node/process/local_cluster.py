@@ -29,7 +29,9 @@ import grpc
 
 from node.config import GRPC_LISTENER
 from node.listener_settings import PROTOCOLS
+from node.listeners.grpc.health import READY
 from node.process.free_ports import free_ports
+from node.process.probe import ask
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.grpc_transport import blocking_channel
@@ -342,9 +344,9 @@ class LocalCluster:
         return created.topic_id
 
     def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
-        """Wait until every running node, less those that are paused or cut off, reports that just these are unfenced,
-        that every partition has a leader and, if `in_sync` and these are all nodes, that every replica is in sync.
-        Raises ClusterFailed."""
+        """Wait until every running node, less those that are paused or cut off, is ready and reports that just these
+        are unfenced, that every partition has a leader and, if `in_sync` and these are all nodes, that every replica is
+        in sync. Raises ClusterFailed."""
         self.wait_until(lambda: self._healthy(in_sync=in_sync), within_s=within_s, what="the cluster is healthy")
 
     def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str) -> None:
@@ -367,6 +369,9 @@ class LocalCluster:
     def _healthy(self, *, in_sync: bool) -> bool:
         expected = {node.node_id for node in self.nodes if node.is_expected}
         for node_id in sorted(expected):
+            # A process that starts again describes the cluster of before its end until it is registered anew.
+            if not ask(str(self.nodes[node_id].address), READY, round(_CALL_S * 1000), self._tls):
+                return False
             cluster = self.describe(node_id)
             unfenced = {node.address.node_id for node in cluster.nodes if not node.fenced}
             if cluster.controller_id < 0 or unfenced != expected or cluster.leaderless_partitions:
@@ -414,7 +419,10 @@ class LocalCluster:
                 raise ClusterFailed(node.describe_end())
 
     def _running_node(self) -> LocalNode:
-        return next(node for node in self.nodes if node.is_expected)
+        for node in self.nodes:
+            if node.is_expected:
+                return node
+        raise ClusterFailed("no node runs, or all that run are paused or cut off: start one")
 
     def _call(self, node_id: int, method: Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
         address = self.nodes[node_id].address

@@ -60,6 +60,24 @@ async def test_a_paused_node_is_left_behind_and_comes_back(tidelog_cluster: Loca
     await tidelog_cluster.healthy()
 
 
+async def test_a_cluster_that_starts_again_is_not_healthy_by_what_it_knew_before(tidelog_cluster: LocalCluster) -> None:
+    for node in tidelog_cluster.nodes:
+        tidelog_cluster.kill(node)
+    with pytest.raises(TimeoutError, match="no node runs"):
+        tidelog_cluster.create_topic()
+    tidelog_cluster.heal()
+    await tidelog_cluster.healthy()
+    tidelog_cluster.create_topic(replicas=3)
+
+
+def test_a_node_that_there_is_not_is_no_other_one(tidelog_cluster: LocalCluster) -> None:
+    for call in (tidelog_cluster.kill, tidelog_cluster.start, tidelog_cluster.cut_off, tidelog_cluster.fill_disk):
+        for node in (-1, 3):
+            with pytest.raises(ValueError, match=f"there is no node {node}: the nodes are 0, 1, 2"):
+                call(node)
+    assert not tidelog_cluster.is_disturbed
+
+
 def test_a_node_that_is_stopped_hands_its_leaderships_over(tidelog_cluster: LocalCluster, tidelog_topic: str) -> None:
     old = tidelog_cluster.leader(tidelog_topic)
     tidelog_cluster.stop(old)

@@ -1,7 +1,7 @@
 """A cluster of real node processes for tests, with faults on demand.
 
 Invariants: nodes and their data end with the object, or with the process of the test. Calls that name a node take its
-number, from 0.
+number, from 0, and raise ValueError for one that there is not.
 """
 
 from __future__ import annotations
@@ -102,8 +102,15 @@ class LocalCluster:
 
     def log_tail(self, node: int, lines: int = 15) -> str:
         """The last lines that a node has logged."""
-        tail: str = self._cluster.nodes[node].log_tail(lines)
+        tail: str = self._cluster.nodes[self._known(node)].log_tail(lines)
         return tail
+
+    def _known(self, node: int) -> int:
+        """The number of a node. Raises ValueError if there is none with it: Python would count from the end for -1,
+        which `leader` answers for none."""
+        if node not in self.nodes:
+            raise ValueError(f"there is no node {node}: the nodes are {', '.join(map(str, self.nodes))}")
+        return node
 
     # --- topics ---
 
@@ -133,17 +140,17 @@ class LocalCluster:
 
     def kill(self, node: int) -> None:
         """End a process at once (SIGKILL). Its data stay."""
-        self._cluster.kill(node)
+        self._cluster.kill(self._known(node))
 
     def stop(self, node: int) -> None:
         """Stop a node gracefully: it hands its leaderships over and closes its logs. Raises TimeoutError if it does not
         end, which kills it."""
         with self._in_time():
-            self._cluster.stop_node(node)
+            self._cluster.stop_node(self._known(node))
 
     def start(self, node: int) -> None:
         """Start a node that was killed or stopped, on its data."""
-        self._cluster.kill(node)  # it may have ended by itself
+        self._cluster.kill(self._known(node))  # it may have ended by itself
         self._cluster.start_node(node)
 
     def restart(self, node: int) -> None:
@@ -153,31 +160,31 @@ class LocalCluster:
 
     def pause(self, node: int) -> None:
         """Stop a process where it is (SIGSTOP): its connections stay open, and nothing answers."""
-        self._cluster.pause(node)
+        self._cluster.pause(self._known(node))
 
     def resume(self, node: int) -> None:
         """Continue a paused process."""
-        self._cluster.resume(node)
+        self._cluster.resume(self._known(node))
 
     def cut_off(self, node: int, *others: int) -> None:
         """Cut a node off from these nodes, or from all, in both directions. Clients still reach it."""
-        self._cluster.cut_off(node, *others)
+        self._cluster.cut_off(self._known(node), *map(self._known, others))
 
     def reconnect(self, node: int) -> None:
         """End every `cut_off` of a node; what was held back arrives now."""
-        self._cluster.reconnect(node)
+        self._cluster.reconnect(self._known(node))
 
     def slow_disk(self, node: int, sync_ms: float) -> None:
         """Let each sync on the disk of a node take so many milliseconds more; 0: none."""
-        self._cluster.slow_disk(node, sync_ms)
+        self._cluster.slow_disk(self._known(node), sync_ms)
 
     def fill_disk(self, node: int) -> None:
         """Leave no free space on the disk of a node. What is there can be read."""
-        self._cluster.fill_disk(node)
+        self._cluster.fill_disk(self._known(node))
 
     def free_disk(self, node: int) -> None:
         """End `fill_disk`."""
-        self._cluster.fill_disk(node, full=False)
+        self._cluster.fill_disk(self._known(node), full=False)
 
     def heal(self) -> None:
         """End all faults and start every node that does not run; then wait with `healthy` or `wait_healthy`."""
@@ -192,9 +199,9 @@ class LocalCluster:
     # --- waiting ---
 
     async def healthy(self, within: float = READY_S) -> None:
-        """Return once all nodes that should answer agree that they are the cluster, every partition has a leader and,
-        if all nodes run, every replica is in sync. Nodes that are paused or cut off need not answer. within: seconds.
-        Raises TimeoutError with the last lines of each node's log."""
+        """Return once all nodes that should answer are ready and agree that they are the cluster, every partition has a
+        leader and, if all nodes run, every replica is in sync. Nodes that are paused or cut off need not answer.
+        within: seconds. Raises TimeoutError with the last lines of each node's log."""
         await asyncio.to_thread(self.wait_healthy, within)
 
     def wait_healthy(self, within: float = READY_S) -> None:
