@@ -9,6 +9,7 @@ no part of that. Not here: the rules of the cluster (checkers.py), what applicat
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
@@ -21,7 +22,7 @@ from testbed.sim.acknowledgements import Acknowledgements
 from testbed.sim.clock import SimClock
 from testbed.sim.healing import unhealed, what_is_missing
 from testbed.sim.ledger import Ledger, Violation
-from testbed.sim.loop import OutOfTime, SimulationError
+from testbed.sim.loop import Deadlock, OutOfTime, SimulationError
 from testbed.sim.machine import coordinator_settings, endpoint_of
 from testbed.sim.network import LinkFaults
 from testbed.sim.observed_transport import ObservedTransport
@@ -55,7 +56,7 @@ class Application:
         self.name = getattr(function, "__name__", "application")
         self._client: Client | None = None
         self._outcome: Any = None
-        self.failure: Exception | None = None
+        self.failure: Exception | asyncio.CancelledError | None = None
         self.done = False
         """Whether the function has returned or raised, in the present process."""
 
@@ -69,7 +70,7 @@ class Application:
     async def _run(self) -> None:
         try:
             self._outcome = await self._function(*self._arguments, **self._named)
-        except Exception as failure:  # noqa: BLE001 - raised by `result`, and at the end of the world
+        except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - raised by `result`, and at the end of the world
             self.failure = failure
         self.done = True
 
@@ -166,8 +167,16 @@ class ApplicationWorld:
 
     def run(self, application: Application, within: float) -> Any:
         """Run the world until the application has ended. Returns its result."""
-        self.sim.run_until(lambda: application.done, within=within, what=lambda: f"{application.name} ends")
+        self.run_until(lambda: application.done, within=within, what=lambda: f"{application.name} ends")
         return application.result()
+
+    def run_until(self, reached: Callable[[], bool], *, within: float, what: str | Callable[[], str] = "") -> None:
+        """Run the world until `reached()` is true. Raises the error of an application if that does not become true."""
+        try:
+            self.sim.run_until(reached, within=within, what=what)
+        except (OutOfTime, Deadlock) as in_vain:
+            self._raise_failure(in_vain)
+            raise
 
     def disturb(self, seconds: float, *, applications: bool = True) -> None:
         """Run the world for that time, with one fault after the other. applications: they are killed and paused,
@@ -206,7 +215,9 @@ class ApplicationWorld:
             before = missing
             if waited > within:
                 first = next(iter((wanted - found).elements()))
-                raise OutOfTime(f"{missing} results of {source} are not in {target}, one is {first!r}")
+                in_vain = OutOfTime(f"{missing} results of {source} are not in {target}, one is {first!r}")
+                self._raise_failure(in_vain)
+                raise in_vain
             self.sim.run_for(LOOK_S)
         if more := found - wanted:
             value, count = next(iter(more.items()))
@@ -219,7 +230,6 @@ class ApplicationWorld:
         """End the world: all faults and applications end, the cluster must recover, and nothing that was acknowledged
         may be lost. Raises the error of an application whose result nobody has asked for."""
         self._is_over = True
-        failed = [each for each in self.applications if each.failure is not None]
         for application in self.applications:
             application.resume()
             application.kill()
@@ -231,8 +241,15 @@ class ApplicationWorld:
         )
         self.acknowledgements.judge_all()
         self.sim.must_heal()
-        for application in failed:
-            raise ApplicationFailed(f"{application.name} failed: {application.failure!r}") from application.failure
+        self._raise_failure()
+
+    def _raise_failure(self, in_vain: SimulationError | None = None) -> None:
+        """Raise the error of an application that has failed, if one has. in_vain: the wait that its work has not
+        ended."""
+        for each in self.applications:
+            if each.failure is not None:
+                after = "" if in_vain is None else f"; {in_vain}"
+                raise ApplicationFailed(f"{each.name} failed: {each.failure!r}{after}") from each.failure
 
     def _open(self) -> list[str]:
         """The partitions with an open transaction: the coordinator aborts it when its time is over."""

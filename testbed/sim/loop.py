@@ -443,6 +443,18 @@ class SimLoop(LoopInterface):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("a simulated world has no threads: make the work a coroutine, or call it directly")
 
+    def _refuse_the_machine(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "a simulated world has no sockets, names, pipes, processes or signals of the machine: use tidelog's "
+            "asynchronous clients, and replace other services by a coroutine of the test"
+        )
+
+    create_connection = create_datagram_endpoint = create_unix_connection = _refuse_the_machine
+    create_server = create_unix_server = connect_accepted_socket = _refuse_the_machine
+    getaddrinfo = getnameinfo = sock_connect = sock_accept = _refuse_the_machine
+    connect_read_pipe = connect_write_pipe = add_reader = add_writer = _refuse_the_machine  # type: ignore[assignment]
+    subprocess_exec = subprocess_shell = add_signal_handler = _refuse_the_machine  # type: ignore[assignment]
+
     # --- errors ---
 
     get_debug = staticmethod(bool)  # False, without a Python call: every future reads it

@@ -153,6 +153,44 @@ def test_the_error_of_an_application_fails_the_test_and_names_the_seed() -> None
     assert any("Simulation(11)" in note for note in failed.value.__notes__)
 
 
+def test_a_pipeline_that_has_failed_is_named_by_the_wait_for_its_results() -> None:
+    async def give_up(bootstrap: str) -> None:
+        raise KeyError(bootstrap)
+
+    with Simulation(11, nodes=1) as world:
+        world.create_topic("orders")
+        world.create_topic("invoices")
+        shop = world.start(sell, world.bootstrap, 3)
+        world.start(give_up, world.bootstrap)
+        world.run(shop)
+        with pytest.raises(AssertionError, match=r"give_up failed: KeyError.*3 results of orders are not in"):
+            world.check_exactly_once("orders", "invoices", lambda order: [order.value], within=1)
+        with pytest.raises(AssertionError, match="give_up failed"):
+            world.run_until(lambda: bool(world.records("invoices")), within=1)
+
+
+def test_a_coroutine_that_cancels_itself_has_ended() -> None:
+    async def cancel() -> None:
+        raise asyncio.CancelledError("by itself")
+
+    with Simulation(2, nodes=1) as world, pytest.raises(asyncio.CancelledError, match="by itself"):
+        world.run(world.start(cancel))
+
+
+def test_sockets_and_processes_of_the_machine_are_refused_with_a_sentence() -> None:
+    async def leave_the_world() -> None:
+        for way in (
+            lambda: asyncio.open_connection("127.0.0.1", 1),
+            lambda: asyncio.start_server(print, "127.0.0.1", 0),
+            lambda: asyncio.create_subprocess_exec("true"),
+        ):
+            with pytest.raises(RuntimeError, match="no sockets, names, pipes, processes or signals of the machine"):
+                await way()
+
+    with Simulation(2, nodes=1) as world:
+        world.run(world.start(leave_the_world))
+
+
 def test_every_fault_begins_and_ends() -> None:
     """One node after the other; the producer never stops, and the cluster recovers."""
     with Simulation(4) as world:

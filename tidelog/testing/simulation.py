@@ -160,7 +160,7 @@ class Simulation:
     def run_until(self, reached: Callable[[], bool], within: float = END_S, what: str = "") -> None:
         """Run the world until `reached()` is true; it is called after every event. what: for the error if it does not
         become true in time."""
-        self._world.sim.run_until(reached, within=within, what=what)
+        self._world.run_until(reached, within=within, what=what)
 
     # --- faults ---
 
