@@ -14,11 +14,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import psutil
-
+from testbed.socket_owners import HOST, owner_of
 from tidelog.types import Endpoint
 
-HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 1 << 16
 _START_S: Final = 10.0
 
@@ -97,7 +95,7 @@ class Links:
 
     async def _carry(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its end."""
-        source = self._owner(writer.get_extra_info("peername")[1])
+        source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         try:
             await self._open(source, target)
             address = self._targets[target]
@@ -130,16 +128,10 @@ class Links:
         while (source, target) in self._cut:
             await self._moved.wait()
 
-    def _owner(self, port: int) -> int | None:
+    def _owner(self, port: int, own_port: int) -> int | None:
         """The node that has this port as its end of a connection; None for another process, which nothing cuts off."""
-        for node in self._targets:
-            pid = self._pid_of(node)
-            if pid is None:
-                continue
-            with contextlib.suppress(psutil.Error):
-                if any(each.laddr.port == port for each in psutil.Process(pid).net_connections("tcp")):
-                    return node
-        return None
+        pids = {node: pid for node in self._targets if (pid := self._pid_of(node)) is not None}
+        return owner_of(port, own_port, pids)
 
 
 def _bound() -> socket.socket:
