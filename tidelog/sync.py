@@ -108,7 +108,8 @@ class Producer(_SyncClient[_producer.Producer]):
         return self._client.buffered_bytes
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, then stop: `close` of `tidelog.Producer`. Idempotent."""
+        """Flush, then stop: `close` of `tidelog.Producer`. Idempotent. Raises InvalidRequest in a callback of a
+        delivery."""
         if self._thread.is_running:
             with suppress(InvalidRequest):  # another thread has closed the client
                 self._thread.run(self._client.close(flush=flush))
@@ -318,7 +319,8 @@ class Consumer(_SyncClient[_consumer.Consumer]):
 
     def _put_back(self, *, with_last: bool = False) -> None:
         """Let the records that were polled for an iteration and not yielded be read again: they are not processed.
-        with_last: also the last one that was yielded."""
+        with_last: also the last one that was yielded. Raises InvalidRequest in the thread of the consumer."""
+        self._thread.ensure_outside()  # else they would be dropped
         left, self._polled = self._polled[max(0, self._given - with_last) :], []
         if left and self._thread.is_running:
             with suppress(InvalidRequest):

@@ -38,7 +38,7 @@ NOT_FOR_PROGRAMS: Final = {"start", "note_fork", "assigned_cursor", "assigned_cu
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MemoryCluster]:
     with cluster_in_a_thread() as started:
-        for topic in ("orders", "threads", "copies"):
+        for topic in ("orders", "threads", "copies", "closing"):
             started.create(topic, 3 if topic == "threads" else 1)
         yield started
 
@@ -138,6 +138,42 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_refused(cluster: Memor
         producer.enqueue("copies", b"first").add_done_callback(send_again)
         assert done.wait(10)
     assert refused == ["a callback in the thread of the producer cannot wait for it: let another thread make the call"]
+
+
+def test_a_producer_that_a_callback_would_close_stays_open_and_loses_nothing(cluster: MemoryCluster) -> None:
+    refused: list[str] = []
+    with sync.Producer(cluster.bootstrap) as producer:
+
+        def close(_: object) -> None:
+            try:
+                producer.close()
+            except InvalidRequest as error:
+                refused.append(error.message)
+
+        first = producer.send("copies", b"first", on_delivery=close)
+        assert producer.send("copies", b"second").offset == first.offset + 1
+    assert refused == ["a callback in the thread of the producer cannot wait for it: let another thread make the call"]
+
+
+def test_a_consumer_that_its_deserializer_would_close_stays_open(cluster: MemoryCluster) -> None:
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send_many("closing", [b"1", b"2", b"3"])
+    refused: list[str] = []
+
+    def close(value: bytes) -> bytes:
+        try:
+            consumer.close()
+        except InvalidRequest as error:
+            refused.append(error.message)
+        return value
+
+    with sync.Consumer(cluster.bootstrap, value_deserializer=close) as consumer:
+        consumer.assign([("closing", 0)])
+        records = iter(consumer)
+        assert [next(records).value for _ in range(3)] == [b"1", b"2", b"3"]
+    assert set(refused) == {
+        "a callback in the thread of the consumer cannot wait for it: let another thread make the call"
+    }
 
 
 def test_a_transaction_queues_too(cluster: MemoryCluster) -> None:

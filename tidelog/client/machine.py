@@ -72,11 +72,11 @@ class LoopThread:
         Raises InvalidRequest if the loop is stopped, before or during the call, and in the thread of the loop, which
         would wait for itself; UsedAfterFork in a forked child.
         """
-        if threading.current_thread() is self._thread:
+        try:
+            self.ensure_outside()
+        except InvalidRequest:
             work.close()
-            raise InvalidRequest(
-                f"a callback in the thread of the {self._what} cannot wait for it: let another thread make the call"
-            )
+            raise
         with self._submitting:
             if self._stopping:
                 work.close()
@@ -102,8 +102,17 @@ class LoopThread:
         """Whether `run` still works."""
         return not self._stopping
 
+    def ensure_outside(self) -> None:
+        """Raise InvalidRequest in the thread of the loop."""
+        if threading.current_thread() is self._thread:
+            raise InvalidRequest(
+                f"a callback in the thread of the {self._what} cannot wait for it: let another thread make the call"
+            )
+
     def stop(self) -> None:
-        """Wait for running calls, then stop the loop and the thread. Idempotent."""
+        """Wait for running calls, then stop the loop and the thread. Idempotent. Raises InvalidRequest in the thread of
+        the loop."""
+        self.ensure_outside()
         with self._submitting:
             if self._stopping:
                 return
