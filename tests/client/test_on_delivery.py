@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,22 @@ async def test_a_failing_function_fails_no_record(caplog: pytest.LogCaptureFixtu
             sent = await producer.send("orders", b"0", on_delivery=lambda _: 1 / 0)
             assert sent.offset == 0
     assert "the record is not affected" in caplog.text
+
+
+async def test_what_is_no_function_is_refused_before_the_record_is_queued() -> None:
+    wrong: Any = 3
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        async with Producer(cluster.bootstrap) as producer:
+            await producer.send("orders", b"0")
+            for call in (producer.send, producer.enqueue):
+                with pytest.raises(TypeError, match="on_delivery must be a function or None, not int: 3"):
+                    await call("orders", b"refused", on_delivery=wrong)
+            with pytest.raises(TypeError, match="on_delivery must be a function"):
+                producer.send_nowait("orders", b"refused", on_delivery=wrong)
+            with pytest.raises(TypeError, match="callback must be a function or None, not int"):
+                (await producer.enqueue("orders", b"1")).add_done_callback(wrong)
+            assert (await producer.send("orders", b"2")).offset == 2, "a refused record is not in the log"
 
 
 async def test_a_transaction_takes_one_too() -> None:

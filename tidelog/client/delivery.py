@@ -146,6 +146,7 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call `callback(self)` on the producer's loop when the outcome is known, or at once if it is. An exception of
         the callback is logged."""
+        ensure_callable("callback", callback)
         self._outcome.is_read = True
         self._outcome.when_done(partial(_call_back, callback, self))
 
@@ -158,6 +159,12 @@ class Delivery:
 
 OnDelivery: TypeAlias = Callable[[Delivery], object]
 """Called on the producer's loop with a delivery whose outcome is known."""
+
+
+def ensure_callable(name: str, callback: object) -> None:
+    """Raise TypeError for a callback that is neither a function nor None. name: that of the argument."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{name} must be a function or None, not {type(callback).__name__}: {callback!r}")
 
 
 def _call_back(callback: Callable[[Delivery], object], delivery: Delivery) -> None:

@@ -21,7 +21,7 @@ from tidelog.client.client_metrics import Metrics, ProducerMetrics
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import ClientOptions, Service
 from tidelog.client.core_events import FindLeader, TimePassed
-from tidelog.client.delivery import Delivery, OnDelivery
+from tidelog.client.delivery import Delivery, OnDelivery, ensure_callable
 from tidelog.client.key_hash import PartitionerOption, key_hash_of
 from tidelog.client.many_records import NO_HEADERS, Content, ManyRecords, RecordColumns
 from tidelog.client.options import acks_of, at_least, topic_name
@@ -201,11 +201,11 @@ class Producer(Service, RecordSender):
     ) -> Delivery:
         """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
 
-        The fast path for many records in flight. The order within a partition is the order of the calls. on_delivery is
-        called with the delivery when its outcome is known, on the producer's loop: `delivery.exception()` is its error
-        or None, `delivery.result()` its position. Raises the same errors as `send` before a record is queued. A
-        cancelled call may have queued its record; after it has ended nothing more is queued for it.
+        The order within a partition is the order of the calls. on_delivery is called with the delivery when its outcome
+        is known, on the producer's loop: `delivery.exception()`, `delivery.result()`. Raises the same errors as `send`
+        before a record is queued. A cancelled call may have queued its record; nothing more is queued after it.
         """
+        ensure_callable("on_delivery", on_delivery)
         if self.hooks is not None:
             value, key, headers, timestamp, on_delivery = self.hooks.prepare(
                 topic, value, key, headers, partition, timestamp, on_delivery
@@ -242,6 +242,7 @@ class Producer(Service, RecordSender):
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
         topic are not loaded (`await producer.partitions(topic)` loads them), UnknownTopicOrPartition, RecordTooLarge.
         """
+        ensure_callable("on_delivery", on_delivery)
         if self.hooks is not None:
             value, key, headers, timestamp, on_delivery = self.hooks.prepare(
                 topic, value, key, headers, partition, timestamp, on_delivery
@@ -693,8 +694,6 @@ class Producer(Service, RecordSender):
     def _report(self, outcomes: Sequence[Acknowledged | Refused | Lost]) -> None:
         self._counts.answered(outcomes)
         for outcome in outcomes:
-            if isinstance(outcome, Refused):
-                topic_partition = self._core.partition_of(outcome.attempt_id)
-                if topic_partition is not None:
-                    self._cluster.note_leader(topic_partition, outcome.error.leader)
+            if isinstance(outcome, Refused) and (at := self._core.partition_of(outcome.attempt_id)) is not None:
+                self._cluster.note_leader(at, outcome.error.leader)
         self._handle(*outcomes)
