@@ -424,7 +424,7 @@ async def test_arguments_are_checked() -> None:
         ({"group": "g", "topics": ["a"], "topic_pattern": "b"}, InvalidConfig, "not to both"),
         ({"group": "g", "topics": []}, InvalidConfig, "subscribes to nothing"),
         ({"group": "g", "instance_id": "i"}, InvalidConfig, "instance_id= is for members of a group"),
-        ({"on_revoked": print}, InvalidConfig, "on_revoked= is for members of a group"),
+        ({"on_revoked": print}, InvalidConfig, r"topic_pattern=\) too, or give it to subscribe\(\)"),
         ({"group": "", "topics": ["a"]}, InvalidConfig, "group=''"),
         ({"group": "g", "topics": "a"}, TypeError, "list of names"),
         ({"group": "g", "topics": ["a b"]}, InvalidTopic, "a b"),

@@ -85,7 +85,10 @@ def group_options(
     }
     given = [name for name, value in of_members.items() if value is not None]
     if given and not (names or regex):  # they would have no effect
-        raise InvalidConfig(f"{given[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too")
+        raise InvalidConfig(
+            f"{given[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too"
+            + (", or give it to subscribe()" if given[0].startswith("on_") else "")
+        )
     if group is None:
         return None
     at_least(1, max_poll_interval_ms=max_poll_interval_ms, auto_commit_interval_ms=auto_commit_interval_ms)

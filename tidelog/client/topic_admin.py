@@ -123,7 +123,8 @@ class TopicAdmin(AdminCalls):
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicId | TidelogError]:
         """Create topics with one request. Returns the id of each, or why it was not created, as `create_topic` does for
-        one and raises it. A name that is listed twice raises InvalidRequest, and nothing is created."""
+        one and raises it. A name that is not allowed raises InvalidTopic, one that is listed twice InvalidRequest, and
+        nothing is created."""
         asked = [_to_create(topic, validate_only=validate_only) for topic in topics]
         changed = await self._change_topics(methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest, asked)
         created: dict[str, TopicId | TidelogError] = {}
