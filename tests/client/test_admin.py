@@ -122,6 +122,7 @@ async def test_records_are_deleted_below_an_offset_a_time_or_the_end() -> None:
         assert deleted == {third: 2, first: 3, second: 4}
         assert await admin.list_offsets([first, second, third], "earliest") == {first: 3, second: 4, third: 2}
         assert await admin.delete_records({first: 1}) == {first: 3}, "nothing comes back"
+        assert await admin.delete_records({third: -1}) == {third: 4}, "in Kafka -1 stands for the end"
         assert await admin.delete_records({}) == {}
         with pytest.raises(OffsetOutOfRange):
             await admin.delete_records({first: 5})

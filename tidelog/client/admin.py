@@ -328,7 +328,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         self, before: Mapping[Place, int | datetime | Literal["latest"]]
     ) -> dict[TopicPartition, Offset]:
         """Delete the first records of partitions, on all replicas, and return where their logs start now: those below
-        an offset, those before the first one at or after an aware datetime, or with "latest" all that are committed.
+        an offset, those before the first one at or after an aware datetime, or with "latest" (or -1, as in Kafka) all.
         Readers that are below continue or raise `OffsetOutOfRange`, by their `on_out_of_range`.
 
         Raises OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted topic,

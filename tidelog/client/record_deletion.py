@@ -15,7 +15,7 @@ from tidelog.client.offset_lookup import ask_leaders, list_positions, timestamp_
 from tidelog.client.options import topic_partition, whole_number
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import INT64_MAX, Offset, TopicPartition
+from tidelog.types import INT64_MAX, LATEST, Offset, TopicPartition
 
 WAIT_MS: Final = 4_000
 """How long a leader waits for its followers before it answers; less than the timeout of a call."""
@@ -25,13 +25,15 @@ async def ends_of_deletion(
     cluster: Cluster, before: Mapping[Any, object], *, timeout_ms: int
 ) -> dict[TopicPartition, Offset]:
     """Return the offset below which the records of each partition are to be deleted. before: an offset, an aware
-    datetime or "latest" for each partition. Raises TypeError, InvalidRequest, as `list_positions`."""
+    datetime, or "latest" (in Kafka -1) for each partition. Raises TypeError, InvalidRequest, as `list_positions`."""
     offsets: dict[TopicPartition, Offset] = {}
     places: dict[TopicPartition, int] = {}
     for named, limit in before.items():
         key = topic_partition(named)
         if isinstance(limit, datetime) or limit == "latest":
             places[key] = timestamp_of(limit)
+        elif limit == LATEST:
+            places[key] = LATEST
         else:
             offsets[key] = Offset(whole_number(f"the offset for {key}", limit, least=0, most=INT64_MAX))
     if places:
