@@ -24,9 +24,10 @@ def run(directory: Path, *options: str) -> str:
     """What pytest prints for the test above."""
     (directory / "test_story.py").write_text(STORY)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tidelog.testing.plugin", "--rootdir", ".", *options]
-    return subprocess.run(
+    done = subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    ).stdout
+    )
+    return done.stdout + done.stderr
 
 
 def test_a_simulated_test_runs_with_each_seed_and_a_failure_says_how_to_play_it_again(tmp_path: Path) -> None:
@@ -37,6 +38,12 @@ def test_a_simulated_test_runs_with_each_seed_and_a_failure_says_how_to_play_it_
     again = run(tmp_path, "--tidelog-seed", "2")
     assert "1 failed" in again
     assert "passed" not in again
+
+
+def test_without_seeds_no_simulated_test_is_skipped_in_silence(tmp_path: Path) -> None:
+    told = run(tmp_path, "--tidelog-seeds", "0")
+    assert "--tidelog-seeds 0: a simulated test needs 1 or more seeds" in told
+    assert "skipped" not in told
 
 
 def test_the_plugin_imports_nothing_of_tidelog_but_its_leaves() -> None:

@@ -31,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tidelog-seed", type=int, help="the only seed of simulated tests: plays a failure again")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a number of seeds with which simulated tests would be skipped, as if they had passed."""
+    if (seeds := config.getoption("--tidelog-seeds")) < 1:
+        raise pytest.UsageError(f"--tidelog-seeds {seeds}: a simulated test needs 1 or more seeds")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a simulated test once for each seed, unless it names its seeds itself."""
     named = any(SEED in str(each.args[0]) for each in metafunc.definition.iter_markers("parametrize"))
