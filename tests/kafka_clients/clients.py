@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,12 +39,20 @@ class Client:
         return f"{self.name} {self.version}"
 
 
-def _run(command: Sequence[str], cwd: Path = ROOT) -> None:
-    """Raises NotToBeHad with the last line that the command printed."""
+def _run(command: Sequence[str], cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
+    """environment: what is added to it. Raises NotToBeHad with the last line that the command printed."""
     if shutil.which(command[0]) is None:
         raise NotToBeHad(f"there is no command {Path(command[0]).name}")
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_S, check=False)
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=FETCH_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise NotToBeHad(f"{Path(command[0]).name} took more than {FETCH_S} s") from None
     if done.returncode != 0:
@@ -123,6 +132,38 @@ def javascript(name: str, version: str, driver: str, *more: str) -> Client:
     return Client(name, version, fetch)
 
 
+def confluent_javascript(version: str) -> Client:
+    """The package compiles, in minutes, the librdkafka that it contains: what it installs by itself is not in npm.
+
+    With zstd if its headers are there (Debian: libzstd-dev).
+    """
+    name = "@confluentinc/kafka-javascript"
+
+    def fetch() -> Sequence[str]:
+        home = BUILD / f"confluent-javascript-{version}"
+        if not (home / ".ready").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            npm = ["npm", "--no-fund", "--no-audit", "--loglevel=error", f"--prefix={home}"]
+            _run([*npm, "install", "--ignore-scripts", f"{name}@{version}"])
+            library = home / "node_modules" / name / "deps/librdkafka"
+            _run([str(library / "configure"), "--disable-gssapi", "--disable-curl"], cwd=library)
+            _run(["make", "libs"], cwd=library)
+            places = [library / "src", library / "src-cpp"]
+            node = Path(shutil.which("node") or "node").resolve()
+            settings = {
+                "BUILD_LIBRDKAFKA": "0",
+                "CXXFLAGS": " ".join(f"-I{each}" for each in places),
+                "LDFLAGS": " ".join(f"-L{each} -Wl,-rpath,{each}" for each in places),
+                "npm_config_build_from_source": "true",
+                "npm_config_nodedir": str(node.parent.parent),  # its headers, which would be downloaded
+            }
+            _run([*npm, "rebuild", name], environment=settings)
+            (home / ".ready").touch()
+        return ["node", str(HERE / "javascript/confluent_driver.js"), str(home)]
+
+    return Client(name, version, fetch)
+
+
 def kcat() -> Client:
     """The one of the operating system."""
     version = "1.7"
@@ -149,5 +190,6 @@ CLIENTS: Final = (
     rust("rdkafka", "0.39.0"),
     javascript("kafkajs", "2.2.4", "kafkajs_driver.js", *KAFKAJS_CODECS),
     javascript("@platformatic/kafka", "2.12.1", "platformatic_driver.js"),
+    confluent_javascript("1.10.1"),
 )
 """The oldest confluent-kafka is the oldest with a wheel for Python 3.11."""
