@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NewType, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NewType, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes that are read or sent without a copy."""
@@ -236,6 +239,21 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ByPartition(dict[TopicPartition, V]):
+    """Results by partition. They can be asked with a TopicPartition or with its pair: `results["orders", 0]`."""
+
+    if TYPE_CHECKING:  # at run time both find each other in any dict
+
+        def __getitem__(self, key: TopicPartition | tuple[str, int], /) -> V: ...
+        @overload
+        def get(self, key: TopicPartition | tuple[str, int], default: None = None, /) -> V | None: ...
+        @overload
+        def get(self, key: TopicPartition | tuple[str, int], default: V, /) -> V: ...
+        @overload
+        def get(self, key: TopicPartition | tuple[str, int], default: T, /) -> V | T: ...
+        def get(self, key: Any, default: Any = None, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, order=True)

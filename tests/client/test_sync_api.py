@@ -23,6 +23,7 @@ from tidelog.client.producer import Producer
 from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.client.transaction import Transaction
 from tidelog.errors import InvalidRecord, InvalidRequest, RecordTooLarge
+from tidelog.types import PartitionIndex, TopicPartition
 
 PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
     (Producer, sync.Producer),
@@ -183,6 +184,17 @@ def test_a_transaction_queues_too(cluster: MemoryCluster) -> None:
             queued = transaction.enqueue("copies", b"in it")
             many = transaction.enqueue_many("copies", iter([b"1", b"2"]))
         assert many.results()[1].offset == queued.result().offset + 2
+
+
+def test_results_by_partition_are_asked_with_a_pair_as_type_checkers_know(cluster: MemoryCluster) -> None:
+    with sync.Consumer(cluster.bootstrap, group="pairs") as consumer, sync.Admin(cluster.bootstrap) as admin:
+        first: int = consumer.beginning_offsets([("orders", 0)])["orders", 0]
+        assert first == admin.list_offsets([("orders", 0)], "earliest")["orders", 0] == 0
+        assert consumer.committed([("orders", 0)])["orders", 0] is None
+        assert consumer.end_offsets([("orders", 0)]).get(("orders", 1), -1) == -1
+        far = consumer.offsets_for_times({("orders", 0): 2**62})
+        assert far["orders", 0] is None
+        assert far == {TopicPartition("orders", PartitionIndex(0)): None}, "it is a dict"
 
 
 def test_a_consumer_tells_what_the_asynchronous_one_tells(cluster: MemoryCluster) -> None:

@@ -17,7 +17,7 @@ from tidelog.client.admin import Admin
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import end_without_reader, say
-from tidelog.types import NO_NODE, TopicPartition
+from tidelog.types import NO_NODE, ByPartition, TopicPartition
 
 GROUPS_MAX: Final = 50
 """Groups whose lag is asked for: each is several requests, in each look."""
@@ -59,7 +59,7 @@ async def look_at(admin: Admin, clock: Clock) -> ClusterLook:
     try:
         ends = await admin.list_offsets(led, "latest")
     except TidelogError:  # a leader has just gone: the next look has the offsets again
-        ends = {}
+        ends = ByPartition()
     return ClusterLook(at_ms, cluster, topics, ends, await _groups(admin), await _open_transactions(admin))
 
 

@@ -61,6 +61,7 @@ from tidelog.security.acls import (
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import (
     LATEST,
+    ByPartition,
     DirectoryId,
     EpochEnd,
     NodeId,
@@ -315,18 +316,16 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         place: Literal["earliest", "latest"] | datetime = "latest",
         *,
         isolation: IsolationLevel = "read_uncommitted",
-    ) -> dict[TopicPartition, Offset]:
+    ) -> ByPartition[Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
         record, an aware datetime is the first record at or after that time (the end if there is none). isolation: with
         "read_committed" the log ends at the first transaction that is open."""
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
         level = isolation_of(isolation)
         positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
-        return {key: position.end_offset for key, position in positions.items()}
+        return ByPartition({key: position.end_offset for key, position in positions.items()})
 
-    async def delete_records(
-        self, before: Mapping[Place, int | datetime | Literal["latest"]]
-    ) -> dict[TopicPartition, Offset]:
+    async def delete_records(self, before: Mapping[Place, int | datetime | Literal["latest"]]) -> ByPartition[Offset]:
         """Delete the first records of partitions, on all replicas, and return where their logs start now: those below
         an offset, those before the first one at or after an aware datetime, or with "latest" (or -1, as in Kafka) all.
         Readers that are below continue or raise `OffsetOutOfRange`, by their `on_out_of_range`.
@@ -338,17 +337,18 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         """
         timeout_ms = self._timeout_ms
         offsets = await ends_of_deletion(self._cluster, mapping_of("before", before), timeout_ms=timeout_ms)
-        return await delete_below(self._cluster, offsets, timeout_ms=timeout_ms)
+        return ByPartition(await delete_below(self._cluster, offsets, timeout_ms=timeout_ms))
 
     async def end_positions(
         self, partitions: Iterable[Place], *, isolation: IsolationLevel = "read_uncommitted"
-    ) -> dict[TopicPartition, EpochEnd]:
+    ) -> ByPartition[EpochEnd]:
         """Return one past the last committed record of each partition and that record's leader epoch (NO_LEADER_EPOCH
         if there is none). A log that ends this epoch below this offset, or lacks the epoch, was truncated since.
         isolation: as in `list_offsets`."""
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         level = isolation_of(isolation)
-        return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
+        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
+        return ByPartition(positions)
 
     async def set_password(
         self,

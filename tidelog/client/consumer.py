@@ -50,6 +50,7 @@ from tidelog.types import (
     LATEST,
     NO_LEADER_EPOCH,
     NO_NODE,
+    ByPartition,
     LeaderEpoch,
     Offset,
     PartitionIndex,
@@ -293,30 +294,29 @@ class Consumer(GroupReader):
             if self._core.cursors.get(key) is cursors[key]:  # else it was given up, or assigned again, meanwhile
                 self._handle(Sought(key, offset, NO_LEADER_EPOCH, self._clock.monotonic_ms()))
 
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, Offset]:
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> ByPartition[Offset]:
         """Query the leaders for the first offset of each partition's log."""
-        return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), EARLIEST))
+        return ByPartition(await self._list_offsets(dict.fromkeys(topic_partitions(partitions), EARLIEST)))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition | tuple[str, int], int | datetime]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    ) -> ByPartition[OffsetAndTimestamp | None]:
         """Query the leaders for the first record at or after a time in each partition: milliseconds since 1970, or an
         aware datetime. None where no record is that recent. Raises InvalidTimestamp for a time in seconds."""
         if not isinstance(times, Mapping):
             raise TypeError(f"times must be a mapping of partitions to times, not {type(times).__name__}: {times!r}")
-        return await find_times(
+        found = await find_times(
             self._cluster,
             {topic_partition(key): time_in_log(time) for key, time in times.items()},
             timeout_ms=self._policy.request_timeout_ms,
             isolation=self._isolation,
             known=self._known_epoch,
         )
+        return ByPartition(found)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
+    async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> ByPartition[Offset]:
         """Query the leaders for the end of each partition: one past the last record that this consumer may read."""
-        return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), LATEST))
+        return ByPartition(await self._list_offsets(dict.fromkeys(topic_partitions(partitions), LATEST)))
 
     def high_watermark(self, partition: TopicPartition | tuple[str, int]) -> Offset | None:
         """Return one past the last committed record, as of the last fetch; None before the first fetch."""

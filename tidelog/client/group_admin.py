@@ -27,7 +27,17 @@ from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import groups_pb2
-from tidelog.types import EARLIEST, LATEST, OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import (
+    EARLIEST,
+    LATEST,
+    OFFSETS_TOPIC,
+    ByPartition,
+    Endpoint,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
 
 _GROUP = CoordinatorKind.GROUP
 
@@ -152,13 +162,13 @@ class GroupAdmin(AdminCalls):
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
-    ) -> dict[TopicPartition, CommittedOffset | None]:
+    ) -> ByPartition[CommittedOffset | None]:
         """Return the committed offsets of a group; None where there is none. partitions: None for all that have one.
         Offsets in an open transaction are not included. Raises GroupAuthorizationFailed."""
         keys = None if partitions is None else topic_partitions(partitions)
         identity = GroupMetadata(text("group_id", group_id))
         committed = await self._group_offsets.fetch(group_id, keys, lambda: identity, require_stable=False)
-        return {key: None if each is None else each.committed for key, each in sorted(committed.items())}
+        return ByPartition({key: None if each is None else each.committed for key, each in sorted(committed.items())})
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset]

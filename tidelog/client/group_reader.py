@@ -18,7 +18,7 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import GroupOptions, PartitionsCallback, with_subscription
 from tidelog.client.options import offsets_to_commit, topic_partitions
 from tidelog.errors import CommitFailed, InvalidRequest, TidelogError
-from tidelog.types import TopicPartition
+from tidelog.types import ByPartition, TopicPartition
 
 
 class GroupReader(FetchClient):
@@ -146,10 +146,10 @@ class GroupReader(FetchClient):
 
     async def committed(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, CommittedOffset | None]:
+    ) -> ByPartition[CommittedOffset | None]:
         """Return the committed offset of each partition; None where there is none. Raises GroupAuthorizationFailed,
         TopicAuthorizationFailed; the last error after `request_timeout_ms`."""
-        return await self._member.committed(topic_partitions(partitions))
+        return ByPartition(await self._member.committed(topic_partitions(partitions)))
 
     def group_metadata(self) -> GroupMetadata:
         """Return the group and the member, for the offsets of a transaction. Raises CommitFailed if the consumer is not

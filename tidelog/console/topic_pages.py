@@ -11,7 +11,7 @@ from tidelog.console.html import Content, Html, address, element, facts, field, 
 from tidelog.console.layout import notice, read_only, search
 from tidelog.console.page_call import PageCall, Shown
 from tidelog.errors import TidelogError
-from tidelog.types import NO_NODE, NodeId, Offset, TopicPartition
+from tidelog.types import NO_NODE, ByPartition, NodeId, Offset, TopicPartition
 
 TOPICS_SHOWN_MAX = 500
 PARTITIONS_SHOWN_MAX = 500
@@ -70,7 +70,7 @@ async def topic(call: PageCall) -> Shown:
         ends = await call.admin.list_offsets(led, "latest")
         unknown = None
     except TidelogError as error:  # a leader has just gone: the rest of the page is still of use
-        starts, ends, unknown = {}, {}, error
+        starts, ends, unknown = ByPartition(), ByPartition(), error
     ill = [each for each in await call.admin.explain_partitions() if each.partition.topic == name]
     return Shown(
         f"Topic {name}",
