@@ -356,9 +356,9 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
     ),
     (
         "a negative offset",
-        lambda it: it.delete_records({("orders", 0): -1}),
+        lambda it: it.delete_records({("orders", 0): -2}),
         InvalidRequest,
-        "the offset for orders-0=-1",
+        "the offset for orders-0=-2",
     ),
     (
         "a time without a zone",

@@ -175,7 +175,7 @@ async def test_a_position_out_of_range_moves_only_if_configured(jump: Any, expec
             consumer.assign([P0])
             await consumer.seek(P0, 2)
             waiting = start(consumer.poll(1, timeout=20))
-            await CLOCK.sleep_ms(100)
+            await until(lambda: consumer._cursor(P0).position in (expected, expected + 1))
             fill(cluster, [b"new"])
             (record,) = await waiting
             assert record.offset == expected

@@ -76,7 +76,7 @@ def test_ports_follow_from_the_first_one_and_stay(
     assert addresses["metrics"] == ["http://127.0.0.1:21200/metrics", "http://127.0.0.1:21201/metrics"]
     assert main(["up", "--data", str(tmp_path), "-n", "3"]) == 0
     said = capsys.readouterr().err
-    assert "127.0.0.1:21002" in said and "http://127.0.0.1:21202/metrics" in said
+    assert "127.0.0.1:21002" in said and "http://127.0.0.1:21202/; metrics at /metrics" in said
     assert main(["up", "--data", str(tmp_path), "--port", "9092"]) == 0
     assert "has a cluster at 127.0.0.1:21000, which keeps its addresses" in capsys.readouterr().err
 
