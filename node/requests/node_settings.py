@@ -40,6 +40,7 @@ def _values(config: NodeConfig) -> Iterator[tuple[Setting[Any], Any]]:
         config.replication,
         config.log_config,
         config.maintenance,
+        config.http,
         config.quotas,
         config.topics,
         config.coordinators.groups,

@@ -52,6 +52,16 @@ def invoice(value):
     return value
 """
 )
+SYNC_PROCESS = """\
+values = [b"many", b"values"]
+def process(record):
+    print("processed", record.value.decode())
+    raise EndOfTest
+"""
+TOPIC_OF_OBJECTS = """\
+async with tidelog.Admin("host:9192") as admin:
+    print(*await admin.create_topics([tidelog.NewTopic("objects")]))
+"""
 OPEN_TRANSACTION = """\
 async with tidelog.Producer("host:9192", transactional_id="billing-2") as producer:
     async with producer.transaction() as txn:
@@ -84,9 +94,19 @@ STORY: tuple[Step, ...] = (
         "Writing",
         before="import pyarrow\nvalues, keys = [b'a', b'b'], [b'k', None]\ntable = pyarrow.table({'value': values})",
     ),
+    Presupposed(TOPIC_OF_OBJECTS, says="objects"),
+    Python(
+        "docs/client.md",
+        "Serializers and interceptors",
+        behind="consumer.assign([('objects', 0)])\nprint((await consumer.poll(1))[0].value)",
+        values={'"orders"': '"objects"'},
+        says="{'total': 3}",
+    ),
     Python("docs/client.md", "Transactions", before=INVOICE, says="invoice of another order"),
     Python("docs/client.md", "Reading", behind="print(record.value)\nbreak", says="b'"),
     Python("docs/client.md", "In a group", before=PROCESS, says="processed another order"),
+    Python("docs/client.md", "OpenTelemetry", before=PROCESS, says="processed another order"),
+    Python("docs/client.md", "Without asyncio", before=SYNC_PROCESS, says="processed"),
     Python("docs/groups.md", "Consumer groups", before=PROCESS, says="processed another order"),
     Python(
         "docs/client.md",
@@ -159,6 +179,7 @@ STORY: tuple[Step, ...] = (
     Command("quota remove KEY", more="-u alice"),
     Command("cluster status"),
     Command("cluster upgrade"),
+    Command("top --interval 1 --times 1", says="orders"),
     Command("partition why-unavailable", says="no problems found"),
     Command("partition why-unavailable TOPIC-N", says="works"),
     Command("partition elect"),
@@ -197,6 +218,8 @@ NOT_RUN = {
     "topic delete-records NAME -o 0=1000 --all -p 1": DELETES,
     "--tls-ca FILE --tls-cert FILE --tls-key FILE topic list": SECURED,
     "docs/client.md: TLS": SECURED,
+    "docs/client.md: Schema registry": "needs a registry: tests/client/test_schema_registry.py has one",
+    "top": "runs until it is interrupted; with --times it is run here",
     "docs/client.md: Users and tokens": SECURED,
     "acl add": NAMED,
     "acl add --topic NAME": NAMED,

@@ -17,7 +17,7 @@ def figures(cluster: Cluster, number: int) -> dict[str, int]:
     return {each: count for each, count in counted.items() if count}
 
 
-def test_a_leader_counts_produced_and_consumed_records_but_no_replication() -> None:
+def test_a_leader_counts_produced_and_consumed_records_apart_from_replication() -> None:
     with led(max_message_bytes="1000") as cluster:
         good, large = batch(b"a"), batch(b"x" * 2_000)
         answers = cluster.produce(1, good, large, good)
@@ -32,12 +32,14 @@ def test_a_leader_counts_produced_and_consumed_records_but_no_replication() -> N
             "bytes_in": 2 * len(good),
             "messages_in": 2,
             "bytes_out": len(read.records),
+            "replication_bytes_out": 2 * 2 * len(good),
             "bytes_rejected": len(large),
             "failed_produces": 1,
             "failed_fetches": 1,
         }
-        assert figures(cluster, 2) == {"replicas": 1, "failed_produces": 1}
-        assert figures(cluster, 3) == {"replicas": 1}
+        follower = {"replicas": 1, "replication_bytes_in": 2 * len(good)}
+        assert figures(cluster, 2) == follower | {"failed_produces": 1}
+        assert figures(cluster, 3) == follower
 
 
 def test_conversions_are_records_whose_format_changed() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.testing.child_runs import WITHOUT_ENTRY_POINTS
+
 STORY = """
 import tidelog
 
@@ -25,7 +27,14 @@ def run(directory: Path, *options: str) -> str:
     (directory / "test_story.py").write_text(STORY)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tidelog.testing.plugin", "--rootdir", ".", *options]
     done = subprocess.run(
-        command, cwd=directory, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        command,
+        cwd=directory,
+        env=WITHOUT_ENTRY_POINTS,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     return done.stdout + done.stderr
 

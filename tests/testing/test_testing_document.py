@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.testing.child_runs import WITHOUT_ENTRY_POINTS
+
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL) if "def test_" in block]
 LINES_MAX = 13
@@ -47,7 +49,9 @@ async def bill(bootstrap):
 def passes(directory: Path, example: str) -> None:
     (directory / "test_example.py").write_text(example, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tidelog.testing.plugin", "--tidelog-seeds", "2"]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=directory, env=WITHOUT_ENTRY_POINTS, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
