@@ -137,13 +137,31 @@ async def test_a_record_that_cannot_be_deserialized_stops_its_partition_behind_t
             consumer.assign([P0])
             assert [record.value for record in await consumer.poll(timeout=10)] == [0, 1]
             for _ in range(2):
-                with pytest.raises(DeserializationFailed, match=r"orders-0 at offset 2 cannot .* Seek to offset 3"):
+                with pytest.raises(DeserializationFailed, match=r"orders-0 at offset 2 cannot .* seek to offset 3"):
                     await consumer.poll(timeout=10)
             assert await consumer.position(P0) == 2
             with pytest.raises(DeserializationFailed):
                 await anext(aiter(consumer))
             await consumer.seek(P0, 3)
             assert [record.value for record in await consumer.poll(timeout=10)] == [3]
+
+
+async def test_a_registry_that_is_down_for_a_while_costs_no_record() -> None:
+    answers = iter([ConnectionError("no route to the registry"), None, None])
+
+    def through_the_registry(data: bytes) -> bytes:
+        if (error := next(answers)) is not None:
+            raise error
+        return data
+
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        fill(cluster, [b"0", b"1"])
+        async with Consumer(cluster.bootstrap, value_deserializer=through_the_registry) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(DeserializationFailed, match=r"no route to the registry\. Poll again if the"):
+                await consumer.poll(timeout=10)
+            assert [record.value for record in await consumer.poll(timeout=10)] == [b"0", b"1"]
 
 
 class Counting(ProducerInterceptor):

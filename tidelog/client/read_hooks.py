@@ -88,5 +88,6 @@ def _object(convert: Convert | None, data: Any, field: Literal["key", "value"], 
     except Exception as error:
         raise DeserializationFailed(
             f"the {field} of {record.topic_partition} at offset {record.offset} cannot be deserialized: "
-            f"{type(error).__name__}: {error}. Seek to offset {record.offset + 1} to skip the record"
+            f"{type(error).__name__}: {error}. Poll again if the cause can pass, as a registry that does not answer; "
+            f"seek to offset {record.offset + 1} to skip the record"
         ) from error
