@@ -291,7 +291,7 @@ async def test_closing_without_a_flush_fails_the_waiting_records() -> None:
         await producer.start()
         delivery = await producer.enqueue("orders", b"1")
         await producer.close(flush=False)
-        with pytest.raises(DeliveryTimedOut, match="closed"):
+        with pytest.raises(DeliveryTimedOut, match="closed before it was sent: it was waiting for its turn"):
             await delivery
 
 

@@ -207,7 +207,7 @@ class ProducerCore:
             if attempt is not None and attempt.sent:
                 error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
             else:
-                error = unsent_error(batch, why)
+                error = unsent_error(batch, why, is_late=False)
             batch.attempt = None  # the stream may run once more: it must not send the batch any more
             effects.append(Finished(self._free(batch), error))
         for queue in self._queues.values():

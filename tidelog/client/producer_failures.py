@@ -24,15 +24,15 @@ from tidelog.types import NO_NODE
 _log: Final = logging.getLogger("tidelog.producer")
 
 
-def unsent_error(batch: PendingBatch, why: str) -> TidelogError:
+def unsent_error(batch: PendingBatch, why: str, *, is_late: bool = True) -> TidelogError:
     """Return the error for a batch that the producer gives up: DeliveryTimedOut if no node has it, CommitUnknown if a
-    node may have it from an earlier attempt. why: as the beginning of a clause."""
+    node may have it from an earlier attempt. why: as the beginning of a clause. is_late: its time is over."""
     queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
     if cause is None and queue.failure is not None:
         cause = queue.failure.cause  # the batch was never sent: it waited for earlier batches, which failed
     tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
     no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
-    last_error = cause.message if cause is not None else no_leader
+    last_error = cause.message if cause is not None else no_leader if is_late else "it was waiting for its turn."
     error: TidelogError
     if batch.unknown_cause is not None:
         error = _about(
