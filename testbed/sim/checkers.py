@@ -329,15 +329,17 @@ class Checkers:
 
     def _stay_deleted(self, node: str, replica: ReplicaView, log: ReadableLog) -> None:
         """Check that a replica that leads or is in sync does not have records whose deletion was acknowledged. A
-        flipped bit may have taken the log start from a node, and its followers when it leads learn what is left."""
+        flipped bit may have taken the log start from a node, and its followers when it leads learn what is left. A
+        leader that is cut off keeps its log until it learns of the next one, which the deletion did not wait for."""
         below = self._acknowledged(replica.key)
-        if log.log_start_offset >= below or not self.ledgers[replica.key].is_judged(node):
+        if log.log_start_offset >= below or not (ledger := self.ledgers[replica.key]).is_judged(node):
             return
         if self._has_rotted(node):
             if replica.leads:
-                self.ledgers[replica.key].deletions.lost_above(log.log_start_offset)
+                ledger.deletions.lost_above(log.log_start_offset)
             return
-        if replica.leads or node in {member for member, _ in self._members(replica.key)}:
+        leads = replica.leads and replica.leader_epoch >= max(ledger.leaders, default=replica.leader_epoch)
+        if leads or node in {member for member, _ in self._members(replica.key)}:
             raise Violation(
                 f"{replica.name} on {node}: its log starts at {log.log_start_offset}, but the deletion of everything "
                 f"below {below} was acknowledged"

@@ -170,4 +170,9 @@ WORLDS: Final = (
         "committed message that lay there was missing",
         AS_SEEDED,
     ),
+    FoundBy(
+        3545990751,
+        "the checkers: a leader that was cut off, and did not know of the next one, had records that this one deleted",
+        AS_SEEDED,
+    ),
 )

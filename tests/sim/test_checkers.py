@@ -253,7 +253,11 @@ def test_records_that_come_back_after_their_deletion_was_acknowledged(cluster: C
     cluster.members.remove("c")
     cluster.logs["c"] = FakeLog(cluster.logs["c"].batches).commit(2)
     cluster.look("c")
+    cluster.leader, cluster.epochs["b"] = "b", 2
+    cluster.look("b")
     cluster.leader, cluster.epochs["c"] = "c", 1
+    cluster.look("c")  # cut off: it does not know that b leads in the next epoch
+    cluster.epochs["c"] = 3
     with pytest.raises(Violation, match="on c: its log starts at 0"):
         cluster.look("c")
     deletions.fail(second, NotLeaderOrFollower("moved"), 2)
