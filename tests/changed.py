@@ -82,6 +82,8 @@ class Sources:
         match node:
             case ast.Attribute(value=ast.Name(id=package), attr=name) if home := self._lazy.get(f"{package}.{name}"):
                 yield from self._module(home)
+            case ast.Attribute(value=ast.Name(id=package), attr=name) if f"{package}.{name}" in self._modules:
+                yield from self._module(f"{package}.{name}")
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 values = [each.value if isinstance(each, ast.Constant) else None for each in elements]
                 for flag, module in pairwise(values):
