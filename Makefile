@@ -142,7 +142,7 @@ deep-needs: env
 	@$(MAKE) --silent $(KAFKA_SUITES)/franz-go.test >&2
 
 .PHONY: test-deep
-test-deep: env deep-needs  ## All other tests: 500 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
+test-deep: env deep-needs  ## All other tests: 200 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@[ ! -e '$(KAFKA_LIBS)/.fetched' ] || export TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)'; \
 		$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
