@@ -23,8 +23,8 @@ FIXED_WORLDS = 30
 """Those of `make test`: the same in each run. Some 2.5 s each on one idle core."""
 
 WORLDS = 200
-"""Those of `make test-deep`: a quarter of its time. They are others after each change, so it is the sum over the changes
-that finds the rare defect; `make sim` runs more."""
+"""Those of `make test-deep`: a quarter of its time. They are others after each change, so it is the sum over the
+changes that finds the rare defect; `make sim` runs more."""
 
 SHARE = 5
 """The worlds of one test: several workers can run the tests in parallel."""
