@@ -360,6 +360,10 @@ $(AUDIT)/.ready: deploy/audit-requirements.txt | env
 image: env need-docker  ## The container image IMAGE=tidelog:dev, from Debian packages and wheels alone
 	@deploy/docker/build-image '$(IMAGE)' >&2
 
+.PHONY: k8s-check
+k8s-check: env need-kubectl  ## Every kustomization of deploy/ against three versions of Kubernetes, Pod Security and the code
+	@$(PY) -m tests.deploy.check
+
 .PHONY: k8s-test
 k8s-test: env need-kubectl  ## The StatefulSet on the cluster KUBECONFIG names (IMAGE_LOAD=command that takes the image)
 	@[ -n "$${KUBECONFIG:-}" ] || { echo "make: KUBECONFIG names no cluster; set it to the file of one" >&2; exit 1; }

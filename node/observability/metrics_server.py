@@ -20,7 +20,7 @@ from tidelog.types import Endpoint
 _REQUEST_BYTES_MAX: Final = 16 * 1024
 _REQUEST_S_MAX: Final = 5
 _PLAIN: Final = "text/plain; charset=utf-8"
-_OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
+OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
 """All others are those of the console, if there is one."""
 
 
@@ -76,7 +76,7 @@ class MetricsServer:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
-                if self._pages is None or _path_of(head) in _OWN_PATHS:
+                if self._pages is None or _path_of(head) in OWN_PATHS:
                     answer = await self._response(head)
                 else:
                     limit.reschedule(None)

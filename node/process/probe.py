@@ -36,7 +36,8 @@ def ask(address: str, service: str, timeout_ms: int, tls: Tls | None = None) -> 
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def probe_parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
     parser = argparse.ArgumentParser(prog="tidelog-probe", description=__doc__.split(":", 1)[1].strip())
     parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of a listener of the node that speaks gRPC")
     parser.add_argument("--ready", action="store_true", help="check whether the node is ready, not only alive")
@@ -44,7 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tls-ca", metavar="FILE", help="connect with TLS; PEM file of the trusted authorities")
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM file of the own certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM file of the key of --tls-cert")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = probe_parser().parse_args(arguments)
     wanted = "ready" if options.ready else "alive"
     try:
         files = options.tls_ca, options.tls_cert, options.tls_key

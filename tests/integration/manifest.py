@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
+import tempfile
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,11 +23,21 @@ CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
 
 
 @cache
-def render(overlay: Path = BASE) -> tuple[dict[str, Any], ...]:
-    """Every object that `kubectl apply -k` would send."""
-    done = subprocess.run(
-        ["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, timeout=60, check=False
-    )
+def render(overlay: Path = BASE, *components: Path) -> tuple[dict[str, Any], ...]:
+    """Every object that `kubectl apply -k` would send, for the overlay with these components."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name).resolve()
+        if components:
+            paths = {"resources": [overlay], "components": components}
+            kustomization = {key: [os.path.relpath(each, home) for each in given] for key, given in paths.items()}
+            (home / "kustomization.yaml").write_text(json.dumps(kustomization))
+        done = subprocess.run(
+            ["kubectl", "kustomize", str(home if components else overlay)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))
 
@@ -83,13 +97,7 @@ class Pod:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Fields of the pod and `$(NAME)` resolved, in order, as the kubelet does."""
-        fields = {"metadata.name": self.name, "metadata.namespace": self.namespace}
-        made: dict[str, str] = {}
-        for entry in container(self.overlay)["env"]:
-            value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in entry else entry["value"]
-            made[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda match: made.get(match[1], match[0]), value)
-        return made
+        return environment(self._stateful, self.ordinal)
 
     @property
     def user(self) -> str:
@@ -104,6 +112,21 @@ class Pod:
 
 def pods(overlay: Path = BASE) -> list[Pod]:
     return [Pod(ordinal, overlay) for ordinal in range(the("StatefulSet", overlay=overlay)["spec"]["replicas"])]
+
+
+def environment(stateful: Mapping[str, Any], ordinal: int) -> dict[str, str]:
+    """The variables of that pod's only container: fields and `$(NAME)` resolved, in order, as the kubelet does."""
+    name = f"{stateful['metadata']['name']}-{ordinal}"
+    fields = {
+        "metadata.name": name,
+        "metadata.namespace": stateful["metadata"].get("namespace", "default"),
+    }
+    (only,) = stateful["spec"]["template"]["spec"]["containers"]
+    made: dict[str, str] = {}
+    for entry in only["env"]:
+        value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in entry else entry["value"]
+        made[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda match: made.get(match[1], match[0]), value)
+    return made
 
 
 def config(overlay: Path = BASE) -> dict[str, Any]:

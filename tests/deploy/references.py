@@ -1,0 +1,222 @@
+"""Settings, variables, ports, probes, paths and metrics that manifests name exist in this repository, and the objects
+that they name are among them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from node.config import SETTINGS, NodeConfig, parse
+from node.listeners.grpc.health import READY
+from node.observability.metrics import TABLES
+from node.observability.metrics_server import OWN_PATHS
+from node.process import probe
+from tests.deploy.kustomizations import Objects, name_of
+from tests.deploy.pod_security import pod_spec
+from tests.integration import manifest
+from tidelog.client_variables import ClientVariable
+from tidelog.errors import InvalidConfig
+
+OTHER_VARIABLES: Final = frozenset(("TIDELOG_POD_NAME", *ClientVariable))
+"""What a node, or `tidelog` in its pod, reads besides the settings."""
+
+_PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_METRICS: Final = {metric.name: metric.type for table in TABLES for metric in table.metrics}
+
+
+def findings(objects: Objects) -> Iterator[str]:
+    """What is named and does not exist."""
+    for each in objects:
+        yield from (f"{name_of(each)}: {problem}" for problem in (*_selected(each, objects), *_by_kind(each, objects)))
+
+
+def _by_kind(each: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    match each["kind"]:
+        case "StatefulSet":
+            yield from _nodes(each, objects)
+        case "ServiceMonitor":
+            yield from _scraped(each, objects)
+        case "PrometheusRule" | "ConfigMap":
+            yield from _unknown_metrics(each)
+
+
+def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    """A StatefulSet of nodes: the node itself reads configuration and variables of each pod."""
+    spec = stateful["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    yield from _volumes(stateful, container, objects)
+    yield from _variables(container)
+    if stateful["spec"]["serviceName"] not in _names("Service", objects):
+        yield f"there is no Service {stateful['spec']['serviceName']}"
+    text = _mounted_text(spec, container, objects)
+    if text is None:
+        yield f"--config {container['args'][-1]}: no ConfigMap is mounted with that file"
+        return
+    try:
+        configs = [
+            parse(text, variables, source="tidelog.toml", host_name=variables["TIDELOG_POD_NAME"])
+            for variables in (
+                manifest.environment(stateful, ordinal) for ordinal in range(stateful["spec"]["replicas"])
+            )
+        ]
+    except InvalidConfig as error:
+        yield error.message
+        return
+    yield from _ports(container, configs[0])
+    for name in _PROBES:
+        yield from (f"{name}: {problem}" for problem in _probe(container[name], configs[0]))
+
+
+def _mounted_text(spec: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> str | None:
+    """The file that `--config` names."""
+    file = PurePosixPath(container["args"][container["args"].index("--config") + 1])
+    for mount in container["volumeMounts"]:
+        if mount["mountPath"] == str(file.parent):
+            for volume in spec["volumes"]:
+                if volume["name"] == mount["name"]:
+                    data = _names("ConfigMap", objects).get(volume.get("configMap", {}).get("name"), {}).get("data", {})
+                    return None if file.name not in data else str(data[file.name])
+    return None
+
+
+def _names(kind: str, objects: Objects) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+
+
+def _volumes(stateful: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    volumes = {each["name"]: each for each in stateful["spec"]["template"]["spec"]["volumes"]}
+    claims = {each["metadata"]["name"] for each in stateful["spec"].get("volumeClaimTemplates", ())}
+    mounts = {each["name"] for each in container["volumeMounts"]}
+    yield from (f"volumeMount {name}: there is no such volume" for name in sorted(mounts - volumes.keys() - claims))
+    yield from (f"volume {name} is not mounted" for name in sorted((volumes.keys() | claims) - mounts))
+    for name, volume in volumes.items():
+        wanted = volume.get("configMap", {}).get("name")
+        if wanted is not None and wanted not in _names("ConfigMap", objects):
+            yield f"volume {name}: there is no ConfigMap {wanted}"
+
+
+def _variables(container: Mapping[str, Any]) -> Iterator[str]:
+    """Nodes ignore variables whose first word begins no setting; the kubelet leaves unknown `$(NAME)` as they are."""
+    known = OTHER_VARIABLES | {each.variable for each in SETTINGS.values()}
+    values = [entry.get("value", "") for entry in container["env"]]
+    used = {name for value in values for name in re.findall(r"\$\((\w+)\)", value)}
+    defined: set[str] = set()
+    for entry, value in zip(container["env"], values, strict=True):
+        name = entry["name"]
+        if name in defined:
+            yield f"variable {name} is set twice"
+        if name not in known | used:
+            yield f"variable {name}: nothing reads it"
+        for missing in sorted(set(re.findall(r"\$\((\w+)\)", value)) - defined):
+            yield f"variable {name}: $({missing}) is not set before it"
+        defined.add(name)
+
+
+def _ports(container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
+    opened = {each.bind.port: f"listener {each.name}" for each in config.listeners}
+    if config.metrics_bind is not None:
+        opened[config.metrics_bind.port] = "metrics.listener"
+    declared = {each["containerPort"]: each["name"] for each in container["ports"]}
+    for port in sorted(declared.keys() - opened.keys()):
+        yield f"port {declared[port]}: the node does not listen at {port}"
+    for port in sorted(opened.keys() - declared.keys()):
+        yield f"{opened[port]} is at port {port}, which the container does not declare"
+
+
+def _probe(handler: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
+    if (grpc := handler.get("grpc")) is not None:
+        listeners = [each for each in config.listeners if each.bind.port == grpc["port"]]
+        if not listeners or listeners[0].protocol.is_kafka:
+            yield f"no listener with gRPC is at port {grpc['port']}"
+        elif listeners[0].protocol.has_tls:
+            yield f"the listener at port {grpc['port']} has TLS, which the kubelet's gRPC probes do not speak"
+        if grpc.get("service", "") not in ("", READY):
+            yield f"the node has no health service {grpc['service']}"
+    elif (http := handler.get("httpGet")) is not None:
+        if config.metrics_bind is None or http["port"] not in (config.metrics_bind.port, "metrics"):
+            yield f"metrics.listener is not at port {http['port']}"
+        if http["path"].encode() not in OWN_PATHS:
+            yield f"the node answers nothing at {http['path']}"
+    else:
+        yield from _command(handler["exec"]["command"], config)
+
+
+def _command(command: list[str], config: NodeConfig) -> Iterator[str]:
+    interpreter, _module, module, *arguments = command
+    if (
+        (interpreter, _module) != ("python", "-m")
+        or module != probe.__name__
+        or importlib.util.find_spec(module) is None
+    ):
+        yield f"{' '.join(command[:3])} is not the probe of a node"
+        return
+    try:
+        options = probe.probe_parser().parse_args(arguments)
+    except SystemExit:
+        yield f"the probe refuses its arguments: {' '.join(arguments)}"
+        return
+    port = options.address.rpartition(":")[2]
+    if not any(str(each.bind.port) == port and not each.protocol.is_kafka for each in config.listeners):
+        yield f"no listener with gRPC is at {options.address}"
+
+
+def _selected(each: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    """Services, budgets and policies choose pods, and name ports of these."""
+    spec = each.get("spec", {})
+    selectors = {"Service": spec.get("selector"), "PodDisruptionBudget": _labels(spec.get("selector"))}
+    selectors["NetworkPolicy"] = _labels(spec.get("podSelector"))
+    selector = selectors.get(each["kind"])
+    if selector is None:
+        return
+    containers = []
+    for other in objects:
+        if other["kind"] == "StatefulSet":
+            template = other["spec"]["template"]
+            chosen = {
+                "statefulset.kubernetes.io/pod-name": {
+                    f"{other['metadata']['name']}-{ordinal}" for ordinal in range(other["spec"]["replicas"])
+                },
+                **{label: {value} for label, value in template["metadata"]["labels"].items()},
+            }
+            if all(value in chosen.get(label, ()) for label, value in selector.items()):
+                containers += (pod_spec(other) or {})["containers"]
+    if not containers:
+        yield f"no pod has the labels {json.dumps(selector)}"
+    names = {port["name"] for container in containers for port in container["ports"]}
+    if each["kind"] == "Service":
+        wanted = [port["targetPort"] for port in spec["ports"]]
+    else:
+        wanted = [port["port"] for rule in spec.get("ingress", ()) for port in rule["ports"]]
+    yield from (f"the pods have no port {port}" for port in wanted if port not in names)
+
+
+def _labels(selector: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    return None if selector is None else selector.get("matchLabels")
+
+
+def _scraped(monitor: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    services = [
+        each for each in _names("Service", objects).values() if labels.items() <= each["metadata"]["labels"].items()
+    ]
+    if len(services) != 1:
+        yield f"{len(services)} Services have the labels {json.dumps(labels)}; one must, or nodes are scraped twice"
+    ports = {port["name"]: port["targetPort"] for each in services for port in each["spec"]["ports"]}
+    for endpoint in monitor["spec"]["endpoints"]:
+        if ports.get(endpoint["port"]) != "metrics":
+            yield f"port {endpoint['port']} of the Service is not the port of metrics"
+        if endpoint.get("path", "/metrics").encode() not in OWN_PATHS:
+            yield f"the node answers nothing at {endpoint['path']}"
+
+
+def _unknown_metrics(each: Mapping[str, Any]) -> Iterator[str]:
+    texts = [json.dumps(each["spec"])] if each["kind"] == "PrometheusRule" else list(each["data"].values())
+    exprs = [expr for text in texts for expr in re.findall(r'"expr": ("(?:[^"\\]|\\.)*")', text)]
+    for name in sorted({name for expr in exprs for name in re.findall(r"\btidelog_\w+", json.loads(expr))}):
+        plain = re.sub(r"_(bucket|sum|count)$", "", name)
+        if name not in _METRICS and _METRICS.get(plain) != "histogram":
+            yield f"no node has a metric {name}"

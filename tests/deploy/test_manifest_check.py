@@ -1,0 +1,233 @@
+"""`make k8s-check` accepts every kustomization of deploy/, and sees each way in which a manifest can be wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.deploy.check import findings
+from tests.deploy.kustomizations import DEPLOY, Objects, directories, rendered
+from tests.integration import manifest
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render manifests with")
+
+Break = Callable[["Broken"], object]
+
+
+def test_every_kustomization_is_accepted() -> None:
+    found = {name: findings(objects) for name, objects in rendered().items()}
+    assert found == {name: [] for name in found}
+    assert len(found) == len(directories("Kustomization")) + len(directories("Component")) + 1
+
+
+class Broken:
+    """The objects of the overlay for production with all components, to be changed."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = copy.deepcopy(objects)
+
+    def the(self, kind: str, name: str = "") -> dict[str, Any]:
+        (found,) = (each for each in self.objects if each["kind"] == kind and name in ("", each["metadata"]["name"]))
+        return found
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        pod: dict[str, Any] = self.the("StatefulSet")["spec"]["template"]["spec"]
+        return pod
+
+    @property
+    def node(self) -> dict[str, Any]:
+        node: dict[str, Any] = self.pod["containers"][0]
+        return node
+
+    def variable(self, name: str) -> dict[str, Any]:
+        (found,) = (each for each in self.node["env"] if each["name"] == name)
+        return found  # type: ignore[no-any-return]
+
+    def probe(self, **handler: Any) -> None:
+        self.node["livenessProbe"] = {"periodSeconds": 10, **handler}
+
+    def text(self, old: str, new: str) -> None:
+        """Change the configuration of the nodes."""
+        (found,) = (each for each in self.objects if "tidelog.toml" in each.get("data", ()))
+        assert old in found["data"]["tidelog.toml"]
+        found["data"]["tidelog.toml"] = found["data"]["tidelog.toml"].replace(old, new)
+
+
+def without(container: dict[str, Any] | list[Any], key: Any) -> None:
+    del container[key]
+
+
+MISTAKES: dict[str, tuple[Break, str]] = {
+    # schemas
+    "an unknown field": (
+        lambda it: it.pod.update(terminationGraceSeconds=1),
+        "'terminationGraceSeconds' was unexpected",
+    ),
+    "a wrong type": (lambda it: it.the("StatefulSet")["spec"].update(replicas="3"), "'3' is not of type"),
+    "a missing field": (
+        lambda it: without(it.the("Service", "tidelog")["spec"]["ports"][0], "port"),
+        "'port' is a required",
+    ),
+    "a kind that Kubernetes has no more": (
+        lambda it: it.the("PodDisruptionBudget").update(apiVersion="policy/v1beta1"),
+        "Kubernetes 1.30 has no PodDisruptionBudget of policy/v1beta1",
+    ),
+    "an unknown field of cert-manager": (
+        lambda it: it.the("Certificate", "tidelog")["spec"].update(secret="x"),
+        "'secret' was unexpected",
+    ),
+    # the Pod Security Standard "restricted"
+    "the network of the machine": (lambda it: it.pod.update(hostNetwork=True), "hostNetwork is set"),
+    "a volume of the machine": (
+        lambda it: it.pod["volumes"].append({"name": "tmp2", "hostPath": {"path": "/"}}),
+        "volume tmp2 is of the type hostPath",
+    ),
+    "user 0": (lambda it: it.pod["securityContext"].update(runAsUser=0), "the pod runs as user 0"),
+    "root allowed": (lambda it: without(it.pod["securityContext"], "runAsNonRoot"), "runAsNonRoot is not true"),
+    "no seccomp": (lambda it: without(it.pod["securityContext"], "seccompProfile"), "seccompProfile is not set"),
+    "seccomp off": (
+        lambda it: it.node["securityContext"].update(seccompProfile={"type": "Unconfined"}),
+        "the seccomp profile of it is Unconfined",
+    ),
+    "AppArmor off": (
+        lambda it: it.pod["securityContext"].update(appArmorProfile={"type": "Unconfined"}),
+        "the AppArmor profile of the pod is Unconfined",
+    ),
+    "SELinux": (
+        lambda it: it.pod["securityContext"].update(seLinuxOptions={"user": "root"}),
+        "the SELinux options of the pod are not allowed",
+    ),
+    "a sysctl": (
+        lambda it: it.pod["securityContext"].update(sysctls=[{"name": "kernel.msgmax", "value": "1"}]),
+        "sysctl kernel.msgmax is not a safe one",
+    ),
+    "privileged": (lambda it: it.node["securityContext"].update(privileged=True), "privileged is set"),
+    "more rights": (
+        lambda it: without(it.node["securityContext"], "allowPrivilegeEscalation"),
+        "allowPrivilegeEscalation is not false",
+    ),
+    "capabilities kept": (
+        lambda it: it.node["securityContext"].update(capabilities={}),
+        "capabilities.drop does not contain ALL",
+    ),
+    "a capability": (
+        lambda it: it.node["securityContext"]["capabilities"].update(add=["SYS_TIME"]),
+        "capabilities.add has SYS_TIME",
+    ),
+    "all of /proc": (lambda it: it.node["securityContext"].update(procMount="Unmasked"), "procMount is Unmasked"),
+    "a port of the machine": (lambda it: it.node["ports"][0].update(hostPort=9092), "(hostPort)"),
+    "a probe of another host": (
+        lambda it: it.probe(httpGet={"port": 9100, "path": "/healthz", "host": "example.com"}),
+        "names a host",
+    ),
+    # what the node does not have
+    "an unknown key": (
+        lambda it: it.text("min.insync.replicas", "min.insync.replica"),
+        "unknown setting min.insync.replica",
+    ),
+    "an unknown variable": (
+        lambda it: it.variable("TIDELOG_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS").update(name="TIDELOG_SEEDS"),
+        "variable TIDELOG_SEEDS: nothing reads it",
+    ),
+    "a value that the node refuses": (
+        lambda it: it.variable("TIDELOG_ADVERTISED_LISTENERS").update(value="KAFKA://x"),
+        "TIDELOG_ADVERTISED_LISTENERS",
+    ),
+    "a variable twice": (
+        lambda it: it.node["env"].append({"name": "TIDELOG_POD_NAME", "value": "tidelog-0"}),
+        "TIDELOG_POD_NAME is set twice",
+    ),
+    "a variable too late": (lambda it: it.node["env"].reverse(), "$(TIDELOG_POD_NAME) is not set before it"),
+    "a port where nothing listens": (lambda it: it.text(":9092", ":9095"), "the node does not listen at 9092"),
+    "a listener without its port": (lambda it: without(it.node["ports"], -1), "which the container does not declare"),
+    "a gRPC probe at a listener with TLS": (
+        lambda it: it.probe(grpc={"port": 9192}),
+        "which the kubelet's gRPC probes",
+    ),
+    "a gRPC probe of Kafka's port": (lambda it: it.probe(grpc={"port": 9092}), "no listener with gRPC is at port 9092"),
+    "a probe of no service": (
+        lambda it: it.probe(grpc={"port": 9192, "service": "tidelog.redy"}),
+        "the node has no health service tidelog.redy",
+    ),
+    "a probe by HTTP elsewhere": (
+        lambda it: it.probe(httpGet={"port": 9101, "path": "/healthz"}),
+        "metrics.listener is not at port 9101",
+    ),
+    "a probe of no page": (
+        lambda it: it.probe(httpGet={"port": 9100, "path": "/health"}),
+        "the node answers nothing at /health",
+    ),
+    "a probe of no module": (
+        lambda it: it.probe(exec={"command": ["python", "-m", "node.probe", "localhost:9192"]}),
+        "python -m node.probe is not the probe of a node",
+    ),
+    "a probe with a wrong option": (
+        lambda it: it.node["readinessProbe"]["exec"]["command"].insert(3, "--redy"),
+        "the probe refuses its arguments",
+    ),
+    "a probe of no listener": (
+        lambda it: it.probe(exec={"command": ["python", "-m", "node.process.probe", "localhost:9092"]}),
+        "no listener with gRPC is at localhost:9092",
+    ),
+    # what the manifests do not have
+    "no such ConfigMap": (
+        lambda it: it.pod["volumes"][0].update(configMap={"name": "tidelog-other"}),
+        "there is no ConfigMap tidelog-other",
+    ),
+    "no such volume": (
+        lambda it: it.node["volumeMounts"][0].update(name="disk"),
+        "volumeMount disk: there is no such volume",
+    ),
+    "a volume that is not mounted": (lambda it: without(it.node["volumeMounts"], 0), "is not mounted"),
+    "no such file": (
+        lambda it: it.node.update(args=["--config", "/etc/tidelog/t.toml"]),
+        "no ConfigMap is mounted with that file",
+    ),
+    "no such Service": (
+        lambda it: it.the("StatefulSet")["spec"].update(serviceName="nodes"),
+        "there is no Service nodes",
+    ),
+    "a Service of no pod": (
+        lambda it: it.the("Service", "tidelog")["spec"].update(selector={"app": "tidelog"}),
+        "no pod has the labels",
+    ),
+    "a Service of no port": (
+        lambda it: it.the("Service", "tidelog")["spec"]["ports"][0].update(targetPort="client"),
+        "the pods have no port client",
+    ),
+    "a policy of no port": (
+        lambda it: it.the("NetworkPolicy")["spec"]["ingress"][0]["ports"][0].update(port="client"),
+        "the pods have no port client",
+    ),
+    "a budget of no pod": (
+        lambda it: it.the("PodDisruptionBudget")["spec"]["selector"].update(matchLabels={"app": "tidelog"}),
+        "no pod has the labels",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sound() -> Objects:
+    return manifest.render(manifest.PROD, *directories("Component"))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(sound: Objects, mistake: str) -> None:
+    change, expected = MISTAKES[mistake]
+    broken = Broken(sound)
+    change(broken)
+    found = [each for each in findings(broken.objects) if expected in each]
+    assert found, json.dumps(findings(broken.objects), indent=1)
+
+
+def test_each_directory_with_manifests_is_part_of_a_kustomization() -> None:
+    """A file that no kustomization names is applied by nobody, and checked by nothing."""
+    homes = {*directories("Kustomization"), *directories("Component")}
+    manifests = [file for file in DEPLOY.rglob("*.yaml") if "apiVersion:" in file.read_text(encoding="utf-8")]
+    assert [file for file in manifests if not homes & {file.parent, *file.parent.parents}] == []
