@@ -201,7 +201,9 @@ def _labels(selector: Mapping[str, Any] | None) -> Mapping[str, str] | None:
 def _scraped(monitor: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     labels = monitor["spec"]["selector"]["matchLabels"]
     services = [
-        each for each in _names("Service", objects).values() if labels.items() <= each["metadata"]["labels"].items()
+        each
+        for each in _names("Service", objects).values()
+        if labels.items() <= each["metadata"].get("labels", {}).items()
     ]
     if len(services) != 1:
         yield f"{len(services)} Services have the labels {json.dumps(labels)}; one must, or nodes are scraped twice"

@@ -45,6 +45,16 @@ class Broken:
         node: dict[str, Any] = self.pod["containers"][0]
         return node
 
+    @property
+    def rule(self) -> dict[str, Any]:
+        rule: dict[str, Any] = self.the("PrometheusRule")["spec"]["groups"][0]["rules"][0]
+        return rule
+
+    @property
+    def endpoint(self) -> dict[str, Any]:
+        endpoint: dict[str, Any] = self.the("ServiceMonitor")["spec"]["endpoints"][0]
+        return endpoint
+
     def variable(self, name: str) -> dict[str, Any]:
         (found,) = (each for each in self.node["env"] if each["name"] == name)
         return found  # type: ignore[no-any-return]
@@ -144,7 +154,12 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         "TIDELOG_POD_NAME is set twice",
     ),
     "a variable too late": (lambda it: it.node["env"].reverse(), "$(TIDELOG_POD_NAME) is not set before it"),
-    "a port where nothing listens": (lambda it: it.text(":9092", ":9095"), "the node does not listen at 9092"),
+    "a port where nothing listens": (
+        lambda it: it.variable("TIDELOG_LISTENERS").update(
+            value=it.variable("TIDELOG_LISTENERS")["value"].replace(":9092", ":9095")
+        ),
+        "port kafka: the node does not listen at 9092",
+    ),
     "a listener without its port": (lambda it: without(it.node["ports"], -1), "which the container does not declare"),
     "a gRPC probe at a listener with TLS": (
         lambda it: it.probe(grpc={"port": 9192}),
@@ -175,6 +190,15 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         lambda it: it.probe(exec={"command": ["python", "-m", "node.process.probe", "localhost:9092"]}),
         "no listener with gRPC is at localhost:9092",
     ),
+    "a rule of no metric": (
+        lambda it: it.rule.update(expr="tidelog_redy == 0"),
+        "PrometheusRule tidelog: no node has a metric tidelog_redy",
+    ),
+    "a dashboard of no metric": (
+        lambda it: it.the("ConfigMap", "tidelog-dashboard-node").update(data={"x.json": '{"expr": "tidelog_redy"}'}),
+        "ConfigMap tidelog-dashboard-node: no node has a metric tidelog_redy",
+    ),
+    "metrics at another path": (lambda it: it.endpoint.update(path="/metric"), "the node answers nothing at /metric"),
     # what the manifests do not have
     "no such ConfigMap": (
         lambda it: it.pod["volumes"][0].update(configMap={"name": "tidelog-other"}),
@@ -200,6 +224,14 @@ MISTAKES: dict[str, tuple[Break, str]] = {
     "a Service of no port": (
         lambda it: it.the("Service", "tidelog")["spec"]["ports"][0].update(targetPort="client"),
         "the pods have no port client",
+    ),
+    "a ServiceMonitor of another port": (
+        lambda it: it.endpoint.update(port="kafka"),
+        "port kafka of the Service is not the port of metrics",
+    ),
+    "a ServiceMonitor of no Service": (
+        lambda it: it.the("ServiceMonitor")["spec"]["selector"].update(matchLabels={"app": "tidelog"}),
+        "0 Services have the labels",
     ),
     "a policy of no port": (
         lambda it: it.the("NetworkPolicy")["spec"]["ingress"][0]["ports"][0].update(port="client"),

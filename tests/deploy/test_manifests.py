@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from node.config import parse
+from node.config import MEMORY_BYTES, parse
 from node.listener_settings import ListenerProtocol
 from tests.integration import manifest
 from tidelog.types import Endpoint
@@ -111,17 +112,54 @@ def test_a_pod_may_run_in_a_restricted_namespace() -> None:
 def test_the_overlay_for_production_has_everything_of_the_base_in_a_restricted_namespace() -> None:
     base = {name_of(each) for each in manifest.render()}
     prod = {name_of(each): each for each in manifest.render(manifest.PROD)}
-    assert prod.keys() - base == {("Namespace", "tidelog"), ("NetworkPolicy", "tidelog")}
+    assert prod.keys() - base == {("Namespace", "tidelog"), ("NetworkPolicy", "tidelog"), ("PriorityClass", "tidelog")}
     assert base <= prod.keys()
-    assert all(each["metadata"]["namespace"] == "tidelog" for (kind, _), each in prod.items() if kind != "Namespace")
+    of_cluster = ("Namespace", "PriorityClass")
+    assert {each["metadata"].get("namespace") for (kind, _), each in prod.items() if kind in of_cluster} == {None}
+    assert {each["metadata"]["namespace"] for (kind, _), each in prod.items() if kind not in of_cluster} == {"tidelog"}
     assert prod["Namespace", "tidelog"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     pod = prod["StatefulSet", "tidelog"]["spec"]["template"]["spec"]
     of_base = manifest.the("StatefulSet")["spec"]["template"]["spec"]
     assert pod["securityContext"] == of_base["securityContext"]
-    for kept in ("securityContext", "resources", "lifecycle", "args", "image"):
+    for kept in ("securityContext", "lifecycle", "args", "image"):
         assert pod["containers"][0][kept] == of_base["containers"][0][kept]
     assert pod["affinity"].keys() == {"podAntiAffinity"}
     assert pod["affinity"]["podAntiAffinity"].keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
+
+
+def test_nodes_in_production_are_spread_over_zones_and_make_room_for_themselves() -> None:
+    stateful = manifest.the("StatefulSet", overlay=manifest.PROD)["spec"]
+    pod = stateful["template"]["spec"]
+    (spread,) = pod["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["maxSkew"]) == ("topology.kubernetes.io/zone", 1)
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway", "machines without a zone would run no pod"
+    assert spread["labelSelector"]["matchLabels"] == LABEL
+    priority = manifest.the("PriorityClass", pod["priorityClassName"], manifest.PROD)
+    assert 0 < priority["value"] < 1_000_000_000, "above what has no class, below what belongs to Kubernetes"
+    assert stateful["minReadySeconds"] >= 60, "a rolling update leaves replicas time to be in sync again"
+
+
+@pytest.mark.parametrize("overlay", [manifest.BASE, manifest.DEV, manifest.PROD])
+def test_a_container_has_four_times_the_memory_that_its_node_gives_to_records(overlay: Path) -> None:
+    limit = bytes_of(manifest.container(overlay)["resources"]["limits"]["memory"])
+    records = min(max(limit // 4, 32 << 20), MEMORY_BYTES)
+    assert limit >= 4 * records
+    assert bytes_of(manifest.container(overlay)["resources"]["requests"]["memory"]) >= records
+
+
+def bytes_of(quantity: str) -> int:
+    return int(quantity[:-2]) << {"Mi": 20, "Gi": 30}[quantity[-2:]]
+
+
+@pytest.mark.parametrize("overlay", [manifest.BASE, manifest.PROD])
+def test_the_rack_is_the_zone_that_kubernetes_copies_to_the_pod_and_none_where_it_copies_none(overlay: Path) -> None:
+    stateful = manifest.the("StatefulSet", overlay=overlay)
+    for zone in ("", "eu-west-1b"):
+        environ = manifest.environment(stateful, 0, zone)
+        assert parse(manifest.config_text(overlay), environ, source="tidelog.toml", host_name="tidelog-0").rack == zone
+    kinds = {each["kind"] for each in manifest.render(overlay)}
+    assert not any("Role" in kind or kind == "ServiceAccount" for kind in kinds), "it needs no rights"
+    assert stateful["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def name_of(each: dict[str, Any]) -> tuple[str, str]:
@@ -231,6 +269,61 @@ def test_the_certificate_of_cert_manager_is_signed_by_an_authority_of_this_clust
     assert authority["isCA"] is True
     assert authority["secretName"] == issuer["ca"]["secretName"]
     assert root == {"selfSigned": {}}
+
+
+def test_clients_outside_find_each_node_by_the_name_that_it_advertises_and_its_certificate_has() -> None:
+    objects = manifest.render(manifest.PROD, manifest.CERT_MANAGER, manifest.EXTERNAL)
+    by_name = {name_of(each): each for each in objects}
+    stateful = by_name["StatefulSet", "tidelog"]
+    text = by_name["ConfigMap", "tidelog-config"]["data"]["tidelog.toml"]
+    names = by_name["Certificate", "tidelog"]["spec"]["dnsNames"]
+    declared = stateful["spec"]["template"]["spec"]["containers"][0]["ports"]
+    ports = {port["name"]: port["containerPort"] for port in declared}
+    for ordinal in range(stateful["spec"]["replicas"]):
+        pod = f"tidelog-{ordinal}"
+        service = by_name["Service", f"{pod}-external"]
+        assert service["metadata"]["namespace"] == stateful["metadata"]["namespace"]
+        assert service["spec"]["selector"] == {**LABEL, "statefulset.kubernetes.io/pod-name": pod}
+        name = service["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"]
+        assert f"*.{name.partition('.')[2]}" in names
+        environ = manifest.environment(stateful, ordinal)
+        found = {each.name: each for each in parse(text, environ, source="x", host_name=pod).listeners}
+        offered = {port["targetPort"]: port["port"] for port in service["spec"]["ports"]}
+        for port, listener in (("kafka-external", "EXTERNAL_KAFKA"), ("grpc-external", "EXTERNAL_GRPC")):
+            assert found[listener].advertised == Endpoint(name, offered[port])
+            assert found[listener].bind == Endpoint("0.0.0.0", ports[port])
+            assert found[listener].protocol.is_kafka is (port == "kafka-external")
+            assert (tls := found[listener].tls) is not None and tls.requires_certificate
+            assert not found[listener].for_nodes
+        assert found["KAFKA"].advertised == Endpoint(manifest.Pod(ordinal, manifest.PROD).host_names[-1], 9092)
+    everyone = by_name["NetworkPolicy", "tidelog"]["spec"]["ingress"][-1]
+    assert "from" not in everyone
+    assert ports_of(everyone) == {"kafka-external", "grpc-external"}, "nothing else is open to everyone"
+
+
+def test_the_operator_of_prometheus_is_given_the_rules_and_dashboards_that_others_load() -> None:
+    objects = manifest.render(manifest.PROD, manifest.MONITORING)
+    by_name = {name_of(each): each for each in objects}
+    rules = yaml.safe_load((manifest.MONITORING / "prometheus/tidelog-alerts.yaml").read_text())
+    assert by_name["PrometheusRule", "tidelog"]["spec"] == rules
+    boards = {
+        name: text
+        for each in objects
+        if each["metadata"].get("labels", {}).get("grafana_dashboard") == "1"
+        for name, text in each["data"].items()
+    }
+    assert boards == {file.name: file.read_text() for file in (manifest.MONITORING / "grafana").glob("*.json")}
+    monitor = by_name["ServiceMonitor", "tidelog"]["spec"]
+    service = by_name["Service", "tidelog-metrics"]
+    job = service["metadata"]["labels"][monitor["jobLabel"]]
+    assert {name for rule in named_jobs(rules) for name in rule} == {job}
+    assert service["spec"]["publishNotReadyAddresses"] is True, "a node that is not ready says why in its metrics"
+
+
+def named_jobs(rules: dict[str, Any]) -> Iterator[list[str]]:
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            yield re.findall(r'job="(\w+)"', rule["expr"])
 
 
 def test_image_and_manifest_agree_on_user_and_directories() -> None:

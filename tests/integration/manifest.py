@@ -19,7 +19,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "deploy" / "k8s"
 PROD = ROOT / "deploy" / "overlays" / "prod"
+DEV = ROOT / "deploy" / "overlays" / "dev"
 CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
+EXTERNAL = ROOT / "deploy" / "components" / "external"
+MONITORING = ROOT / "deploy" / "monitoring"
 
 
 @cache
@@ -29,7 +32,11 @@ def render(overlay: Path = BASE, *components: Path) -> tuple[dict[str, Any], ...
         home = Path(name).resolve()
         if components:
             paths = {"resources": [overlay], "components": components}
-            kustomization = {key: [os.path.relpath(each, home) for each in given] for key, given in paths.items()}
+            kustomization: dict[str, Any] = {
+                key: [os.path.relpath(each, home) for each in given] for key, given in paths.items()
+            }
+            # As in docs/deploy.md: the namespace of the overlay does not reach what components add.
+            kustomization["namespace"] = "tidelog"
             (home / "kustomization.yaml").write_text(json.dumps(kustomization))
         done = subprocess.run(
             ["kubectl", "kustomize", str(home if components else overlay)],
@@ -114,12 +121,16 @@ def pods(overlay: Path = BASE) -> list[Pod]:
     return [Pod(ordinal, overlay) for ordinal in range(the("StatefulSet", overlay=overlay)["spec"]["replicas"])]
 
 
-def environment(stateful: Mapping[str, Any], ordinal: int) -> dict[str, str]:
-    """The variables of that pod's only container: fields and `$(NAME)` resolved, in order, as the kubelet does."""
+def environment(stateful: Mapping[str, Any], ordinal: int, zone: str = "") -> dict[str, str]:
+    """The variables of that pod's only container: fields and `$(NAME)` resolved, in order, as the kubelet does.
+
+    zone: of its machine, which Kubernetes 1.35 and newer copy to the pod; empty: it has no such label.
+    """
     name = f"{stateful['metadata']['name']}-{ordinal}"
     fields = {
         "metadata.name": name,
         "metadata.namespace": stateful["metadata"].get("namespace", "default"),
+        "metadata.labels['topology.kubernetes.io/zone']": zone,
     }
     (only,) = stateful["spec"]["template"]["spec"]["containers"]
     made: dict[str, str] = {}

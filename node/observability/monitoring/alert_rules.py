@@ -1,17 +1,36 @@
-"""Prometheus' alert rules, from the alerts of the metrics."""
+"""Prometheus' alert rules, from the alerts of the metrics: as a file, and as an object for Prometheus' operator."""
 
 from __future__ import annotations
 
 import json
+from textwrap import indent
 from typing import Final
 
 from node.observability.metrics import TABLES
 
-_HEAD: Final = "# Made by `make monitoring` from node/observability/*_families.py: change it there.\ngroups:\n"
+_HEAD: Final = "# Made by `make monitoring` from node/observability/*_families.py: change it there.\n"
+_OBJECT: Final = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: tidelog
+  labels: {app.kubernetes.io/name: tidelog}
+spec:
+"""
 
 
 def alert_rules() -> str:
-    """The file of rules: a group for each section of docs/metrics.md that has alerts."""
+    """The file of rules."""
+    return _HEAD + _groups()
+
+
+def prometheus_rule() -> str:
+    """The same rules as an object of Kubernetes."""
+    return _HEAD + _OBJECT + indent(_groups(), "  ")
+
+
+def _groups() -> str:
+    """A group for each section of docs/metrics.md that has alerts."""
     groups = []
     for table in TABLES:
         rules = [
@@ -31,7 +50,7 @@ def alert_rules() -> str:
         ]
         if rules:
             groups.append(f"  - name: {json.dumps('Tidelog: ' + table.title)}\n    rules:\n" + "".join(rules))
-    return _HEAD + "".join(groups)
+    return "groups:\n" + "".join(groups)
 
 
 def _rule(fields: dict[str, str], *, severity: str, summary: str, description: str, metric: str) -> str:
