@@ -8,7 +8,7 @@ Not here: which metrics there are (*_families.py), serving them (metrics_server.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -44,6 +44,8 @@ class Alert:
     """How long it must hold before anybody is told."""
     is_critical: bool = False
     """Somebody must act at once. Otherwise within a day."""
+    command: str = field(kw_only=True)
+    """What to type first; capital letters stand for what the labels of the alert name."""
 
 
 Value: TypeAlias = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | Distribution | None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from node.observability.metrics import TABLES
 from node.observability.monitoring.dashboards import DASHBOARDS, dashboard_text
+from tests.document_commands import commands_of, refusal
 from tests.node.monitoring_files import ALERTS
 from tests.node.promtool import needs_promtool, promtool
 
@@ -123,6 +124,14 @@ def test_panels_of_a_dashboard_do_not_overlap_and_have_numbers_of_their_own() ->
             for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
         ]
         assert len(set(places)) == len(places)
+
+
+def test_the_next_command_of_each_alert_is_one_that_there_is() -> None:
+    """The command tree parses those of `tidelog`; the others are programs of the system."""
+    for alert in RULES.values():
+        found = list(commands_of(alert.command))
+        assert [refusal(arguments) for arguments in found] in ([None], []), alert.name
+        assert found or alert.command.split()[0] in ("curl", "openssl", "ss"), alert.name
 
 
 def test_each_rule_has_an_example() -> None:

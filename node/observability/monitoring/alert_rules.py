@@ -43,6 +43,7 @@ def _groups() -> str:
                 severity="critical" if alert.is_critical else "warning",
                 summary=alert.summary,
                 description=metric.action,
+                command=alert.command,
                 metric=metric.name,
             )
             for metric in table.metrics
@@ -53,7 +54,7 @@ def _groups() -> str:
     return "groups:\n" + "".join(groups)
 
 
-def _rule(fields: dict[str, str], *, severity: str, summary: str, description: str, metric: str) -> str:
+def _rule(fields: dict[str, str], *, severity: str, summary: str, description: str, command: str, metric: str) -> str:
     """One rule. Text of JSON is text of YAML."""
     first, *others = (f"{name}: {json.dumps(value)}\n" for name, value in fields.items())
     lines = [f"      - {first}", *(f"        {line}" for line in others)]
@@ -62,6 +63,7 @@ def _rule(fields: dict[str, str], *, severity: str, summary: str, description: s
         "        annotations:\n",
         f"          summary: {json.dumps(summary)}\n",
         f"          description: {json.dumps(description)}\n",
+        f"          command: {json.dumps(command)}\n",
         f"          runbook: {json.dumps(f'docs/metrics.md, {metric}')}\n",
     ]
     return "".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -44,6 +45,8 @@ def _alerts() -> str:
         (
             f"`{alert.name}`",
             "critical" if alert.is_critical else "warning",
+            _in_words(alert.summary),
+            f"`{alert.command}`",
             f"`{alert.expr}`".replace("|", "\\|"),
             f"{alert.minutes:g} min" if alert.minutes else "at once",
             f"`{metric.name}`",
@@ -53,10 +56,17 @@ def _alerts() -> str:
         for alert in metric.alerts
     )
     return (
-        "## Alerts\n\nWhat to do about an alert stands at its metric, and in its annotation `description`. "
-        "Critical: act at once; warning: within a day.\n\n"
-        + _table(("alert", "severity", "when", "for", "metric"), rows)
+        "## Alerts\n\nThe next command is the annotation `command` of the alert; what to do then stands at the metric, "
+        "and in the annotation `description`. Critical: act at once; warning: within a day. On Kubernetes, commands "
+        "run in the pod of any node ([operations.md](operations.md#commands-in-the-cluster)).\n\n"
+        + _table(("alert", "severity", "meaning", "next command", "when", "for", "metric"), rows)
     )
+
+
+def _in_words(summary: str) -> str:
+    """The summary without Prometheus' placeholders: the name of a label, or N for the value."""
+    named = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: match[1].upper(), summary)
+    return re.sub(r"{{ \$value[^}]*}}", "N", named)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
