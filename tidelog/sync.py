@@ -380,6 +380,7 @@ class Admin(_SyncClient[_admin.Admin]):
     explain_partitions = blocking(_admin.Admin.explain_partitions)
     explain_restart = blocking(_admin.Admin.explain_restart)
     remove_voter = blocking(_admin.Admin.remove_voter)
+    unregister_node = blocking(_admin.Admin.unregister_node)
     create_acls = blocking(_admin.Admin.create_acls)
     delete_acls = blocking(_admin.Admin.delete_acls)
     describe_acls = blocking(_admin.Admin.describe_acls)

@@ -219,12 +219,12 @@ class Registration:
                 f"log directory {', '.join(failed)} failed before the node was ready: start the node again; it "
                 "continues without the directories that still fail"
             )
-        self._progress.ready = True
+        self._progress.ready = number == self._progress.node_epoch
         self._wake.set()
 
     async def _write_number(self, directory: LogDirectory, executor: Executor, number: NodeEpoch) -> None:
         """Retries while the disk is full. Raises KafkaStorageError."""
-        while directory.offline is None:
+        while directory.offline is None and number == self._progress.node_epoch:
             try:
                 await run_in(executor, lambda: directory.write_registration(number))
                 return
@@ -238,8 +238,11 @@ class Registration:
             self._wake.clear()
             try:
                 answer = await self._heartbeat(found_later())
-            except NodeIdNotRegistered:
+            except NodeIdNotRegistered:  # it was removed from the cluster while no controller heard from it
+                # Unfenced before its directories have the new number, they would count as older copies forever.
+                self._progress.ready = False
                 await self._register(damaged())
+                await self._get_ready()
             except StaleNodeEpoch:
                 raise
             except TidelogError as error:

@@ -336,6 +336,10 @@ class AdminHandlers(ConfigHandlers):
         """Forward."""
         return await self._forward(table.ADMIN_REMOVE_VOTER, request, context)
 
+    async def unregister_node(self, request: events.UnregisterNode, context: RequestContext) -> events.NodeUnregistered:
+        """Forward; respond when this node has applied the removal."""
+        return await self._alter(table.ADMIN_UNREGISTER_NODE, request, context, "the node was removed")
+
     async def alter_user_scram_credentials(
         self, request: events.AlterScramCredentials, context: RequestContext
     ) -> events.ScramCredentialsAltered:

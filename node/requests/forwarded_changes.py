@@ -26,6 +26,7 @@ Altered = TypeVar(
     events.ScramCredentialsAltered,
     events.ClientQuotasAltered,
     events.GroupConfigsAltered,
+    events.NodeUnregistered,
 )
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 

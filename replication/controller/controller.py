@@ -29,6 +29,7 @@ from replication.controller import (
     elections,
     events,
     features,
+    node_removal,
     reassignment,
     registration,
     unclean,
@@ -199,6 +200,8 @@ class Controller:
                 return self._allocate_producer_ids(request)
             case events.RemoveVoter():
                 return self._remove_voter(request)
+            case events.UnregisterNode():
+                return self._unregister(request)
             case _:
                 with self._batch(events.ElectionCause.PREFERRED) as batch:
                     return decide(
@@ -264,6 +267,24 @@ class Controller:
             raise VoterChangePending("the last change of the voters is not committed yet: retry after a pause")
         self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.directory_id))
         return events.VoterRemoved()
+
+    def _unregister(self, request: events.UnregisterNode) -> events.NodeUnregistered:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: retry after a pause")
+        in_session = self._sessions.alive(request.node_id)
+        records = node_removal.records_of(self.image, request.node_id, in_session=in_session)
+        with self._batch() as batch:
+            batch.add(records)
+        voted = any(isinstance(record, VotersRecord) for record in records)
+        if voted:
+            self._voters_end = self.image.offset
+        for known in (self._applied, self._known_levels, self._drains, self._state_known_at):
+            known.pop(request.node_id, None)
+        self._sessions.forget(request.node_id)
+        self._refusals.forget(request.node_id)
+        lost_vote = " and no longer a voter of the metadata quorum" if voted else ""
+        self._effects.append(Report(f"node {request.node_id} is no longer registered{lost_vote}"))
+        return events.NodeUnregistered(voted, self.image.offset)
 
     def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         with self._batch() as batch:

@@ -397,7 +397,16 @@ class RemoveVoter:
     directory_id: DirectoryId | None = None
 
 
-Request: TypeAlias = RegisterNode | Heartbeat | AlterPartition | AllocateProducerIds | RemoveVoter | AdminRequest
+@dataclass(frozen=True, slots=True)
+class UnregisterNode:
+    """Remove the registration and the vote of a node that is permanently gone."""
+
+    node_id: NodeId
+
+
+Request: TypeAlias = (
+    RegisterNode | Heartbeat | AlterPartition | AllocateProducerIds | RemoveVoter | UnregisterNode | AdminRequest
+)
 """What nodes, operators and clients ask the controller for."""
 
 
@@ -550,6 +559,14 @@ class VoterRemoved:
     """The voter is removed."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeUnregistered:
+    """The node is not in the image from `metadata_offset` on. removed_voter: it was a voter until then."""
+
+    removed_voter: bool
+    metadata_offset: Offset
+
+
 Result: TypeAlias = (
     Registered
     | HeartbeatAnswer
@@ -560,6 +577,7 @@ Result: TypeAlias = (
     | GroupConfigsAltered
     | FeaturesUpdated
     | VoterRemoved
+    | NodeUnregistered
     | ProducerIdBlock
     | AclsCreated
     | AclsDeleted

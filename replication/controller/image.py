@@ -26,6 +26,7 @@ from replication.controller.metadata_records import (
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
+    NodeRemovalRecord,
     NodeStateSnapshot,
     PartitionChangeRecord,
     PartitionRecord,
@@ -312,6 +313,8 @@ class _Draft:
                 nodes[record.node_id] = register(offset, record, nodes.get(record.node_id))
             case NodeChangeRecord():
                 self._change_node(offset, record)
+            case NodeRemovalRecord():
+                del self._own_nodes()[self._registered(offset, record).node_id]
             case TopicRecord():
                 self._add_topic(offset, record)
             case TopicConfigsRecord():
@@ -443,11 +446,15 @@ class _Draft:
             raise _contradiction(offset, f"partition {change.key} does not exist")
         partitions[change.partition] = changed(partitions[change.partition], change)
 
+    def _registered(self, offset: Offset, record: NodeChangeRecord | NodeRemovalRecord) -> NodeRegistration:
+        """The registration that the record is about."""
+        node = self._own_nodes().get(record.node_id)
+        if node is None or node.node_epoch != record.node_epoch:
+            raise _contradiction(offset, f"node {record.node_id} has no registration {record.node_epoch}")
+        return node
+
     def _change_node(self, offset: Offset, change: NodeChangeRecord) -> None:
-        nodes = self._own_nodes()
-        node = nodes.get(change.node_id)
-        if node is None or node.node_epoch != change.node_epoch:
-            raise _contradiction(offset, f"node {change.node_id} has no registration {change.node_epoch}")
+        node = self._registered(offset, change)
         if change.fenced is False:
             directories = tuple(
                 DirectoryState(directory.directory_id, node.node_epoch) for directory in node.directories
@@ -457,7 +464,7 @@ class _Draft:
         if offline:
             working = tuple(directory for directory in node.directories if directory not in offline)
             node = replace(node, directories=working, offline_directories=(*node.offline_directories, *offline))
-        nodes[change.node_id] = replace(
+        self._own_nodes()[change.node_id] = replace(
             node,
             fenced=node.fenced if change.fenced is None else change.fenced,
             draining=node.draining if change.draining is None else change.draining,

@@ -102,6 +102,14 @@ class NodeChangeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRemovalRecord:
+    """The registration of a node is removed: the node is gone for good, and no replica or vote is on it."""
+
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """A topic; its partitions follow in the same batch."""
 
@@ -249,6 +257,7 @@ MetadataRecord: TypeAlias = (
     | VotersRecord
     | NodeRegistrationRecord
     | NodeChangeRecord
+    | NodeRemovalRecord
     | TopicRecord
     | TopicConfigsRecord
     | TopicRemovalRecord

@@ -410,6 +410,12 @@ class MemoryNode:
         self.cluster.voters.remove(request.node_id)
         return admin_pb2.RemoveVoterResponse()
 
+    async def unregister_node(self, request: admin_pb2.UnregisterNodeRequest, context: RequestContext) -> Any:
+        removed_voter = request.node_id in self.cluster.voters
+        if removed_voter:
+            self.cluster.voters.remove(request.node_id)
+        return admin_pb2.UnregisterNodeResponse(removed_voter=removed_voter)
+
     async def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Any:
         for each in request.upsertions:
             self.cluster.users[each.name, each.mechanism] = each

@@ -114,6 +114,7 @@ LARGE = "9" * 20
         (("partition", "elect", f"orders-{LARGE}"), f"partition {LARGE} does not exist"),
         (("partition", "reassign", "orders-0", "-r", LARGE), f"a replica={LARGE}"),
         (("cluster", "remove-voter", LARGE), f"node_id={LARGE}"),
+        (("node", "remove", LARGE), f"node_id={LARGE}"),
     ],
 )
 def test_an_invalid_argument_is_reported_in_one_sentence(
@@ -242,6 +243,15 @@ def test_cluster_status_shows_nodes_and_problems(cluster: MemoryCluster, tidelog
     assert tidelog("cluster", "status") == 0
     assert b"controller" in tidelog.out
     assert tidelog.err == "healthy\n"
+
+
+def test_a_removed_node_may_have_been_a_voter(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.voters = [0, 1]
+    assert tidelog("node", "remove", "1") == 0
+    assert "node 1 is no longer part of the cluster" in tidelog.err
+    assert "it was a voter" in tidelog.err
+    assert tidelog("node", "remove", "1", "--json") == 0
+    assert tidelog.json == {"removed_node": 1, "removed_voter": False}
 
 
 def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from testbed.topic_requests import creating
 from tests.node.metadata_world import MetadataWorld
-from tidelog.errors import NotController, VoterNotFound
+from tidelog.errors import NodeIdNotRegistered, NotController, VoterNotFound
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
+from tidelog.types import NodeId
 
 
 def leader(world: MetadataWorld) -> int:
@@ -182,6 +183,27 @@ def test_all_nodes_lose_power_while_the_cluster_is_formed() -> None:
             world.start(0, 1, 2)
             world.wait_whole()
             assert voters(world) == [0, 1, 2]
+
+
+def test_a_removed_node_that_was_only_cut_off_registers_again_and_keeps_its_directory() -> None:
+    """Its process ran all the time. The new number is in its directory before it is unfenced: after the next start the
+    directory is no older copy, and the node is in service and a voter again."""
+    with MetadataWorld(nodes=4, voters=3) as world:
+        world.begin()
+        for other in (0, 1, 3):
+            world.network.disconnect("node-2", f"node-{other}")
+            world.network.disconnect(f"node-{other}", "node-2")
+        world.run_until(lambda: world.unfenced(1) == {0, 1, 3})
+        removed = world.call(3, methods.ADMIN_UNREGISTER_NODE, admin_pb2.UnregisterNodeRequest(node_id=2))
+        assert removed.removed_voter
+        world.run_until(lambda: voters(world) == [0, 1, 3], what="another takes its place")
+        with pytest.raises(NodeIdNotRegistered):
+            world.call(1, methods.ADMIN_UNREGISTER_NODE, admin_pb2.UnregisterNodeRequest(node_id=2))
+        world.network.heal_all()
+        world.run_until(lambda: world.unfenced(1) == {0, 1, 2, 3}, what="it registered again")
+        entry = world.image(1).nodes[NodeId(2)]
+        written = [directory.identity.last_registration for directory in world.node_runs[2].directories]
+        assert [directory.last_registration for directory in entry.directories] == written
 
 
 def test_a_lost_voter_is_removed_and_another_node_replaces_it() -> None:

@@ -1,4 +1,4 @@
-"""`tidelog node run|probe|safe-to-restart`."""
+"""`tidelog node run|probe|safe-to-restart|remove`."""
 
 from __future__ import annotations
 
@@ -67,3 +67,15 @@ def safe_to_restart(call: CommandCall, node_id: Annotated[int, Argument(help="Th
             say(f"not now: {reason}")
     if not restart.safe:
         raise click.exceptions.Exit(1)
+
+
+@cluster_command(app)
+def remove(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
+    """Remove a node that is gone for good, with its vote in the metadata quorum. Refused while it runs or has
+    replicas."""
+    removed_voter = call.query(lambda admin: admin.unregister_node(node_id))
+    call.report(
+        {"removed_node": node_id, "removed_voter": removed_voter},
+        f"node {node_id} is no longer part of the cluster",
+        *["it was a voter of the metadata quorum; another node takes its place"] * removed_voter,
+    )

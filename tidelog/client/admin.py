@@ -226,6 +226,16 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         )
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
+    async def unregister_node(self, node_id: int) -> bool:
+        """Remove a node that is gone for good from the cluster, with its vote in the metadata quorum: it is no longer
+        listed as fenced. Returns True if it was a voter; another node takes its place automatically.
+
+        Raises NodeIdNotRegistered, VoterChangePending, InvalidRequest if the node is alive, has replicas, or if too few
+        of the other voters are alive.
+        """
+        request = admin_pb2.UnregisterNodeRequest(node_id=whole_number("node_id", node_id))
+        return (await self._change(methods.ADMIN_UNREGISTER_NODE, request)).removed_voter
+
     async def create_acls(self, bindings: Iterable[AclBinding], *, validate_only: bool = False) -> int:
         """Add rules to the access control lists, all or none. Returns how many did not exist before.
 

@@ -671,6 +671,50 @@ class RemoveVoterResponse(_message.Message):
 Global___RemoveVoterResponse: _TypeAlias = RemoveVoterResponse  # noqa: Y015
 
 @_typing.final
+class UnregisterNodeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """node"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnregisterNodeRequest: _TypeAlias = UnregisterNodeRequest  # noqa: Y015
+
+@_typing.final
+class UnregisterNodeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVED_VOTER_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    removed_voter: _builtins.bool
+    """the node was a voter of the metadata quorum"""
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        removed_voter: _builtins.bool = ...,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "removed_voter", b"removed_voter"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnregisterNodeResponse: _TypeAlias = UnregisterNodeResponse  # noqa: Y015
+
+@_typing.final
 class QuorumVoter(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

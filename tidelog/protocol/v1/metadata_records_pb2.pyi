@@ -46,6 +46,7 @@ class MetadataRecord(_message.Message):
     SASL_SECRET_FIELD_NUMBER: _builtins.int
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
+    NODE_REMOVAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -96,6 +97,10 @@ class MetadataRecord(_message.Message):
     def group_configs(self) -> Global___GroupConfigsRecord:
         """feature level 7"""
 
+    @_builtins.property
+    def node_removal(self) -> Global___NodeRemovalRecord:
+        """feature level 8"""
+
     def __init__(
         self,
         *,
@@ -116,12 +121,13 @@ class MetadataRecord(_message.Message):
         sasl_secret: Global___SaslSecretRecord | None = ...,
         client_quota: Global___ClientQuotaRecord | None = ...,
         group_configs: Global___GroupConfigsRecord | None = ...,
+        node_removal: Global___NodeRemovalRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs", "node_removal"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -138,7 +144,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord"""
     def __init__(
         self,
         *,
@@ -862,3 +868,29 @@ class GroupConfigsRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GroupConfigsRecord: _TypeAlias = GroupConfigsRecord  # noqa: Y015
+
+@_typing.final
+class NodeRemovalRecord(_message.Message):
+    """A node that is gone for good is no longer registered; it had no replica and no vote any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """the node"""
+    node_epoch: _builtins.int
+    """of the registration that is removed"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        node_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_epoch", b"node_epoch", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeRemovalRecord: _TypeAlias = NodeRemovalRecord  # noqa: Y015

@@ -95,6 +95,9 @@ ADMIN_EXPLAIN_RESTART: Final = Method(
 ADMIN_REMOVE_VOTER: Final = Method(
     ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse, CallKind.UNARY
 )
+ADMIN_UNREGISTER_NODE: Final = Method(
+    ADMIN, "UnregisterNode", admin_pb2.UnregisterNodeRequest, admin_pb2.UnregisterNodeResponse, CallKind.UNARY
+)
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Method(
     ADMIN, "AlterUserScramCredentials", sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse, CallKind.UNARY
 )
