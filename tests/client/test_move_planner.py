@@ -1,0 +1,166 @@
+"""Plans of moves: even, over racks, with few bytes, never to a node that takes no replicas."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves
+from tidelog.errors import TooFewNodes
+from tidelog.types import NodeId, PartitionIndex, TopicPartition
+
+
+def nodes_in(*racks: str) -> list[BalancedNode]:
+    return [BalancedNode(NodeId(number), rack) for number, rack in enumerate(racks)]
+
+
+def placed(topic: str, index: int, replicas: Sequence[int], size: int = 1) -> PlacedPartition:
+    return PlacedPartition(TopicPartition(topic, PartitionIndex(index)), tuple(map(NodeId, replicas)), size)
+
+
+def after(partitions: Sequence[PlacedPartition], moves: Sequence[ReplicaMove]) -> list[PlacedPartition]:
+    targets = {move.partition: move.after for move in moves}
+    return [
+        PlacedPartition(each.partition, targets.get(each.partition, each.replicas), each.size_bytes)
+        for each in partitions
+    ]
+
+
+def held(partitions: Sequence[PlacedPartition]) -> Counter[int]:
+    return Counter(node for each in partitions for node in each.replicas)
+
+
+def leads(partitions: Sequence[PlacedPartition]) -> Counter[int]:
+    return Counter(each.replicas[0] for each in partitions)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[BalancedNode], list[PlacedPartition]]:
+    racks = draw(st.lists(st.sampled_from("abc"), min_size=2, max_size=8))
+    takes = draw(st.lists(st.booleans(), min_size=len(racks), max_size=len(racks)))
+    nodes = [
+        BalancedNode(NodeId(number), rack, takes_replicas=taking)
+        for number, (rack, taking) in enumerate(zip(racks, takes, strict=True))
+    ]
+    ids = list(range(len(nodes)))
+    replicas = st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True)
+    drawn = draw(st.lists(st.tuples(replicas, st.integers(0, 1_000)), max_size=40))
+    return nodes, [placed("t", index, chosen, size) for index, (chosen, size) in enumerate(drawn)]
+
+
+def racks_used(nodes: Sequence[BalancedNode], replicas: Sequence[NodeId]) -> int:
+    return len({node.rack for node in nodes if node.node_id in replicas})
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_any_plan_keeps_the_rules(cluster: tuple[list[BalancedNode], list[PlacedPartition]]) -> None:
+    """Factors stay, no node is named twice, none that takes no replicas gets one, no partition uses fewer racks, and
+    where two replicas share a rack, no rack with a node that takes replicas is left out."""
+    nodes, partitions = cluster
+    takes = {node.node_id for node in nodes if node.takes_replicas}
+    moves = plan_moves(nodes, partitions)
+    available = {node.rack for node in nodes if node.takes_replicas}
+    for move in moves:
+        assert move.before != move.after
+        assert len(set(move.after)) == len(move.before)
+        assert set(move.adding) <= takes
+        assert racks_used(nodes, move.after) >= racks_used(nodes, move.before)
+        assert move.after[0] == move.before[0] or move.after[0] in takes
+    for each in after(partitions, moves):
+        used = {node.rack for node in nodes if node.node_id in each.replicas}
+        assert len(used) == len(each.replicas) or not available - used
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_without_racks_nodes_differ_by_one_replica_and_a_second_plan_moves_nothing(
+    cluster: tuple[list[BalancedNode], list[PlacedPartition]],
+) -> None:
+    nodes = [BalancedNode(node.node_id, "", node.takes_replicas) for node in cluster[0]]
+    partitions = cluster[1]
+    takes = [node.node_id for node in nodes if node.takes_replicas]
+    moves = plan_moves(nodes, partitions)
+    planned = after(partitions, moves)
+    counts, before = held(planned), held(partitions)
+    assert max((counts[node] for node in takes), default=0) - min((counts[node] for node in takes), default=0) <= 1
+    excess = sum(max(0, before[node] - counts[node]) for node in takes)
+    assert sum(len(move.adding) for move in moves) == excess, "each replica that moves leaves a node that had too many"
+    assert not [move for move in plan_moves(nodes, planned) if move.adding]
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.data())
+def test_an_emptied_node_has_nothing_left_and_nothing_else_moves(
+    cluster: tuple[list[BalancedNode], list[PlacedPartition]], data: st.DataObject
+) -> None:
+    nodes, partitions = cluster
+    leaving = data.draw(st.sampled_from(nodes)).node_id
+    try:
+        moves = plan_moves(nodes, partitions, emptied={leaving}, evens_out=False)
+    except TooFewNodes:
+        able = [node.node_id for node in nodes if node.takes_replicas and node.node_id != leaving]
+        assert any(leaving in each.replicas and set(able) <= set(each.replicas) for each in partitions)
+        return
+    assert held(after(partitions, moves))[leaving] == 0
+    assert {move.partition for move in moves} == {each.partition for each in partitions if leaving in each.replicas}
+    for move in moves:
+        assert len(move.adding) == 1, "one replica moves, the others stay"
+        assert len(move.after) == len(move.before)
+
+
+def test_a_new_node_gets_its_share_from_all_others() -> None:
+    nodes = nodes_in("", "", "", "")
+    partitions = [placed("t", index, [index % 3, (index + 1) % 3]) for index in range(12)]
+    moves = plan_moves(nodes, partitions)
+    planned = after(partitions, moves)
+    assert held(planned) == {0: 6, 1: 6, 2: 6, 3: 6}
+    assert leads(planned) == {0: 3, 1: 3, 2: 3, 3: 3}
+    assert sum(move.moved_bytes for move in moves) == 6
+
+
+def test_of_equally_many_replicas_those_move_that_make_the_bytes_even() -> None:
+    nodes = nodes_in("", "")
+    partitions = [placed("t", index, [0], size) for index, size in enumerate((100, 1, 1, 98))]
+    planned = after(partitions, plan_moves(nodes, partitions))
+    sizes = Counter({node: sum(each.size_bytes for each in planned if node in each.replicas) for node in (0, 1)})
+    assert held(planned) == {0: 2, 1: 2}
+    assert abs(sizes[0] - sizes[1]) <= 2
+
+
+def test_a_replica_leaves_the_rack_that_has_two() -> None:
+    nodes = nodes_in("a", "a", "b")
+    (move,) = plan_moves(nodes, [placed("t", 0, [0, 1], size=7)])
+    assert (move.adding, move.moved_bytes) == ((2,), 7)
+
+
+def test_a_replication_factor_is_raised_over_racks_and_lowered_without_moving_bytes() -> None:
+    nodes = nodes_in("a", "a", "b")
+    partitions = [placed("t", 0, [0]), placed("other", 0, [1])]
+    (move,) = plan_moves(nodes, partitions, replication_factors={"t": 2}, evens_out=False)
+    assert move.after == (0, 2)
+    (move,) = plan_moves(nodes, [placed("t", 0, [0, 1, 2])], replication_factors={"t": 2}, evens_out=False)
+    assert move.after == (0, 2), "the rack that has two loses one"
+    with pytest.raises(TooFewNodes, match=r"t-0 needs another node .* only 3 nodes take replicas"):
+        plan_moves(nodes, partitions, replication_factors={"t": 4})
+
+
+def test_a_hundred_nodes_with_fifty_thousand_partitions_take_seconds() -> None:
+    """Ten of the nodes are new, and one is emptied."""
+    nodes = nodes_in(*("abc"[number % 3] for number in range(100)))
+    partitions = [
+        placed("t", index, [(index * 7 + step * 31) % 90 for step in range(3)], size=index % 1_000)
+        for index in range(50_000)
+    ]
+    began = time.process_time()
+    moves = plan_moves(nodes, partitions, emptied={NodeId(5)})
+    assert time.process_time() - began < 30
+    planned = after(partitions, moves)
+    counts = held(planned)
+    assert 5 not in counts
+    assert all(racks_used(nodes, each.replicas) == 3 for each in planned)

@@ -1,0 +1,278 @@
+"""Plans moves of replicas, a pure function of the cluster: nodes are emptied, topics have their replication factor,
+racks are used, and replicas, bytes and leaderships are even.
+
+Invariants:
+  1. The replicas of a partition are on different nodes. A move never lowers the number of racks that a partition uses.
+  2. A node that takes no replicas gets none, and no leadership. It keeps what it has unless it is to be emptied.
+  3. A partition whose replicas need no change is not named in the plan: a plan for a balanced cluster is empty.
+  4. A replica that can stay, stays: only what a rule above or a difference of more than one replica between two nodes
+     asks for is moved. With one rack, or none named, any two nodes that take replicas then differ by at most one.
+
+The steps are in the order of their weight: emptied nodes and replication factors, racks, replicas (the bytes are the
+second criterion), leaderships. The last one moves no bytes.
+Cost: 100 nodes with 50,000 partitions take a few seconds.
+Out of scope: the state of the cluster, and the execution (cluster_balance.py).
+Source: own algorithm; the goals are those of LinkedIn's Cruise Control.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.errors import TooFewNodes
+from tidelog.types import NodeId, TopicPartition
+
+_NEAREST: Final = 32
+"""Partitions nearest to the wanted size that are tried before all others of the node."""
+
+_LEADER_ROUNDS_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BalancedNode:
+    """A node of the cluster."""
+
+    node_id: NodeId
+    rack: str = ""
+    """Nodes without one are in one rack."""
+    takes_replicas: bool = True
+    """It runs, and is not to be emptied."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPartition:
+    """A partition with its replicas, the preferred leader first."""
+
+    partition: TopicPartition
+    replicas: tuple[NodeId, ...]
+    size_bytes: int = 0
+    """Of each replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMove:
+    """The replicas that a partition has and gets, the preferred leader first."""
+
+    partition: TopicPartition
+    before: tuple[NodeId, ...]
+    after: tuple[NodeId, ...]
+    size_bytes: int = 0
+    """Of each replica."""
+
+    @property
+    def adding(self) -> tuple[NodeId, ...]:
+        """The nodes that fetch the partition."""
+        return tuple(node for node in self.after if node not in self.before)
+
+    @property
+    def moved_bytes(self) -> int:
+        """What is fetched for it in total."""
+        return self.size_bytes * len(self.adding)
+
+
+def plan_moves(
+    nodes: Iterable[BalancedNode],
+    partitions: Sequence[PlacedPartition],
+    *,
+    emptied: Collection[NodeId] = (),
+    replication_factors: Mapping[str, int] | None = None,
+    evens_out: bool = True,
+) -> list[ReplicaMove]:
+    """The moves, in the order of the partitions.
+
+    emptied: nodes that lose all replicas. replication_factors: of topics, by name; others keep theirs. evens_out:
+    False: change only what `emptied` and `replication_factors` ask for.
+
+    Raises TooFewNodes if a partition needs more nodes than take replicas.
+    """
+    state = _Placement(nodes, partitions, emptied)
+    factors = replication_factors or {}
+    for index, placed in enumerate(partitions):
+        state.complete(index, factors.get(placed.partition.topic, len(placed.replicas)))
+    if evens_out:
+        state.use_racks()
+        state.even_replicas()
+        state.even_leaders()
+    return [
+        ReplicaMove(placed.partition, placed.replicas, tuple(after), placed.size_bytes)
+        for placed, after in zip(partitions, state.replicas, strict=True)
+        if tuple(after) != placed.replicas
+    ]
+
+
+class _Placement:
+    """The replicas while they are planned."""
+
+    def __init__(
+        self, nodes: Iterable[BalancedNode], partitions: Sequence[PlacedPartition], emptied: Collection[NodeId]
+    ) -> None:
+        known = sorted(nodes, key=lambda node: node.node_id)
+        self._racks = {node.node_id: node.rack for node in known}
+        self._targets = [node.node_id for node in known if node.takes_replicas and node.node_id not in emptied]
+        self._emptied = frozenset(emptied)
+        self._partitions = partitions
+        self.replicas = [list(placed.replicas) for placed in partitions]
+        self._bytes: Counter[NodeId] = Counter()
+        self._held: dict[NodeId, list[tuple[int, int]]] = {node.node_id: [] for node in known}
+        """The partitions of each node as (bytes, index), sorted."""
+        for index, placed in enumerate(partitions):
+            for node in placed.replicas:
+                self._held.setdefault(node, []).append((placed.size_bytes, index))
+                self._bytes[node] += placed.size_bytes
+        for held in self._held.values():
+            held.sort()
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def complete(self, index: int, factor: int) -> None:
+        """Empty the nodes that are to be emptied, and give the partition this many replicas."""
+        replicas = self.replicas[index]
+        for node in [node for node in replicas if node in self._emptied]:
+            substitute = self._best_target(index, without=node) if len(replicas) <= factor else None
+            self._replace(index, node, substitute)
+        while len(replicas) > factor:
+            used = Counter(map(self._rack, replicas))
+            # The preferred leader goes last. Of the others, one whose rack has another.
+            self._replace(
+                index, max(replicas[1:], key=lambda node: (used[self._rack(node)] > 1, len(self._held[node]))), None
+            )
+        while len(replicas) < factor:
+            self._add(index, self._best_target(index))
+
+    def use_racks(self) -> None:
+        """Move a replica out of a rack that has two of a partition, while another rack has none."""
+        racks = {self._racks[node] for node in self._targets}
+        for index, replicas in enumerate(self.replicas):
+            used = Counter(map(self._rack, replicas))
+            while len(used) < len(replicas) and racks - used.keys():
+                crowded = [node for node in replicas if used[self._rack(node)] > 1]
+                leaving = max(crowded, key=lambda node: (node != replicas[0], len(self._held[node]), node))
+                self._replace(index, leaving, self._best_target(index, without=leaving))
+                used = Counter(map(self._rack, replicas))
+
+    def even_replicas(self) -> None:
+        """Move replicas from the nodes with the most to those with the fewest, until no two differ by more than one, or
+        the racks allow nothing more."""
+        stuck: set[tuple[NodeId, NodeId]] = set()
+        while (pair := self._uneven_pair(stuck)) is not None:
+            source, target = pair
+            index = self._movable(source, target)
+            if index is None:
+                # Later moves could free the pair again, but without this the loop need not end.
+                stuck.update((source, node) for node in self._as_stuck(source, target))
+            else:
+                self._replace(index, source, target)
+
+    def even_leaders(self) -> None:
+        """Exchange the preferred leader with a follower that is the preferred leader of fewer partitions."""
+        leads = Counter(replicas[0] for replicas in self.replicas if replicas)
+        targets = set(self._targets)
+        for _ in range(_LEADER_ROUNDS_MAX):
+            is_even = True
+            for replicas in self.replicas:
+                able = [place for place in range(1, len(replicas)) if replicas[place] in targets]
+                if not able:
+                    continue
+                place = min(able, key=lambda place: leads[replicas[place]])
+                if leads[replicas[0]] - leads[replicas[place]] > 1:
+                    leads[replicas[0]] -= 1
+                    leads[replicas[place]] += 1
+                    replicas[0], replicas[place] = replicas[place], replicas[0]
+                    is_even = False
+            if is_even:
+                return
+
+    # --- choices --------------------------------------------------------------------------------------------------
+
+    def _rack(self, node: NodeId) -> str:
+        return self._racks.get(node, "")
+
+    def _best_target(self, index: int, *, without: NodeId | None = None) -> NodeId:
+        """The node for another replica of the partition: in the rack with the fewest of its replicas, then with the
+        fewest replicas, then with the fewest bytes. without: a replica that leaves."""
+        replicas = self.replicas[index]
+        able = [node for node in self._targets if node not in replicas]
+        if not able:
+            staying = len(replicas) - (without is not None)
+            raise TooFewNodes(
+                f"{self._partitions[index].partition} needs another node for a replica beside the {staying} that stay, "
+                f"and only {len(self._targets)} nodes take replicas: start another one, or ask for fewer replicas"
+            )
+        used = Counter(self._rack(node) for node in replicas if node != without)
+        return min(able, key=lambda node: (used[self._rack(node)], len(self._held[node]), self._bytes[node], node))
+
+    def _uneven_pair(self, stuck: Collection[tuple[NodeId, NodeId]]) -> tuple[NodeId, NodeId] | None:
+        """The node with the most replicas and the one with the fewest that differ by more than one."""
+        order = sorted(self._targets, key=lambda node: (len(self._held[node]), self._bytes[node], node))
+        for source in reversed(order):
+            for target in order:
+                if len(self._held[source]) - len(self._held[target]) < 2:
+                    break
+                if (source, target) not in stuck:
+                    return source, target
+        return None
+
+    def _movable(self, source: NodeId, target: NodeId) -> int | None:
+        """The partition to move between two nodes: the one that makes their bytes most even, as far as racks allow."""
+        held = self._held[source]
+        middle = bisect_left(held, ((self._bytes[source] - self._bytes[target]) // 2, 0))
+        near = (found for found in _outwards(held, middle) if self._may_move(found[1], source, target))
+        best: tuple[int, int] | None = None
+        for tried, (size, index) in enumerate(near):
+            distance = abs(self._bytes[source] - self._bytes[target] - 2 * size)
+            best = min(best or (distance, index), (distance, index))
+            if tried >= _NEAREST:
+                break
+        return None if best is None else best[1]
+
+    def _as_stuck(self, source: NodeId, target: NodeId) -> list[NodeId]:
+        """The nodes to which nothing moves from the source, as nothing does to the target: the rest of its rack too, if
+        only racks forbid it. Else each node of a large rack would cost a look at every partition of the source."""
+        rack = self._rack(target)
+        if any(self._racks_allow(index, source, rack) for _, index in self._held[source]):
+            return [target]
+        return [node for node in self._targets if self._rack(node) == rack]
+
+    def _may_move(self, index: int, source: NodeId, target: NodeId) -> bool:
+        return target not in self.replicas[index] and self._racks_allow(index, source, self._rack(target))
+
+    def _racks_allow(self, index: int, source: NodeId, rack: str) -> bool:
+        """True if the partition uses no fewer racks with a replica in this rack instead of that of the source."""
+        own = self._rack(source)
+        if rack == own:
+            return True
+        others = [self._rack(node) for node in self.replicas[index] if node != source]
+        return rack not in others or own in others
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def _replace(self, index: int, leaving: NodeId, joining: NodeId | None) -> None:
+        replicas, size = self.replicas[index], self._partitions[index].size_bytes
+        place = replicas.index(leaving)
+        self._held[leaving].remove((size, index))
+        self._bytes[leaving] -= size
+        del replicas[place]
+        if joining is not None:
+            self._add(index, joining, place)
+
+    def _add(self, index: int, joining: NodeId, place: int | None = None) -> None:
+        replicas, size = self.replicas[index], self._partitions[index].size_bytes
+        insort(self._held[joining], (size, index))
+        self._bytes[joining] += size
+        replicas.insert(len(replicas) if place is None else place, joining)
+
+
+def _outwards(held: Sequence[tuple[int, int]], middle: int) -> Iterator[tuple[int, int]]:
+    """The entries from a position on, alternately upwards and downwards."""
+    below, above = middle - 1, middle
+    while below >= 0 or above < len(held):
+        if above < len(held):
+            yield held[above]
+            above += 1
+        if below >= 0:
+            yield held[below]
+            below -= 1
