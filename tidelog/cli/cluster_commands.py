@@ -1,4 +1,4 @@
-"""`tidelog cluster status|upgrade|remove-voter`."""
+"""`tidelog cluster status|upgrade|remove-voter|rebalance`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_command
 from tidelog.cli.declared import Argument, CommandGroup
 from tidelog.cli.output import counted, plain, print_json, print_table
+from tidelog.cli.rebalance_command import rebalance
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
 
@@ -44,6 +45,9 @@ def remove_voter(call: CommandCall, node: Annotated[int, Argument(help="Number o
     """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
     call.query(lambda admin: admin.remove_voter(node))
     call.report({"removed_voter": node}, f"node {node} is no longer a voter")
+
+
+cluster_command(app)(rebalance)
 
 
 def problems_of(found: ClusterDescription) -> list[str]:

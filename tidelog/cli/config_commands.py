@@ -85,7 +85,7 @@ def alter(
     if not changes:
         raise WrongUsage("nothing to change: pass --config KEY=VALUE or --default KEY")
     with collected_warnings() as warned:
-        failed = call.query(lambda admin: alter_topics(admin, topic, changes, 0, validate_only=validate_only))
+        failed = call.query(lambda admin: alter_topics(admin, topic, changes, validate_only=validate_only))
     done = [name for name in topic if name not in failed]
     what = "can be changed like this" if validate_only else "changed"
     call.report(

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from tidelog.balancing.cluster_balance import change_replication_factor
 from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.standard_streams import say
@@ -43,12 +44,13 @@ async def alter_topics(
     admin: Admin,
     names: Iterable[str],
     changes: Mapping[str, str | None],
-    partitions: int,
+    partitions: int = 0,
     *,
+    replication_factor: int = 0,
     validate_only: bool,
 ) -> dict[str, TidelogError]:
-    """Change settings of topics, and their number of partitions unless it is 0. Returns the errors of those that were
-    not changed."""
+    """Change settings of topics, and their number of partitions and of replicas unless it is 0. Returns the errors of
+    those that were not changed."""
     failed: dict[str, TidelogError] = {}
     for name in dict.fromkeys(names):
         try:
@@ -56,6 +58,10 @@ async def alter_topics(
                 await admin.alter_topic(name, changes, validate_only=validate_only)
             if partitions:
                 await admin.create_partitions(name, partitions, validate_only=validate_only)
+            if replication_factor:
+                begun = await change_replication_factor(admin, name, replication_factor, validate_only=validate_only)
+                for error in (each.error for each in begun if each.error is not None):
+                    raise error
         except TidelogError as error:
             failed[name] = error
     return failed

@@ -73,14 +73,32 @@ def alter(
         list[str] | None, Option("--default", "-d", help="A setting to reset to its default: KEY.")
     ] = None,
     partitions: Annotated[int, Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
+    replicas: Annotated[
+        int,
+        Option(
+            "--replicas",
+            "--replication-factor",
+            "-r",
+            min=0,
+            help="New number of replicas of each partition; returns once they are being made. 0: as many as now.",
+        ),
+    ] = 0,
     validate_only: ValidateOnly = False,
 ) -> None:
-    """Change settings of topics, or add partitions."""
+    """Change settings of topics, add partitions, or change the number of replicas."""
     changes = setting_changes(config, default)
-    if not changes and not partitions:
-        raise InvalidConfig("nothing to change: pass --config KEY=VALUE, --default KEY or --partitions N")
+    if not changes and not partitions and not replicas:
+        raise InvalidConfig(
+            "nothing to change: pass --config KEY=VALUE, --default KEY, --partitions N or --replication-factor N"
+        )
+
+    async def change(admin: Admin) -> dict[str, TidelogError]:
+        return await alter_topics(
+            admin, names, changes, partitions, replication_factor=replicas, validate_only=validate_only
+        )
+
     with collected_warnings() as warned:
-        failed = call.query(lambda admin: alter_topics(admin, names, changes, partitions, validate_only=validate_only))
+        failed = call.query(change)
     for name in names:
         if name not in failed:
             document = {"name": name, "altered": not validate_only, "warnings": warned}

@@ -1,0 +1,194 @@
+"""Plans of moves are executed on simulated clusters while nodes fail, and continue where they were interrupted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import pytest
+
+import tidelog
+from tidelog.balancing.cluster_balance import (
+    MoveProgress,
+    change_replication_factor,
+    execute_moves,
+    expected_ms,
+    look_at_balance,
+)
+from tidelog.balancing.move_planner import plan_moves
+from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
+from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import PartitionResult
+from tidelog.errors import InvalidReplicaAssignment, InvalidRequest, TooFewNodes, UnknownTopicOrPartition
+from tidelog.testing import Simulation
+from tidelog.types import NodeId, PartitionIndex, TopicPartition
+
+
+async def fill(bootstrap: str, records: int) -> None:
+    async with tidelog.Producer(bootstrap, acks="all") as producer:
+        for number in range(records):
+            await producer.send("orders", b"order %d" % number)
+
+
+async def drain(bootstrap: str, node: int, progress: list[MoveProgress]) -> list[PartitionResult]:
+    """Plan and execute, as `tidelog cluster rebalance --drain` does."""
+    async with tidelog.Admin(bootstrap) as admin:
+        balance = await look_at_balance(admin)
+        moves = plan_moves(balance.nodes, balance.partitions, emptied={NodeId(node)}, evens_out=False)
+        return await execute_moves(admin, moves, MachineClock(), moves_per_node=1, on_progress=progress.append)
+
+
+async def rebalance(bootstrap: str) -> int:
+    """The bytes that were to be moved."""
+    async with tidelog.Admin(bootstrap) as admin:
+        balance = await look_at_balance(admin)
+        moves = plan_moves(balance.nodes, balance.partitions)
+        refused = await execute_moves(
+            admin, moves, MachineClock(), moves_per_node=5, on_progress=lambda _progress: None
+        )
+        assert not refused
+        assert (await expected_ms(admin, moves, 1_000) > 0) == any(move.moved_bytes for move in moves)
+        return sum(move.moved_bytes for move in moves)
+
+
+async def replicas(bootstrap: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return {each.partition: each.replicas for each in (await look_at_balance(admin)).partitions}
+
+
+async def remove(bootstrap: str, node: int) -> bool:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await admin.unregister_node(node)
+
+
+async def nodes(bootstrap: str) -> list[int]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return [each.node_id for each in (await admin.describe_cluster()).nodes]
+
+
+def ask(world: Simulation, question, *arguments):  # type: ignore[no-untyped-def]
+    return world.run(world.start(question, world.bootstrap, *arguments))
+
+
+def test_a_drain_that_is_killed_together_with_the_controller_is_continued_by_the_same_command() -> None:
+    """One partition per node at a time. At the end nothing is left on the node, no record is lost, and the node can be
+    removed."""
+    with Simulation(11, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=6, replicas=3)
+        ask(world, fill, 60)
+        node = max(Counter(each for found in ask(world, replicas).values() for each in found))
+        before = ask(world, replicas)
+        on_node = sum(node in found for found in before.values())
+        assert on_node > 1
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, node, progress)
+        world.run_until(lambda: any(each.done for each in progress), what="a part has moved")
+        assert max(each.running for each in progress) <= 3, "each of the other nodes fetches one partition at most"
+        command.kill()
+        world.kill(0)
+        world.run_for(4)
+        world.restart(0)
+        world.run_for(4)
+        progress.clear()
+        assert ask(world, drain, node, progress) == []
+        assert progress[0].total < on_node, "what had moved is not in the second plan"
+        assert not any(node in found for found in ask(world, replicas).values())
+        assert len(world.records("orders")) == 60
+        world.stop(node)
+        world.run_for(4)
+        ask(world, remove, node)
+        world.run_for(2)
+        assert ask(world, nodes) == [each for each in range(4) if each != node]
+
+
+def test_a_cluster_is_evened_out_once() -> None:
+    with Simulation(12, nodes=3) as world:
+        world.create_topic("orders", partitions=5, replicas=1, min_insync_replicas="1")
+        ask(world, fill, 30)
+
+        async def crowd(bootstrap: str) -> None:
+            async with tidelog.Admin(bootstrap) as admin:
+                await admin.reassign({("orders", index): [0] for index in range(5)})
+
+        ask(world, crowd)
+        world.run_for(5)
+        assert set(ask(world, replicas).values()) == {(0,)}
+        assert ask(world, rebalance) > 0
+        counts = Counter(each for found in ask(world, replicas).values() for each in found)
+        assert sorted(counts.values()) == [1, 2, 2]
+        assert ask(world, rebalance) == 0
+        assert len(world.records("orders")) == 30
+
+
+def test_a_refused_move_does_not_stop_the_others() -> None:
+    with Simulation(13, nodes=3) as world:
+        world.create_topic("orders", partitions=2, replicas=1, min_insync_replicas="1")
+        present = ask(world, replicas)
+        target = next(NodeId(node) for node in range(3) if (node,) not in present.values())
+
+        async def execute(bootstrap: str) -> list[PartitionResult]:
+            async with tidelog.Admin(bootstrap) as admin:
+                balance = await look_at_balance(admin)
+                named = {TopicPartition("orders", PartitionIndex(0)): (NodeId(9),)}
+                named[TopicPartition("orders", PartitionIndex(1))] = (target,)
+                moves = balance.moves_to(named)
+                with pytest.raises(UnknownTopicOrPartition, match="orders-7"):
+                    balance.moves_to({TopicPartition("orders", PartitionIndex(7)): (target,)})
+                return await execute_moves(
+                    admin, moves, MachineClock(), moves_per_node=5, on_progress=lambda _progress: None
+                )
+
+        (refused,) = ask(world, execute)
+        assert refused.partition == ("orders", 0)
+        assert isinstance(refused.error, InvalidReplicaAssignment)
+        assert ask(world, replicas)["orders", 1] == (target,)
+
+
+def test_a_topic_gets_another_replication_factor() -> None:
+    with Simulation(14, nodes=3) as world:
+        world.create_topic("orders", partitions=3, replicas=1, min_insync_replicas="1")
+        world.create_topic("others", replicas=1, min_insync_replicas="1")
+        before = ask(world, replicas)
+
+        async def change(bootstrap: str, factor: int, *, validate_only: bool = False) -> int:
+            async with tidelog.Admin(bootstrap) as admin:
+                begun = await change_replication_factor(admin, "orders", factor, validate_only=validate_only)
+                assert all(each.error is None for each in begun)
+                return len(begun)
+
+        assert ask(world, partial(change, validate_only=True), 3) == 0
+        assert ask(world, replicas) == before
+        with pytest.raises(TooFewNodes):
+            ask(world, change, 4)
+        for factor in (3, 2):
+            assert ask(world, change, factor) == 3
+            world.run_for(5)
+            now = ask(world, replicas)
+            assert {len(now["orders", index]) for index in range(3)} == {factor}
+            assert all(now["orders", index][0] == before["orders", index][0] for index in range(3))
+            assert now["others", 0] == before["others", 0]
+
+
+def test_a_plan_is_written_and_read_as_kafkas_tool_does() -> None:
+    text = '{"version":1,"partitions":[{"topic":"a-b","partition":0,"replicas":[3,1],"log_dirs":["any","any"]}]}'
+    targets = parse_reassignment(text)
+    assert targets == {("a-b", 0): (3, 1)}
+    balance_moves = plan_moves([], [])
+    assert reassignment_document(balance_moves) == {"version": 1, "partitions": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"version": 2, "partitions": []}', "version 2"),
+        ('{"partitions": [{"topic": 1, "partition": 0, "replicas": [1]}]}', "cannot be read"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "cannot be read"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/x"]}]}', "log directories"),
+        ('{"partitions": [%s, %s]}' % (2 * ('{"topic": "t", "partition": 0, "replicas": [1]}',)), "twice"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        parse_reassignment(text)

@@ -1,0 +1,142 @@
+"""`tidelog cluster rebalance` and `topic alter --replication-factor`: plans, files and results. The moves themselves:
+test_cluster_balance.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.memory_cluster import MemoryCluster, MemoryNode, cluster_in_a_thread
+from tests.client.terminal import Terminal
+from tidelog.errors import InvalidReplicaAssignment
+from tidelog.protocol.status import to_proto
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.settings import SettingType
+
+NAMES = [
+    {"topic": "orders", "partition": 1, "replicas": [0], "log_dirs": ["any"]},
+]
+
+
+def place(index: int) -> admin_pb2.TopicPartitionId:
+    return admin_pb2.TopicPartitionId(topic="orders", partition=index)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
+    """Two nodes; orders-0 is on node 0, orders-1 on node 1 with 1,000 bytes. A move is complete at once."""
+    with cluster_in_a_thread() as made:
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
+        made.create("orders", 2)
+        logs = [admin_pb2.ReplicaLog(partition=place(index), size=1_000) for index in range(2)]
+        for node in made.nodes:
+            node.scripted["describe_replica_logs"] = admin_pb2.DescribeReplicaLogsResponse(
+                log_dirs=[admin_pb2.ReplicaLogDir(path="/data", logs=[logs[node.node_id]])]
+            )
+            throttle = admin_pb2.ConfigInForce(
+                key="follower.replication.throttled.rate",
+                type=SettingType.LONG,
+                values=[admin_pb2.ConfigValue(value="100", source=4)],
+            )
+            node.scripted["describe_configs"] = admin_pb2.DescribeConfigsResponse(
+                resources=[admin_pb2.ResourceConfigs(configs=[throttle])]
+            )
+            node.scripted["list_partition_reassignments"] = admin_pb2.ListPartitionReassignmentsResponse()
+            node.on_get_metadata = partial(with_replicas, node.on_get_metadata)
+            begin(node, admin_pb2.PartitionOutcome(partition=place(1)))
+        yield made
+
+
+def with_replicas(answer: Callable[[Any], Any], request: admin_pb2.GetMetadataRequest) -> Any:
+    """The metadata, with partition n on node n."""
+    found = answer(request)
+    for partition in (each for topic in found.topics for each in topic.partitions):
+        partition.replicas[:] = partition.isr[:] = [partition.partition]
+    return found
+
+
+def begin(node: MemoryNode, *outcomes: admin_pb2.PartitionOutcome) -> None:
+    """The answer of the node to a reassignment."""
+    answer = admin_pb2.AlterPartitionReassignmentsResponse(partitions=outcomes)
+    node.scripted["alter_partition_reassignments"] = answer
+
+
+def begun(cluster: MemoryCluster) -> list[tuple[int, list[int]]]:
+    """The partitions whose reassignment was requested, with their new replicas."""
+    return [
+        (each.partition.partition, list(each.replicas))
+        for node in cluster.nodes
+        for request in node.asked
+        if isinstance(request, admin_pb2.AlterPartitionReassignmentsRequest)
+        for each in request.partitions
+    ]
+
+
+def test_a_balanced_cluster_has_nothing_to_move(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("cluster", "rebalance") == 0
+    assert "nothing to move" in tidelog.err
+    assert begun(cluster) == []
+
+
+def test_a_dry_run_shows_moves_bytes_and_duration_and_changes_nothing(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run") == 0
+    assert b"orders-1" in tidelog.out
+    assert "1 partition to move, 1,000 bytes, at least 10 s" in tidelog.err, "at the throttled rate of node 0"
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run", "--json", "--assumed-rate", "50") == 0
+    assert tidelog.json["partitions"] == NAMES
+    assert (tidelog.json["bytes"], tidelog.json["expected_ms"]) == (1_000, 20_000)
+    assert begun(cluster) == []
+
+
+def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run", "--save-plan", plan) == 0
+    assert json.loads(Path(plan).read_text(encoding="utf-8")) == {"version": 1, "partitions": NAMES}
+    assert begun(cluster) == []
+    assert tidelog("cluster", "rebalance", "--plan-file", plan, "--json") == 0
+    assert tidelog.json == {"moved": 1, "bytes": 1_000, "refused": []}
+    assert begun(cluster) == [(1, [0])]
+
+
+def test_a_refused_move_is_named(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    refusal = to_proto(InvalidReplicaAssignment("orders-1 cannot be moved"))
+    for node in cluster.nodes:
+        begin(node, admin_pb2.PartitionOutcome(partition=place(1), error=refusal))
+    assert tidelog("cluster", "rebalance", "--drain", "1") == 1
+    assert "orders-1: orders-1 cannot be moved" in tidelog.err
+    assert "0 partitions moved" in tidelog.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--drain", "7"), 1, "there is no node 7; the registered nodes are 0, 1"),
+        (("--plan-file", "absent.json"), 2, "cannot be read"),
+        (("--plan-file", "absent.json", "--drain", "1"), 2, "leave out --drain"),
+        (("--drain", "0", "--drain", "1"), 1, "only 0 nodes take replicas"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    assert tidelog("cluster", "rebalance", *arguments) == code
+    assert says in tidelog.err
+    assert begun(cluster) == []
+
+
+def test_a_topic_gets_more_replicas(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("topic", "alter", "orders", "--replication-factor", "2", "--validate-only") == 0
+    assert begun(cluster) == []
+    for node in cluster.nodes:
+        begin(node, *(admin_pb2.PartitionOutcome(partition=place(index)) for index in range(2)))
+    assert tidelog("topic", "alter", "orders", "--replication-factor", "2") == 0
+    assert begun(cluster) == [(0, [0, 1]), (1, [1, 0])]
+    assert tidelog("topic", "alter", "orders", "-r", "3") == 1
+    assert "only 2 nodes take replicas" in tidelog.err

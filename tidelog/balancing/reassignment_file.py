@@ -1,0 +1,69 @@
+"""The file format of plans: the JSON of `kafka-reassign-partitions --reassignment-json-file`.
+
+    {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 4]}]}
+
+Other fields are ignored, as Kafka does, except `log_dirs`: the controller chooses the directory of a new replica.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from tidelog.balancing.move_planner import ReplicaMove
+from tidelog.errors import InvalidRequest
+from tidelog.types import NodeId, PartitionIndex, TopicPartition
+
+_ANY_DIRECTORY = "any"
+
+
+def reassignment_document(moves: Iterable[ReplicaMove]) -> dict[str, object]:
+    """The plan as JSON fields."""
+    partitions = [
+        {
+            "topic": move.partition.topic,
+            "partition": move.partition.partition,
+            "replicas": list(move.after),
+            "log_dirs": [_ANY_DIRECTORY] * len(move.after),
+        }
+        for move in moves
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+def parse_reassignment(text: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
+    """The replicas that a plan names for each partition. Raises InvalidRequest."""
+    try:
+        document = json.loads(text)
+        entries = document["partitions"]
+        if document.get("version", 1) != 1:
+            raise InvalidRequest(f"the plan has version {document['version']!r}: only version 1 is known")
+        targets = [(_partition(entry), _replicas(entry)) for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequest(
+            'the plan cannot be read: it must be JSON like {"version": 1, "partitions": [{"topic": "orders", '
+            f'"partition": 0, "replicas": [1, 2]}}]}} ({error!r})'
+        ) from error
+    if len(dict(targets)) < len(targets):
+        raise InvalidRequest("the plan names a partition twice: name each once")
+    return dict(targets)
+
+
+def _partition(entry: dict[str, object]) -> TopicPartition:
+    topic, index = entry["topic"], entry["partition"]
+    if not isinstance(topic, str) or not isinstance(index, int):
+        raise TypeError(f"not a partition: {topic!r}, {index!r}")
+    return TopicPartition(topic, PartitionIndex(index))
+
+
+def _replicas(entry: dict[str, object]) -> tuple[NodeId, ...]:
+    replicas = entry["replicas"]
+    if not isinstance(replicas, list) or not replicas or not all(isinstance(each, int) for each in replicas):
+        raise ValueError(f"not a list of node ids: {replicas!r}")
+    directories = entry.get("log_dirs") or []
+    if not isinstance(directories, list) or any(each != _ANY_DIRECTORY for each in directories):
+        raise InvalidRequest(
+            f"the plan names log directories {directories!r}: only {_ANY_DIRECTORY!r} is supported, the controller "
+            "chooses them"
+        )
+    return tuple(NodeId(each) for each in replicas)

@@ -1,0 +1,159 @@
+"""`tidelog cluster rebalance`: moves replicas so that nodes have equally many, or so that a node has none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from tidelog.balancing.cluster_balance import (
+    ClusterBalance,
+    MoveProgress,
+    execute_moves,
+    expected_ms,
+    look_at_balance,
+)
+from tidelog.balancing.move_planner import ReplicaMove, plan_moves
+from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
+from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.cluster_command import CommandCall, administrator
+from tidelog.cli.declared import Option
+from tidelog.cli.output import counted, print_json, print_table, printed_warnings
+from tidelog.clock import MachineClock
+from tidelog.errors import NodeIdNotRegistered
+from tidelog.standard_streams import say
+from tidelog.types import NodeId
+
+_REPORT_MS = 10_000
+
+
+def rebalance(
+    call: CommandCall,
+    drain: Annotated[
+        list[int] | None,
+        Option("--drain", help="Move every replica away from this node, and nothing else; repeatable."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the plan, change nothing.")] = False,
+    plan_file: Annotated[
+        Path | None, Option("--plan-file", help="Execute this plan instead: Kafka's reassignment JSON.")
+    ] = None,
+    save_plan: Annotated[Path | None, Option("--save-plan", help="Write the plan to this file first.")] = None,
+    moves_per_node: Annotated[
+        int, Option("--moves-per-node", min=1, help="Partitions that a node fetches at a time.")
+    ] = 5,
+    assumed_rate: Annotated[
+        int, Option("--assumed-rate", min=1, help="Bytes per second that a node fetches, for the expected duration.")
+    ] = 50_000_000,
+) -> None:
+    """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. Waits
+    until all have moved; Ctrl-C begins no more moves, and the same command continues. Exit code 1: a move was
+    refused."""
+    if plan_file is not None and (drain or save_plan):
+        raise WrongUsage("--plan-file is executed as it is: leave out --drain and --save-plan")
+    with printed_warnings():
+        asyncio.run(_rebalance(call, drain or [], dry_run, plan_file, save_plan, moves_per_node, assumed_rate))
+
+
+async def _rebalance(
+    call: CommandCall,
+    drain: Sequence[int],
+    dry_run: bool,
+    plan_file: Path | None,
+    save_plan: Path | None,
+    moves_per_node: int,
+    assumed_rate: int,
+) -> None:
+    async with administrator(call.connection) as admin:
+        balance = await look_at_balance(admin)
+        moves = _planned(balance, drain, plan_file)
+        if balance.unanswered:
+            say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
+        if save_plan is not None:
+            save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
+        duration_ms = await expected_ms(admin, moves, assumed_rate)
+        if dry_run:
+            _show_plan(call, moves, duration_ms)
+            return
+        if not call.as_json:
+            say(_summary(moves, duration_ms))
+        progress = _ProgressLines(quiet=call.as_json)
+        refused = await execute_moves(
+            admin, moves, MachineClock(), moves_per_node=moves_per_node, on_progress=progress.report
+        )
+        failures = [(str(each.partition), "" if each.error is None else each.error.message) for each in refused]
+        if call.as_json:
+            moved = {"moved": len(moves) - len(refused), "bytes": sum(move.moved_bytes for move in moves)}
+            print_json({**moved, "refused": [{"partition": name, "error": why} for name, why in failures]})
+        else:
+            for name, why in failures:
+                say(f"{name}: {why}")
+            say(f"{counted(len(moves) - len(refused), 'partition')} moved")
+        if refused:
+            raise click.exceptions.Exit(1)
+
+
+def _planned(balance: ClusterBalance, drain: Sequence[int], plan_file: Path | None) -> list[ReplicaMove]:
+    if plan_file is not None:
+        try:
+            return balance.moves_to(parse_reassignment(plan_file.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUsage(f"the plan {str(plan_file)!r} cannot be read: {error}") from error
+    known = {node.node_id for node in balance.nodes}
+    for node in drain:
+        if node not in known:
+            raise NodeIdNotRegistered(
+                f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
+            )
+    emptied = {NodeId(node) for node in drain}
+    return plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not drain)
+
+
+class _ProgressLines:
+    """Says how far the moves are, each time that much has changed."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet, self._said, self._clock = quiet, -_REPORT_MS, MachineClock()
+        self._last = -1
+
+    def report(self, progress: MoveProgress) -> None:
+        """Say it if moves were completed, at most every ten seconds."""
+        now = self._clock.monotonic_ms()
+        if self._quiet or progress.done == self._last or now - self._said < _REPORT_MS:
+            return
+        self._last, self._said = progress.done, now
+        left = "" if progress.left_ms is None else f", about {_duration(progress.left_ms)} left"
+        say(
+            f"{progress.done} of {counted(progress.total, 'partition')} moved, {progress.running} in progress, "
+            f"{progress.done_bytes:,} of {progress.total_bytes:,} bytes{left}"
+        )
+
+
+def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int) -> None:
+    rows = [(str(move.partition), move.before, move.after, move.moved_bytes) for move in moves]
+    if call.as_json:
+        details = [
+            {"partition": str(move.partition), "before": move.before, "after": move.after, "bytes": move.moved_bytes}
+            for move in moves
+        ]
+        total = sum(move.moved_bytes for move in moves)
+        print_json({**reassignment_document(moves), "moves": details, "bytes": total, "expected_ms": duration_ms})
+        return
+    if moves:
+        print_table("moves", ("partition", "replicas", "new replicas", "bytes"), rows)
+    say(_summary(moves, duration_ms))
+
+
+def _summary(moves: Sequence[ReplicaMove], duration_ms: int) -> str:
+    if not moves:
+        return "nothing to move"
+    total = sum(move.moved_bytes for move in moves)
+    return f"{counted(len(moves), 'partition')} to move, {total:,} bytes, at least {_duration(duration_ms)}"
+
+
+def _duration(ms: int) -> str:
+    minutes, seconds = divmod(-(-ms // 1_000), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
