@@ -70,7 +70,7 @@ def refuse_update(image: ClusterImage, level: int, known: Mapping[NodeId, int]) 
         raise FeatureUpdateFailed(
             f"the feature level cannot be raised to {level}, because these nodes would end: {names}{more}; start each "
             "with this version and try again. A node that is gone for good counts until its replicas are on others "
-            "(`tidelog partition reassign`)"
+            "(`tidelog cluster rebalance --drain`), or until it is removed (`tidelog node remove`)"
         )
 
 
