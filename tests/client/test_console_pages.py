@@ -13,8 +13,11 @@ from hypothesis import strategies as some
 
 from tidelog.console.charts import amount, chart
 from tidelog.console.html import Html, address, element, markup, table
+from tidelog.console.layout import hidden
 from tidelog.console.live_figures import AFTER_MS, EVERY_MS, KEPT, LiveFigures, LiveSeries, NodeCounters, percentile
+from tidelog.console.page_exchange import EXACT, PageRequest
 from tidelog.console.record_values import hex_lines, json_lines, shown
+from tidelog.errors import InvalidRequest
 
 
 @given(some.text())
@@ -31,6 +34,29 @@ def test_any_text_is_read_back_and_is_no_markup(text: str) -> None:
     assert found == ["p"]
     if text.isprintable():
         assert unescape(made.rpartition("</p>")[0].rpartition(">")[2]) == text
+
+
+@given(some.text(min_size=1))
+def test_a_hidden_field_comes_back_as_it_was_through_what_html_and_browsers_do_to_values(text: str) -> None:
+    """An id may begin with a space, and have line breaks and control characters: another id is another group."""
+    form: dict[str, str] = {}
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            given = {key: value or "" for key, value in attrs}
+            # A browser sends every line break as CR LF, and has no NUL.
+            lines = given["value"].replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
+            form[given["name"]] = lines.replace("\0", "\ufffd")
+
+    for field in hidden([("id", text)]):
+        Reader().feed(field)
+    assert PageRequest("/group/reset", form=form).exact("id") == text
+
+
+def test_a_hidden_field_that_was_tampered_with_is_refused() -> None:
+    for value in ("\u00fc", "_w", "a"):
+        with pytest.raises(InvalidRequest, match="malformed"):
+            PageRequest("/group/reset", form={EXACT + "id": value}).exact("id")
 
 
 def test_markup_is_not_escaped_twice_and_absent_attributes_are_left_out() -> None:

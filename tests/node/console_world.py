@@ -98,7 +98,7 @@ class Browser:
         self, path: str, *, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """One request."""
-        body = b"" if form is None else urlencode(form).encode()
+        body = b"" if form is None else urlencode({name: _sent(value) for name, value in form.items()}).encode()
         given = {"Host": self.host or str(self.address), **(headers or {})}
         if self.cookies:
             given["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -139,6 +139,11 @@ class Browser:
 
     async def log_in(self, user: str, password: str) -> Answer:
         return await self.fill(await self.open("/login"), "/login", user=user, password=password)
+
+
+def _sent(value: str) -> str:
+    """A value as browsers send it: with the line breaks of HTTP, whatever the page had."""
+    return value.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """How a change is made: it is described first, with what will happen, and made once that is confirmed.
 
 A change is a form (`ask`), a description of what the filled form would do (`plan`), and the work (`carry_out`). The
-confirmation carries what was described, so that nothing else is done: for example the topic id, not the name alone.
+confirmation carries what was described, so that nothing else is done: the topic id, not the name alone; and the
+replicas or offsets that were there. If they are not there any more, nothing is changed (`changed_since`).
 Not here: the single changes (topic_forms.py, group_forms.py).
 """
 
@@ -61,10 +62,18 @@ async def serve(change: ConfirmedChange, call: PageCall) -> Shown:
         return asked if asked is not None else _confirmation(change, call, await change.plan(call))
     if call.request.text(CONFIRMED) != "yes":
         return _confirmation(change, call, await change.plan(call))
-    wanted = call.request.text("must_type")
+    wanted = call.request.exact("must_type")
     if wanted and call.request.text("typed") != wanted:
         raise InvalidRequest(f"nothing was changed: you did not type {wanted!r} to confirm. Go back to try again")
     return await change.carry_out(call)
+
+
+def changed_since(what: str) -> InvalidRequest:
+    """The refusal of a change whose description does not hold any more. what: is different now."""
+    return InvalidRequest(
+        f"nothing was changed: {what}. What you have confirmed does not hold any more: begin again, and look at what "
+        "will happen now"
+    )
 
 
 def done(title: str, *content: Content) -> Shown:

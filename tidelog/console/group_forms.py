@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
 
+from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.client.offset_resets import ResetGoal, members_of, plan_reset
-from tidelog.console.changes import Plan, done
+from tidelog.client.offset_resets import OffsetChange, ResetGoal, members_of, plan_reset
+from tidelog.console.changes import Plan, changed_since, done
 from tidelog.console.html import address, choice, element, field, link, table
-from tidelog.console.layout import form, notice
+from tidelog.console.layout import form, hidden, notice
 from tidelog.console.page_call import PageCall, Shown, moment, whole
-from tidelog.errors import InvalidRequest, NonEmptyGroup
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
+from tidelog.types import PartitionIndex, TopicId, TopicPartition
 
 _PLACES = (
     ("earliest", "the first record"),
@@ -30,7 +32,7 @@ class OffsetReset:
 
     async def ask(self, call: PageCall) -> Shown:
         """Which partitions, and where to."""
-        group_id = call.needed("id")
+        group_id = call.identity("id")
         members = await members_of(call.admin, group_id)
         busy = (
             notice(
@@ -50,7 +52,7 @@ class OffsetReset:
                 form(
                     self.path,
                     call.visitor,
-                    element("input", type="hidden", name="id", value=group_id),
+                    hidden([("id", group_id)]),
                     field("Topic", "topic", hint="empty: all topics with committed offsets"),
                     choice("To", "to", _PLACES),
                     field("Time, offset or number", "at", hint="2026-01-31T12:00:00Z, 12345, or -100"),
@@ -61,7 +63,7 @@ class OffsetReset:
 
     async def plan(self, call: PageCall) -> Plan:
         """The offset of each partition before and after."""
-        group_id, topic = call.needed("id"), call.request.text("topic")
+        group_id, topic = call.identity("id"), call.request.text("topic")
         if members := await members_of(call.admin, group_id):
             raise NonEmptyGroup(f"group {group_id!r} has {members} members: stop all its consumers, then go back")
         committed = await call.admin.list_group_offsets(group_id)
@@ -84,15 +86,25 @@ class OffsetReset:
             ("Partition", "Now", "Then"),
             [(str(each.partition), "-" if each.before is None else each.before, each.after) for each in changes],
         )
-        offsets = json.dumps([[each.partition.topic, int(each.partition.partition), each.after] for each in changes])
-        fields = [("id", group_id), ("offsets", offsets)]
+        ids = await _ids(call.admin, {each.partition.topic for each in changes})
+        fields = [("id", group_id), ("offsets", _written(changes, ids))]
         return Plan(f"Set the offsets of {group_id}?", effects, fields, "Set the offsets", more=shown)
 
     async def carry_out(self, call: PageCall) -> Shown:
-        """Set the offsets that were shown."""
-        group_id = call.needed("id")
+        """Set the offsets that were shown, unless those that they replace are others by now."""
+        group_id = call.identity("id")
+        changes, ids = _confirmed(call.identity("offsets"))
+        present = await _ids(call.admin, ids)
+        for topic, topic_id in ids.items():
+            if present[topic] != topic_id:
+                raise changed_since(f"the topic {topic} was deleted and created again, with the id {present[topic]}")
+        committed = await call.admin.list_group_offsets(group_id)
+        for each in changes:
+            # A consumer has run meanwhile: what was shown as read again and as skipped is wrong.
+            if (now := _offset_in(committed, each.partition)) != each.before:
+                raise changed_since(f"the committed offset of {each.partition} was {each.before}, now {now}")
         offsets: dict[TopicPartition | tuple[str, int], int | CommittedOffset] = {}
-        offsets.update(_confirmed(call.needed("offsets")))
+        offsets.update({each.partition: each.after for each in changes})
         await call.admin.alter_group_offsets(group_id, offsets)
         return done("The offsets are set", element("p", link(address("/group", id=group_id), f"Group {group_id}")))
 
@@ -114,11 +126,37 @@ def _goal(call: PageCall) -> ResetGoal:
     raise InvalidRequest(f"{to!r} is no place in a log: begin again")
 
 
-def _confirmed(text: str) -> Iterator[tuple[TopicPartition, int]]:
+async def _ids(admin: Admin, topics: Iterable[str]) -> dict[str, TopicId]:
+    found = {}
+    for name, described in (await admin.describe_topics(sorted(topics))).items():
+        if isinstance(described, TidelogError):
+            raise described
+        found[name] = described.topic_id
+    return found
+
+
+def _offset_in(committed: Mapping[TopicPartition, CommittedOffset | None], key: TopicPartition) -> int | None:
+    return None if (found := committed.get(key)) is None else int(found.offset)
+
+
+def _written(changes: Sequence[OffsetChange], ids: Mapping[str, TopicId]) -> str:
+    """What was shown, by topic: a form has a limited size."""
+    by_topic: dict[str, list[tuple[int, int | None, int]]] = {name: [] for name in ids}
+    for each in changes:
+        by_topic[each.partition.topic].append((int(each.partition.partition), each.before, each.after))
+    return json.dumps({name: [str(ids[name]), rows] for name, rows in by_topic.items()}, separators=(",", ":"))
+
+
+def _confirmed(text: str) -> tuple[list[OffsetChange], dict[str, TopicId]]:
+    """Read what `_written` has written. Raises InvalidRequest."""
+    changes, ids = [], {}
     try:
-        for topic, partition, offset in json.loads(text):
-            if not (isinstance(topic, str) and type(partition) is int and type(offset) is int):
-                raise ValueError(text)
-            yield TopicPartition(topic, PartitionIndex(partition)), offset
-    except (ValueError, TypeError, RecursionError):
+        for topic, (topic_id, rows) in json.loads(text).items():
+            ids[topic] = TopicId(UUID(topic_id))
+            for partition, before, after in rows:
+                if not (type(partition) is int and type(after) is int and (before is None or type(before) is int)):
+                    raise ValueError(text)
+                changes.append(OffsetChange(TopicPartition(topic, PartitionIndex(partition)), before, after))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise InvalidRequest("the offsets to confirm are malformed: begin again") from None
+    return changes, ids

@@ -40,7 +40,7 @@ async def groups(call: PageCall) -> Shown:
 
 async def group(call: PageCall) -> Shown:
     """One group."""
-    group_id = call.needed("id")
+    group_id = call.identity("id")
     found = (await call.admin.describe_groups([group_id]))[group_id]
     if isinstance(found, TidelogError):
         raise found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.console.html import Content, Html, address, element, link
-from tidelog.console.page_exchange import Visitor
+from tidelog.console.page_exchange import Visitor, exact_field
 
 STYLE_PATH: Final = "/console.css"
 SCRIPT_PATH: Final = "/console.js"
@@ -59,8 +59,9 @@ def search(to: str, *content: Content, button: str) -> Html:
 
 
 def hidden(fields: Iterable[tuple[str, str]]) -> list[Html]:
-    """Fields that are sent as they are."""
-    return [element("input", type="hidden", name=name, value=value) for name, value in fields]
+    """Fields that nobody types. Their values come back unchanged: `PageRequest.exact`."""
+    sent = [exact_field(name, value) for name, value in fields]
+    return [element("input", type="hidden", name=name, value=value) for name, value in sent]
 
 
 def notice(*content: Content) -> Html:

@@ -33,10 +33,17 @@ class PageCall:
     """The time of the node, in milliseconds since 1970."""
 
     def needed(self, name: str) -> str:
-        """A field that must be there. Raises InvalidRequest."""
+        """A field that must be filled in. Raises InvalidRequest."""
         found = self.request.text(name)
         if not found:
             raise InvalidRequest(f"the field {name!r} is missing: go back and fill it in")
+        return found
+
+    def identity(self, name: str) -> str:
+        """The name or id of a thing, which may begin or end with a space: not changed at all. Raises InvalidRequest."""
+        found = self.request.exact(name)
+        if not found:
+            raise InvalidRequest(f"the field {name!r} is missing: begin again with the list that the thing is in")
         return found
 
     def number(self, name: str, default: int) -> int:

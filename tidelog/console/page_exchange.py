@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
+from tidelog.errors import InvalidRequest
+
 PAGE: Final = "text/html; charset=utf-8"
+EXACT: Final = "exact."
+"""Begins the names of the form fields that nobody types, whose values are encoded: see `exact_field`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,15 @@ class PageRequest:
     """The fields of a form that was sent; None if a page is asked for."""
 
     def text(self, name: str, default: str = "") -> str:
-        """A field of the form, or of the query."""
-        return (self.query if self.form is None else self.form).get(name, default).strip()
+        """A field of the form, or of the query, that a person may have typed: without space around it. Raises
+        InvalidRequest."""
+        return self.exact(name, default).strip()
+
+    def exact(self, name: str, default: str = "") -> str:
+        """A field of the form, or of the query, as it was sent. Raises InvalidRequest."""
+        fields = self.query if self.form is None else self.form
+        encoded = fields.get(EXACT + name)
+        return fields.get(name, default) if encoded is None else _decoded(name, encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +58,17 @@ class PageAnswer:
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
     kind: str = PAGE
+
+
+def exact_field(name: str, value: str) -> tuple[str, str]:
+    """A field whose value comes back as it is. HTML and browsers change others: line breaks become CR LF, a NUL is
+    replaced, and a page shows characters that are not printable as escapes. The change of an id would change another
+    thing than the one that was confirmed."""
+    return EXACT + name, urlsafe_b64encode(value.encode()).decode("ascii").rstrip("=")
+
+
+def _decoded(name: str, encoded: str) -> str:
+    try:
+        return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    except ValueError:
+        raise InvalidRequest(f"the hidden field {name!r} is malformed: nothing was changed. Begin again") from None

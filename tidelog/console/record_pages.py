@@ -51,7 +51,7 @@ class Walk:
 
 async def records(call: PageCall) -> Shown:
     """The records of a partition."""
-    name = call.needed("name")
+    name = call.identity("name")
     key = TopicPartition(name, PartitionIndex(call.number("partition", 0)))
     wanted = call.request.text("key")
     async with call.reader() as reader:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from tidelog.client.admin import NODE_DEFAULT, TopicDescription
-from tidelog.console.changes import Plan, done
+from tidelog.console.changes import Plan, changed_since, done
 from tidelog.console.html import Html, address, element, field, items, lines, link, table
-from tidelog.console.layout import form
+from tidelog.console.layout import form, hidden
 from tidelog.console.page_call import PageCall, Shown, whole
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import NO_NODE, PartitionIndex, TopicId, TopicPartition
@@ -97,7 +97,7 @@ class TopicDeletion:
 
     async def plan(self, call: PageCall) -> Plan:
         """What is lost."""
-        name = call.needed("name")
+        name = call.identity("name")
         found = await call.admin.describe_topic(name)
         count = len(found.partitions)
         effects = [
@@ -117,12 +117,8 @@ class TopicDeletion:
 
     async def carry_out(self, call: PageCall) -> Shown:
         """Delete the incarnation that was described."""
-        name = call.needed("name")
-        try:
-            topic_id = TopicId(UUID(call.needed("topic_id")))
-        except ValueError:
-            raise InvalidRequest("the id of the topic is malformed: begin again") from None
-        await call.admin.delete_topic(name, topic_id=topic_id)
+        name = call.identity("name")
+        await call.admin.delete_topic(name, topic_id=_topic_id(call))
         return done(f"The topic {name} is deleted", element("p", link("/topics", "All topics")))
 
 
@@ -133,10 +129,10 @@ class TopicMove:
 
     async def ask(self, call: PageCall) -> Shown:
         """The present replicas, to be edited."""
-        name = call.needed("name")
+        name = call.identity("name")
         found = await call.admin.describe_topic(name)
         nodes = (await call.admin.describe_cluster()).nodes
-        present = "\n".join(f"{each.partition}: {', '.join(map(str, each.replicas))}" for each in found.partitions)
+        present = _lines({int(each.partition): tuple(map(int, each.replicas)) for each in found.partitions})
         return Shown(
             f"Move replicas of {name}",
             [
@@ -152,7 +148,7 @@ class TopicMove:
                 form(
                     self.path,
                     call.visitor,
-                    element("input", type="hidden", name="name", value=name),
+                    hidden([("name", name)]),
                     _text_area("Replicas", "replicas", present, "a partition to a line, as 0: 1, 2, 3"),
                     button="Continue",
                 ),
@@ -161,7 +157,7 @@ class TopicMove:
 
     async def plan(self, call: PageCall) -> Plan:
         """What is copied and what is removed."""
-        name = call.needed("name")
+        name = call.identity("name")
         found = await call.admin.describe_topic(name)
         wanted = _replicas(call.request.text("replicas"))
         present = {int(each.partition): tuple(map(int, each.replicas)) for each in found.partitions}
@@ -191,14 +187,27 @@ class TopicMove:
             f"{removed} replicas are removed, each once the new ones of its partition are in sync.",
             "Readers and writers go on meanwhile. No record is lost.",
         ]
-        confirmed = ";".join(f"{index}: {_listed(nodes)}" for index, nodes in sorted(moved.items()))
-        fields = [("name", name), ("replicas", confirmed)]
+        fields = [
+            ("name", name),
+            ("topic_id", str(found.topic_id)),
+            ("present", _lines({index: present[index] for index in moved})),
+            ("replicas", _lines(moved)),
+        ]
         return Plan(f"Move replicas of {name}?", effects, fields, "Move the replicas", more=shown)
 
     async def carry_out(self, call: PageCall) -> Shown:
-        """Begin it."""
-        name = call.needed("name")
-        wanted = _replicas(call.request.text("replicas"))
+        """Begin it, unless the partitions have other replicas than were shown."""
+        name, topic_id = call.identity("name"), _topic_id(call)
+        shown, wanted = _replicas(call.identity("present")), _replicas(call.identity("replicas"))
+        found = await call.admin.describe_topic(name)
+        if found.topic_id != topic_id:
+            raise changed_since(f"the topic {name} was deleted and created again, with the id {found.topic_id}")
+        # Another operator, or a node that drains, may have moved them: what was shown as copied and removed is wrong.
+        present = {int(each.partition): tuple(map(int, each.replicas)) for each in found.partitions}
+        for index in wanted:
+            before, now = shown.get(index, ()), present.get(index, ())
+            if before != now:
+                raise changed_since(f"the replicas of {name}-{index} were {_listed(before)}, now {_listed(now)}")
         results = await call.admin.reassign(
             {TopicPartition(name, PartitionIndex(index)): nodes for index, nodes in wanted.items()}
         )
@@ -225,6 +234,19 @@ async def _records_in(call: PageCall, found: TopicDescription) -> str:
     return f"All its records are lost: {records} offsets{unknown}."
 
 
+def _topic_id(call: PageCall) -> TopicId:
+    """Of the topic that was described."""
+    try:
+        return TopicId(UUID(call.identity("topic_id")))
+    except ValueError:
+        raise InvalidRequest("the id of the topic is malformed: begin again") from None
+
+
+def _lines(replicas: Mapping[int, tuple[int, ...]]) -> str:
+    """Read back by `_replicas`."""
+    return "\n".join(f"{index}: {_listed(nodes)}" for index, nodes in sorted(replicas.items()))
+
+
 def _settings(call: PageCall) -> Mapping[str, str]:
     found = {}
     for line in call.request.text("settings").splitlines():
@@ -239,7 +261,7 @@ def _settings(call: PageCall) -> Mapping[str, str]:
 
 def _replicas(text: str) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
-    for line in text.replace(";", "\n").splitlines():
+    for line in text.splitlines():
         if not line.strip():
             continue
         index, colon, nodes = line.partition(":")

@@ -62,7 +62,7 @@ def _topic_row(topic: TopicDescription) -> tuple[Content, ...]:
 
 async def topic(call: PageCall) -> Shown:
     """One topic."""
-    name = call.needed("name")
+    name = call.identity("name")
     found = await call.admin.describe_topic(name)
     led = [TopicPartition(name, each.partition) for each in found.partitions if each.leader != NO_NODE]
     try:

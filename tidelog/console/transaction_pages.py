@@ -50,7 +50,7 @@ def _row(call: PageCall, each: TransactionListing) -> tuple[Content, ...]:
 
 async def transaction(call: PageCall) -> Shown:
     """One transactional id."""
-    name = call.needed("id")
+    name = call.identity("id")
     found = (await call.admin.describe_transactions([name]))[name]
     if isinstance(found, TidelogError):
         raise found
