@@ -50,6 +50,7 @@ NODE_OUTERMOST = {
     "connections.py",
     "health.py",
     "kafka_server.py",
+    "http_connections.py",
     "http_tls.py",
     "kafka_tls.py",
     "key_source.py",

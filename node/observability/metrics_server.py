@@ -4,8 +4,9 @@
     GET /healthz   200 while the process answers: it does not depend on other nodes
     GET /readyz    200 if the node is ready as gRPC's health service says (health.py), else 503 and why not
 
-A minimal HTTP/1.1 server for scrapers and probes: one request per connection, bounded in size and time. All other paths
-are those of the web console, if the node has one (node/listeners/http/).
+A minimal HTTP/1.1 server for scrapers and probes: one request per connection, bounded in size and time; connections are
+bounded in number (http_connections.py). All other paths are those of the web console, if the node has one
+(node/listeners/http/).
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from node.observability.http_connections import HttpConnections, HttpPeer
 from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint
 
-_REQUEST_BYTES_MAX: Final = 16 * 1024
 _REQUEST_S_MAX: Final = 5
+"""Time for a handshake, for a whole request with its form, for an answer of this file, and for its way to the peer."""
+HTTP_CONNECTIONS_MAX: Final = 256
+"""Browsers open six at once for a page, scrapers and probes one."""
+_SCRAPES_MAX: Final = 4
+"""Texts of all metrics that are made at once: each takes megabytes on a node of many partitions."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
 """All others are those of the console, if there is one."""
@@ -27,8 +33,11 @@ OWN_PATHS: Final = (b"/metrics", b"/healthz", b"/readyz")
 class HttpPages(Protocol):
     """What answers all other paths, with a limit of time of its own."""
 
-    async def answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, /) -> bytes:
-        """The bytes of an answer. head: of the request; reader: has the rest. writer: says who asks."""
+    async def read_body(self, head: bytes, reader: asyncio.StreamReader, /) -> bytes:
+        """The rest of a request. head: of it."""
+
+    async def answer(self, head: bytes, body: bytes, writer: asyncio.StreamWriter, /) -> bytes:
+        """The bytes of an answer. head, body: of the request. writer: says who asks."""
 
 
 class MetricsServer:
@@ -45,19 +54,18 @@ class MetricsServer:
         """text: writes the metrics. why_not_ready: empty if the node is ready. pages: answers all other paths. tls: the
         `ssl.SSLContext` of the port; None for plain text."""
         self._text, self._why_not_ready, self._pages, self._tls = text, why_not_ready, pages, tls
+        self._connections = HttpConnections(HTTP_CONNECTIONS_MAX)
+        self._scrapes = asyncio.Semaphore(_SCRAPES_MAX)
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Endpoint) -> Endpoint:
         """Start serving. Returns the bound address. Raises InvalidConfig if it cannot be bound."""
         try:
-            self._server = await asyncio.start_server(
-                self._answer,
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: self._connections.protocol(self._answer, self._tls, _REQUEST_S_MAX),
                 bind.host,
                 bind.port,
-                limit=_REQUEST_BYTES_MAX,
                 reuse_port=False,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else _REQUEST_S_MAX,
             )
         except OSError as error:
             raise InvalidConfig(
@@ -72,16 +80,23 @@ class MetricsServer:
             self._server.close()
             await self._server.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, connection: HttpPeer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
                 if self._pages is None or _path_of(head) in OWN_PATHS:
+                    self._connections.begin(connection)
                     answer = await self._response(head)
                 else:
+                    body = await self._pages.read_body(head, reader)
+                    self._connections.begin(connection)
                     limit.reschedule(None)
-                    answer = await self._pages.answer(head, reader, writer)
+                    answer = await self._pages.answer(head, body, writer)
                     limit.reschedule(asyncio.get_running_loop().time() + _REQUEST_S_MAX)
+                self._connections.answered(connection)
+                # With other limits the last 64 KiB of an answer would wait, after `close`, without end for a peer that
+                # does not read.
+                writer.transport.set_write_buffer_limits(high=0)
                 writer.write(answer)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -98,7 +113,8 @@ class MetricsServer:
         match _path_of(head):
             case b"/metrics":
                 kind = "text/plain; version=0.0.4; charset=utf-8"
-                return _reply("200 OK", kind, await self._text(), with_body=with_body)
+                async with self._scrapes:
+                    return _reply("200 OK", kind, await self._text(), with_body=with_body)
             case b"/healthz":
                 return _reply("200 OK", _PLAIN, b"alive\n", with_body=with_body)
             case b"/readyz":

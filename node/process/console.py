@@ -16,6 +16,7 @@ from node.boundary.boundary import Boundary
 from node.config import NodeConfig
 from node.listeners.http.console_listener import Asking, ConsoleListener, HttpConnection
 from node.listeners.http.console_transport import ConsoleTransport
+from node.listeners.http.http_messages import form_bytes_of
 from node.listeners.http.http_tls import HttpTls
 from node.listeners.http.visitors import Visitors
 from node.process.node import CONSOLE_LISTENER, Node
@@ -59,7 +60,11 @@ class NodeConsole:
             visitors, self._load, names=_names(config, host_name), allow_insecure=config.allow_insecure
         )
 
-    async def answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def read_body(self, head: bytes, reader: asyncio.StreamReader) -> bytes:
+        """The form of a request; empty if it has none."""
+        return await reader.readexactly(form_bytes_of(head))
+
+    async def answer(self, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> bytes:
         """The answer to a request."""
         host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         encrypted = writer.get_extra_info("ssl_object")
@@ -67,7 +72,7 @@ class NodeConsole:
         certified = None if self._tls is None else self._tls.principal_of(shown)
         own_port = (writer.get_extra_info("sockname") or ("", 0))[1]
         connection = HttpConnection(host, port, own_port, is_encrypted=encrypted is not None, certified=certified)
-        return await self._listener.answer(head, reader, connection)
+        return await self._listener.answer(head, body, connection)
 
     def close(self) -> None:
         """Refuse further requests: the node stops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from dataclasses import replace
@@ -10,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from node.listeners.http.console_listener import OPEN_MAX
 from node.listeners.http.http_tls import HttpTls
 from node.security.principals import parse_rules
 from tests.certificates import Authority
@@ -340,6 +342,17 @@ REQUESTS = [
     (b"GET /metrics HTTP/1.1\r\n\r\n", 200),
     (b"HEAD /topics HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
 ]
+
+
+async def test_forms_that_arrive_byte_by_byte_keep_no_page_from_others(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path) as nodes, console(nodes) as browser:
+        slow = [await asyncio.open_connection(browser.address.host, browser.address.port) for _ in range(OPEN_MAX)]
+        for _, writer in slow:
+            writer.write(FORM + b"Content-Length: 100\r\n\r\nuser=")
+            await writer.drain()
+        assert (await browser.open("/")).status == 200
+        for _, writer in slow:
+            writer.close()
 
 
 async def test_malformed_requests_have_answers_that_say_so(tmp_path: Path) -> None:

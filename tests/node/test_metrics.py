@@ -22,6 +22,7 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.group_lag import GroupFigures, GroupsCollected
 from node.coordinators.transactions.transaction_coordinators import TransactionFigures
 from node.observability import metrics_server
+from node.observability.http_connections import HttpPeer
 from node.observability.metric_sources import (
     BuildInfo,
     ControllerFigures,
@@ -401,8 +402,10 @@ async def test_a_scraper_that_does_not_read_keeps_no_connection(monkeypatch: pyt
     served: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
 
     class Watched(MetricsServer):
-        async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await super()._answer(reader, writer)
+        async def _answer(
+            self, connection: HttpPeer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> None:
+            await super()._answer(connection, reader, writer)
             served.put_nowait(writer)
 
     async def text() -> bytes:

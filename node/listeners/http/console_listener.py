@@ -33,8 +33,6 @@ _log = logging.getLogger("node.requests")
 
 PAGE_MS: Final = 30_000
 """How long a page may take: several requests to nodes that do not answer."""
-FORM_MS: Final = 5_000
-"""How long a form may take to arrive: it keeps the place of a page."""
 OPEN_MAX: Final = 16
 """Pages that are made at once; further ones are refused, so that no reader of pages slows the cluster down."""
 TEXT: Final = "text/plain; charset=utf-8"
@@ -86,28 +84,27 @@ class ConsoleListener:
         self._names, self._allow_insecure = names, allow_insecure
         self._open = 0
 
-    async def answer(self, head: bytes, reader: asyncio.StreamReader, connection: HttpConnection) -> bytes:
-        """The bytes of an answer. head: of the request, with the empty line; reader: has the rest."""
+    async def answer(self, head: bytes, body: bytes, connection: HttpConnection) -> bytes:
+        """The bytes of an answer. head: of the request, with the empty line; body: its form. The form is here before a
+        page takes its place: else as many slow senders as there are places would stop the console."""
         if self._open >= OPEN_MAX:
             busy = f"{OPEN_MAX} pages are being made, as many as a node makes at once: try again\n".encode()
             return reply(HTTPStatus.SERVICE_UNAVAILABLE, busy, TEXT, (("Retry-After", "2"),))
         self._open += 1
         try:
             async with asyncio.timeout(PAGE_MS / 1_000):
-                return await self._answer(head_of(head), reader, connection)
+                return await self._answer(head_of(head), body, connection)
         except InvalidRequest as error:
             return reply(HTTPStatus.BAD_REQUEST, f"{error.message}\n".encode(), TEXT)
         except TimeoutError:
             return reply(HTTPStatus.GATEWAY_TIMEOUT, b"the cluster does not answer in time: try again\n", TEXT)
-        except (OSError, asyncio.IncompleteReadError):
-            raise  # the browser has gone
         except Exception:  # noqa: BLE001 (a defect: the visitor gets an answer, the log its traceback)
             _log.exception("console: a page failed by a defect")
             return reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the page failed by a defect: see the node's log\n", TEXT)
         finally:
             self._open -= 1
 
-    async def _answer(self, head: HttpHead, reader: asyncio.StreamReader, connection: HttpConnection) -> bytes:
+    async def _answer(self, head: HttpHead, body: bytes, connection: HttpConnection) -> bytes:
         from tidelog.console.page_exchange import PageRequest
         from tidelog.console.pages import file
 
@@ -117,7 +114,7 @@ class ConsoleListener:
             return reply(HTTPStatus.MISDIRECTED_REQUEST, _UNKNOWN_NAME, TEXT)
         if (found := file(head.path)) is not None:
             return _page_reply(found, head)
-        form = await _form_of(head, reader) if head.method == "POST" else None
+        form = _form_of(head, body) if head.method == "POST" else None
         token = head.cookies.get(connection.cookie)
         if form is not None and not _is_own(head):
             return reply(HTTPStatus.FORBIDDEN, b"the form comes from another site: nothing was changed\n", TEXT)
@@ -216,12 +213,12 @@ def _is_of(identity: VisitorIdentity, form_token: str) -> bool:
     return identity.is_proved and hmac.compare_digest(form_token.encode(), identity.form_token.encode())
 
 
-async def _form_of(head: HttpHead, reader: asyncio.StreamReader) -> dict[str, str]:
+def _form_of(head: HttpHead, body: bytes) -> dict[str, str]:
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM_KIND:
         raise InvalidRequest(f"a form is sent as {FORM_KIND}, not as {kind[:100]!r}")
-    async with asyncio.timeout(FORM_MS / 1_000):
-        body = await reader.readexactly(head.body_bytes)
+    if len(body) != head.body_bytes:
+        raise InvalidRequest(f"the form has {len(body)} bytes, not {head.body_bytes}")
     return fields_of(body.decode("latin-1"))
 
 

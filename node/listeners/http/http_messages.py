@@ -86,6 +86,15 @@ def head_of(data: bytes) -> HttpHead:
     return HttpHead(words[0], parts.path, fields_of(parts.query), headers)
 
 
+def form_bytes_of(data: bytes) -> int:
+    """The length of the form behind a head; 0 if there is none, and if it is refused: then its answer says why."""
+    try:
+        head = head_of(data)
+        return head.body_bytes if head.method == "POST" else 0
+    except InvalidRequest:
+        return 0
+
+
 def fields_of(text: str) -> dict[str, str]:
     """The fields of a query or of a form. Raises InvalidRequest."""
     try:

@@ -1,0 +1,99 @@
+"""The HTTP port of a node under peers that are slow on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from node.listeners.http.http_tls import HttpTls
+from node.observability import metrics_server
+from node.observability.metrics_server import MetricsServer
+from tests.certificates import Authority
+from tests.node.kafka_tls_clients import client_of
+from tidelog.clock import MachineClock
+from tidelog.types import Endpoint
+
+MOST = 8
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture(autouse=True)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "HTTP_CONNECTIONS_MAX", MOST)
+
+
+@asynccontextmanager
+async def serving(text: Callable[[], Awaitable[bytes]], tls: HttpTls | None = None) -> AsyncIterator[Endpoint]:
+    server = MetricsServer(text, tls=None if tls is None else tls.context)
+    yield await server.start(Endpoint("127.0.0.1", 0))
+    await server.stop()
+
+
+async def metrics() -> bytes:
+    return b"one 1\n"
+
+
+async def connected(address: Endpoint, data: bytes) -> Streams:
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(data)
+    await writer.drain()
+    return reader, writer
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    """Whether the node has closed the connection, without an answer."""
+    with suppress(ConnectionResetError):
+        return await reader.read() == b""
+    return True
+
+
+async def test_peers_that_never_end_their_requests_keep_no_scraper_out() -> None:
+    """The one that has waited longest makes room."""
+    async with serving(metrics) as address:
+        slow = [await connected(address, b"GET /metrics HTTP/1.1\r\nX: ") for _ in range(MOST)]
+        reader, writer = await connected(address, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"one 1\n")
+        assert await is_closed(slow[0][0])
+        slow[1][1].write(b"y\r\n\r\n")
+        assert (await slow[1][0].read()).endswith(b"one 1\n"), "only one of them had to go"
+        for _, each in [*slow, (reader, writer)]:
+            each.close()
+
+
+async def test_peers_that_begin_no_handshake_keep_no_scraper_out(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    tls = HttpTls("GRPC_SSL", authority.node(), MachineClock())
+    async with serving(metrics, tls) as address:
+        silent = [await connected(address, b"") for _ in range(MOST)]
+        client = client_of(authority.client("scraper"))
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=client)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"one 1\n")
+        assert await is_closed(silent[0][0])
+        for _, each in [*silent, (reader, writer)]:
+            each.close()
+
+
+async def test_a_request_that_is_being_answered_is_not_closed_for_others_and_few_scrapes_are_made_at_once() -> None:
+    begun: list[asyncio.Event] = []
+    go_on = asyncio.Event()
+
+    async def slow_metrics() -> bytes:
+        begun.append(go_on)
+        await go_on.wait()
+        return b"one 1\n"
+
+    async with serving(slow_metrics) as address:
+        scrapers = [await connected(address, b"GET /metrics HTTP/1.1\r\n\r\n") for _ in range(MOST)]
+        reader, writer = await connected(address, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert await is_closed(reader), "all the others are at work"
+        assert len(begun) == 4
+        go_on.set()
+        for each, _ in scrapers:
+            assert (await each.read()).endswith(b"one 1\n")
+        for _, each_writer in [*scrapers, (reader, writer)]:
+            each_writer.close()
