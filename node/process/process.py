@@ -331,13 +331,10 @@ class NodeProcess:
             _log.info("serving metrics", extra={"address": address})
 
     def _http_tls(self, config: NodeConfig) -> HttpTls | None:
-        """TLS of the HTTP port; None for plain HTTP."""
+        """TLS of the HTTP port; None for plain HTTP. Not in `_tls`: its certificate is that of the listener, which is
+        there, and a metric that is there twice makes Prometheus refuse the whole scrape."""
         files = config.http.tls({each.name: each.tls for each in config.listeners})
-        if files is None:
-            return None
-        tls = HttpTls(config.http.tls_listener, files, self._clock)
-        self._tls.append(tls)
-        return tls
+        return None if files is None else HttpTls(config.http.tls_listener, files, self._clock)
 
     def _new_console(
         self, node: Node, config: NodeConfig, transport: GrpcTransport, tls: HttpTls | None

@@ -65,7 +65,10 @@ def test_with_tls_a_certificate_says_who_the_visitor_is(tmp_path: Path) -> None:
         assert "CN=admin" in get(address, "/topic/create", client_of(admin))[1]
         stranger = client_of(admin, has_certificate=False)
         assert "Log in" in get(address, "/topics", stranger)[1]
-        assert "tidelog_ready 1" in get(address, "/metrics", stranger)[1]
+        metrics = get(address, "/metrics", stranger)[1]
+        assert "tidelog_ready 1" in metrics
+        certificates = 'tidelog_certificate_not_after_seconds{listener="GRPC"}'
+        assert metrics.count(certificates) == 1, "the port has the certificate of the listener, which is there once"
     settings["console.enabled"] = False
     with LocalCluster(tmp_path / "without", 1, settings=settings, tls=admin) as cluster:
         cluster.wait_healthy()
