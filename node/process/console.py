@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tidelog.console.page_exchange import Visitor
     from tidelog.console.pages import Pages
 
+READS_OF_RECORDS: Final = 2
+"""Pages that read and decode records at once: each may take as much memory as the largest batch decompressed."""
 CLIENT_ID: Final = "console"
 """In quotas, logs and the audit log."""
 
@@ -55,6 +57,7 @@ class NodeConsole:
         self._boundary = replace(boundary, gates=node.services)
         self._between_nodes = between_nodes
         self._live = LiveFigures(self._counters, BOUNDS_MS)
+        self._reading = asyncio.Semaphore(READS_OF_RECORDS)
         visitors = Visitors(CONSOLE_LISTENER, self._boundary, node.sasl, rng, strangers=lets_strangers_look(config))
         self._listener = ConsoleListener(
             visitors, self._load, names=_names(config, host_name), allow_insecure=config.allow_insecure
@@ -103,7 +106,7 @@ class NodeConsole:
                 )
                 return ConsoleTransport(self._boundary, own, self._between_nodes, caller)
 
-            return Pages(str(own), connect, self._live, self._clock)
+            return Pages(str(own), connect, self._reading, self._live, self._clock)
 
         return pages_of
 

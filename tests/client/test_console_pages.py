@@ -120,13 +120,29 @@ def test_what_is_no_object_and_no_array_is_not_json(text: str) -> None:
         (b"\x00\x01", 'class="hex"'),
         (b"\xff\xfe", "ff fe"),
         ("hidden \u202e order".encode(), 'class="hex"'),
-        (b"x" * 20_000, "the first 16384 of 20000 bytes"),
-        (("x" + "ü" * 10_000).encode(), "the first 16384 of 20001 bytes"),
         (b"\x00" * 20_000, "and 18976 more bytes"),
     ],
 )
 def test_a_value_is_shown_as_what_it_is(data: bytes | None, says: str) -> None:
     assert says in shown(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "length", "says"),
+    [
+        (b"x" * 16_384, 20_000, "the first 16384 of 20000 bytes"),
+        (("x" + "ü" * 10_000).encode()[:16_384], 20_001, "the first 16384 of 20001 bytes"),
+        (b'{"a": 1}', 20_000, 'class="text"'),
+        (b"\x00" * 16_384, 20_000, "and 18976 more bytes"),
+    ],
+)
+def test_the_beginning_of_a_value_says_how_long_the_whole_is(data: bytes, length: int, says: str) -> None:
+    assert says in shown(data, length)
+
+
+def test_json_that_would_become_mostly_spaces_is_shown_as_it_was_written() -> None:
+    hostile = ("[" * 25 + "1," * 5_000 + "1" + "]" * 25).encode()
+    assert len(shown(hostile)) < 3 * len(hostile)
 
 
 @given(some.binary(max_size=3_000))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.console.record_pages import decoded_page
+import pytest
+
+from tidelog.console import seen_records
+from tidelog.console.seen_records import KEPT_BYTES_MAX, LOOKED_BYTES_MAX, RECORDS_SHOWN, PageContent
 from tidelog.records import Record, build_batch
 from tidelog.types import Codec, Millis, Offset
 
@@ -15,19 +18,57 @@ def batch(first: int, *keys: bytes, codec: Codec = Codec.NONE) -> bytes:
 DATA = batch(10, b"a", b"b", b"a") + batch(13, b"b", b"a", codec=Codec.GZIP)
 
 
-def page(position: int, room: int, wanted: bytes | None = None) -> tuple[list[int], int]:
-    found, behind = decoded_page(DATA, Offset(position), room, wanted)
-    return [each.record.offset for each in found], behind
+def page(data: bytes, position: int, wanted: bytes | None = None) -> tuple[list[int], int]:
+    content = PageContent(Offset(position), wanted)
+    content.take(data)
+    return [each.offset for each in content.records], content.position
 
 
-def test_pages_follow_each_other_without_gap_and_without_repetition() -> None:
-    assert page(11, 50) == ([11, 12, 13, 14], 15)
-    assert page(10, 2) == ([10, 11], 12)
-    assert page(12, 2) == ([12, 13], 14)
-    assert page(14, 2) == ([14], 15)
+def test_pages_follow_each_other_without_gap_and_without_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert page(DATA, 11) == ([11, 12, 13, 14], 15)
+    monkeypatch.setattr(seen_records, "RECORDS_SHOWN", 2)
+    assert page(DATA, 10) == ([10, 11], 12)
+    assert page(DATA, 12) == ([12, 13], 14)
+    assert page(DATA, 14) == ([14], 15)
 
 
-def test_a_search_looks_at_all_records_until_its_page_is_full() -> None:
-    assert page(10, 50, b"a") == ([10, 12, 14], 15)
-    assert page(10, 1, b"a") == ([10], 11), "the next page looks at offset 11"
-    assert page(10, 50, b"c") == ([], 15)
+def test_a_search_looks_at_all_records_until_its_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert page(DATA, 10, b"a") == ([10, 12, 14], 15)
+    assert page(DATA, 10, b"c") == ([], 15)
+    monkeypatch.setattr(seen_records, "RECORDS_SHOWN", 1)
+    assert page(DATA, 10, b"a") == ([10], 11), "the next page looks at offset 11"
+
+
+def test_of_a_large_record_the_beginning_is_kept_and_its_length() -> None:
+    headers = [("n" * 1_000, b"h" * 10_000), *[("x", None)] * 30]
+    record = Record(Offset(0), Millis(0), b"k" * 100_000, b"v" * 8_000_000, tuple(headers))
+    content = PageContent(Offset(0), None)
+    content.take(build_batch([record], codec=Codec.NONE))
+    [seen] = content.records
+    assert seen.key is not None and seen.value is not None
+    assert (len(seen.key.data), seen.key.length) == (16_384, 100_000)
+    assert (len(seen.value.data), seen.value.length) == (16_384, 8_000_000)
+    name, data = seen.headers[0]
+    assert data is not None
+    assert (len(name), len(data.data), data.length) == (256, 1_024, 10_000)
+    assert (len(seen.headers), seen.headers_more) == (20, 11)
+
+
+def test_a_page_of_large_records_ends_before_its_fifty_are_there() -> None:
+    many = [Record(Offset(at), Millis(0), b"k" * 20_000, b"v" * 20_000) for at in range(RECORDS_SHOWN)]
+    content = PageContent(Offset(0), None)
+    content.take(build_batch(many, codec=Codec.GZIP))
+    kept = sum(each.size for each in content.records)
+    assert KEPT_BYTES_MAX <= kept < KEPT_BYTES_MAX + 33_000
+    assert content.position == len(content.records) < RECORDS_SHOWN, "the next page has the others"
+
+
+def test_a_search_ends_after_so_many_decompressed_bytes_however_few_were_read() -> None:
+    """Each of these batches has some kilobytes, and becomes eight megabytes."""
+    batches = [
+        build_batch([Record(Offset(at), Millis(0), b"k", b"0" * 8_000_000)], codec=Codec.GZIP) for at in range(8)
+    ]
+    content = PageContent(Offset(0), b"another")
+    content.take(b"".join(batches))
+    assert content.is_full
+    assert content.position == -(-LOOKED_BYTES_MAX // 8_000_000) == 5

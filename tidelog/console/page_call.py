@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ class PageCall:
     admin: Admin
     reader: Callable[[], ReplicaReader]
     """A client that reads records; to be used inside `async with`."""
+    reading: asyncio.Semaphore
+    """To be held while records are read and decoded, which may take a lot of memory."""
     live: LiveFigures
     now_ms: int
     """The time of the node, in milliseconds since 1970."""

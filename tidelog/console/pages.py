@@ -7,6 +7,7 @@ Not here: HTTP, cookies and logins (node/listeners/http/).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
@@ -94,10 +95,17 @@ class Pages:
     """The pages of one node's console."""
 
     def __init__(
-        self, bootstrap: str, connect: Callable[[Visitor], Transport], live: LiveFigures, clock: Clock
+        self,
+        bootstrap: str,
+        connect: Callable[[Visitor], Transport],
+        reading: asyncio.Semaphore,
+        live: LiveFigures,
+        clock: Clock,
     ) -> None:
-        """bootstrap: the address of this node. connect: how a visitor's requests reach the cluster."""
-        self._bootstrap, self._connect, self._live, self._clock = bootstrap, connect, live, clock
+        """bootstrap: the address of this node. connect: how a visitor's requests reach the cluster. reading: of the
+        node, for all its pages."""
+        self._bootstrap, self._connect, self._reading = bootstrap, connect, reading
+        self._live, self._clock = live, clock
 
     async def answer(self, request: PageRequest, visitor: Visitor) -> PageAnswer:
         """The page for a request."""
@@ -118,7 +126,7 @@ class Pages:
         admin = Admin(self._bootstrap, request_timeout_ms=REQUEST_MS, patience_ms=PATIENCE_MS, transport=transport)
         try:
             async with admin:
-                call = PageCall(request, visitor, admin, reader, self._live, self._clock.wall_ms())
+                call = PageCall(request, visitor, admin, reader, self._reading, self._live, self._clock.wall_ms())
                 if is_part:
                     return PageAnswer(live_page.charts(call).encode())
                 if change is not None:

@@ -17,25 +17,12 @@ from tidelog.console.html import Content, Html, address, choice, element, field,
 from tidelog.console.layout import notice, search
 from tidelog.console.page_call import PageCall, Shown, moment, shown_time, whole
 from tidelog.console.record_values import shown
+from tidelog.console.seen_records import RECORDS_SHOWN, PageContent, SeenBytes, SeenRecord
 from tidelog.errors import InvalidRequest, LeaderNotAvailable, UnknownTopicOrPartition
-from tidelog.records import Record, iter_batches
-from tidelog.types import NO_NODE, Buffer, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_NODE, Offset, PartitionIndex, TopicPartition
 
-RECORDS_SHOWN = 50
-SEARCHED_BYTES_MAX = 32 << 20
-"""Of batches, for one page of a search by key: a second or two. The next page continues behind them."""
-DECOMPRESSED_BYTES_MAX = 128 << 20
-"""Of one batch: a small one may become gigabytes."""
 READ_MS = 5_000
 """How long one read may be repeated while the leader changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenRecord:
-    """A record with what its batch says of it."""
-
-    record: Record
-    is_transactional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +40,7 @@ async def records(call: PageCall) -> Shown:
     """The records of a partition."""
     name = call.identity("name")
     key = TopicPartition(name, PartitionIndex(call.number("partition", 0)))
-    wanted = call.request.text("key")
+    wanted = call.request.exact("key")
     async with call.reader() as reader:
         topic = await reader.topic(name, timeout_ms=READ_MS)
         if not 0 <= key.partition < len(topic.partitions):
@@ -61,7 +48,7 @@ async def records(call: PageCall) -> Shown:
                 f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}; {key.partition} is not one of them"
             )
         start = await _start(call, key)
-        found = await _walk(reader, topic, key, start, wanted.encode() if wanted else None)
+        found = await _walk(call, reader, topic, key, start, wanted.encode() if wanted else None)
     return Shown(
         f"Records of {key}",
         [
@@ -102,57 +89,47 @@ async def _start(call: PageCall, key: TopicPartition) -> Offset:
 
 
 async def _walk(
-    reader: ReplicaReader, topic: TopicView, key: TopicPartition, start: Offset, wanted: bytes | None
+    call: PageCall, reader: ReplicaReader, topic: TopicView, key: TopicPartition, start: Offset, wanted: bytes | None
 ) -> Walk:
     """Read until a page is full. wanted: only records with this key."""
-    found: list[SeenRecord] = []
-    position, searched, log_start, end = start, 0, Offset(0), Offset(0)
-    while len(found) < RECORDS_SHOWN and searched < SEARCHED_BYTES_MAX:
+    content = PageContent(start, wanted)
+    log_start, end = Offset(0), Offset(0)
+    while not content.is_full:
         leader = reader.view.topic(key.topic, key.partition).partitions[key.partition].leader
         if leader == NO_NODE:
             raise LeaderNotAvailable(f"{key} has no leader, so that nothing can be read: its topic's page says why")
-        read = await reader.read(leader, topic, key, position, patience_ms=READ_MS, wait_ms=0)
+        before = content.position
+        # A batch may have as many bytes as the largest request, and more when it is decompressed: not on all pages that
+        # are made at once.
+        async with call.reading:
+            read = await reader.read(leader, topic, key, before, patience_ms=READ_MS, wait_ms=0)
+            if not read.is_below_start:
+                # Beside the loop of the node: a batch may take long to decompress.
+                await run_beside(partial(content.take, read.records))
         log_start, end = read.log_start, read.high_watermark
         if read.is_below_start:
-            position = read.log_start
-            continue
-        room, before = RECORDS_SHOWN - len(found), position
-        # Beside the loop of the node: a batch may take long to decompress.
-        more, position = await run_beside(partial(decoded_page, read.records, position, room, wanted))
-        found += more
-        searched += len(read.records)
-        if position == before:
+            content.position = log_start
+        elif content.position == before:
             break
-    return Walk(found, position, log_start, end)
-
-
-def decoded_page(data: Buffer, position: Offset, room: int, wanted: bytes | None) -> tuple[list[SeenRecord], Offset]:
-    """Up to `room` records of batches, from a position on; and the position behind the last one that was looked at."""
-    found: list[SeenRecord] = []
-    for batch in iter_batches(data):
-        for record in () if batch.is_control else batch.records(max_bytes=DECOMPRESSED_BYTES_MAX):
-            if record.offset < position:
-                continue
-            if len(found) == room:
-                return found, position
-            position = Offset(record.offset + 1)
-            if wanted is None or record.key == wanted:
-                found.append(SeenRecord(record, batch.is_transactional))
-        position = max(position, batch.next_offset)
-    return found, position
+    return Walk(content.records, content.position, log_start, end)
 
 
 def _row(each: SeenRecord) -> tuple[Content, ...]:
-    record = each.record
     mark = element("small", "in a transaction") if each.is_transactional else None
-    headers = [element("li", element("strong", name), " ", shown(value)) for name, value in record.headers]
+    headers = [element("li", element("strong", name), " ", _shown(value)) for name, value in each.headers]
+    if each.headers_more:
+        headers.append(element("li", element("small", f"and {each.headers_more} more headers")))
     return (
-        element("span", str(record.offset), element("br"), mark) if mark else str(record.offset),
-        "none" if record.timestamp < 0 else shown_time(record.timestamp),
-        shown(record.key),
-        shown(record.value),
+        element("span", str(each.offset), element("br"), mark) if mark else str(each.offset),
+        "none" if each.timestamp < 0 else shown_time(each.timestamp),
+        _shown(each.key),
+        _shown(each.value),
         element("ul", headers) if headers else "",
     )
+
+
+def _shown(part: SeenBytes | None) -> Html:
+    return shown(None) if part is None else shown(part.data, part.length)
 
 
 def _form(call: PageCall, key: TopicPartition, count: int) -> Html:
@@ -168,7 +145,7 @@ def _form(call: PageCall, key: TopicPartition, count: int) -> Html:
         field("Partition", "partition", str(key.partition), type="number", min=0, max=count - 1),
         choice("From", "from", ways, call.request.text("from", "last")),
         field("Offset or time", "at", call.request.text("at"), hint="12345, or 2026-01-31T12:00:00Z"),
-        field("Only with the key", "key", call.request.text("key"), hint="empty: all records"),
+        field("Only with the key", "key", call.request.exact("key"), hint="empty: all records"),
         button="Show",
     )
 

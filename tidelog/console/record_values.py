@@ -8,29 +8,30 @@ from typing import Final
 
 from tidelog.console.html import Html, element, lines
 
-SHOWN_BYTES_MAX: Final = 16 << 10
-"""Of one value: a page has fifty records."""
 HEX_BYTES_MAX: Final = 1 << 10
 HEX_WIDTH: Final = 16
 DEPTH_SHOWN_MAX: Final = 20
-"""Deeper levels are not indented further: a hostile value would become megabytes of spaces."""
+"""Deeper levels are not indented further."""
+INDENTED_TIMES_MAX: Final = 4
+"""How much longer JSON may become: a hostile value would become many times as long, all of it spaces."""
+INDENTED_CHARACTERS: Final = 2_000
+"""Short values may become that long in any case."""
 
 _WORDS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
-def shown(data: bytes | memoryview | None) -> Html:
-    """None and empty are told apart."""
+def shown(data: bytes | None, length: int | None = None) -> Html:
+    """None and empty are told apart. length: of the whole value, of which `data` is the beginning; None: it is all."""
     if data is None:
         return element("em", "null", class_="absent")
-    whole = bytes(data)
-    if not whole:
+    if not data:
         return element("em", "empty", class_="absent")
-    return _told_length(whole[:SHOWN_BYTES_MAX], len(whole))
+    return _told_length(data, len(data) if length is None else length)
 
 
 def _told_length(data: bytes, length: int) -> Html:
     rest = element("small", f"the first {len(data)} of {length} bytes") if len(data) < length else None
-    text = _text(data)
+    text = _text(data, is_cut=rest is not None)
     if text is None:
         dumped = hex_lines(data[:HEX_BYTES_MAX])
         hidden = length - min(len(data), HEX_BYTES_MAX)
@@ -53,8 +54,8 @@ def hex_lines(data: bytes) -> list[str]:
 
 
 def json_lines(text: str) -> list[str] | None:
-    """An object or an array of JSON, indented; None if the text is neither. Every number, string and repeated key stays
-    as it was written: it is no other document that is shown."""
+    """An object or an array of JSON, indented; None if the text is neither, or becomes much longer by it. Every number,
+    string and repeated key stays as it was written: it is no other document that is shown."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -79,19 +80,20 @@ def json_lines(text: str) -> list[str] | None:
             found.append(_indent(depth))
         else:
             found[-1] += ": " if word == ":" else word
-    return found
+    most = max(INDENTED_CHARACTERS, INDENTED_TIMES_MAX * len(text))
+    return found if sum(map(len, found)) <= most else None
 
 
 def _indent(depth: int) -> str:
     return "  " * min(depth, DEPTH_SHOWN_MAX)
 
 
-def _text(data: bytes) -> str | None:
+def _text(data: bytes, *, is_cut: bool) -> str | None:
     """The bytes as text; None if they are no text that a person could read."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        if len(data) < SHOWN_BYTES_MAX or error.start < len(data) - 3:
+        if not is_cut or error.start < len(data) - 3:
             return None
         text = data[: error.start].decode("utf-8")  # cut within a character
     return text if text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable() else None
