@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.client.admin import Admin
 from tidelog.console.html import Html, element, table
-from tidelog.console.layout import notice
+from tidelog.console.layout import ROWS_SHOWN_MAX, not_shown, notice
 from tidelog.console.page_call import PageCall, Shown
 from tidelog.errors import TidelogError
 
@@ -28,24 +28,26 @@ async def acls(call: PageCall) -> Shown:
                         each.pattern_type.name.lower(),
                         each.host,
                     )
-                    for each in rules
+                    for each in rules[:ROWS_SHOWN_MAX]
                 ],
                 empty="There are no access control lists: without an authorizer everyone may do everything, with one "
                 "only super users may.",
             ),
-            await _users(call.admin),
+            not_shown(len(rules), "`tidelog acl list` has all."),
+            *await _users(call.admin),
         ],
     )
 
 
-async def _users(admin: Admin) -> Html:
+async def _users(admin: Admin) -> list[Html | None]:
     try:
         users = await admin.list_users()
     except TidelogError as error:
-        return notice(element("p", f"No users: {error.message}"))
-    return table(
+        return [notice(element("p", f"No users: {error.message}"))]
+    shown = table(
         "Users with a password",
         ("User", "Mechanism", "Iterations"),
-        [(each.name, each.mechanism, each.iterations) for each in users],
+        [(each.name, each.mechanism, each.iterations) for each in users[:ROWS_SHOWN_MAX]],
         empty="Nobody logs in with a password.",
     )
+    return [shown, not_shown(len(users), "`tidelog user list` has all.")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.cluster_descriptions import ClusterDescription, NodeDescription, PartitionExplanation
 from tidelog.console.html import Content, Html, address, element, facts, items, link, table
 from tidelog.console.layout import alarm, notice
@@ -73,8 +75,7 @@ def _problems(ill: list[PartitionExplanation]) -> Html:
     return element(
         "section",
         element("h2", f"Partitions that cannot be read or written ({len(stuck)})") if stuck else None,
-        [explanation(each) for each in stuck[:PROBLEMS_SHOWN_MAX]],
-        _hidden(len(stuck)),
+        explanations(stuck),
         table(
             f"Partitions with another problem ({len(others)})",
             ("Partition", "Why"),
@@ -90,7 +91,12 @@ def _hidden(count: int) -> Html | None:
     return element("p", f"and {count - PROBLEMS_SHOWN_MAX} more") if count > PROBLEMS_SHOWN_MAX else None
 
 
-def explanation(each: PartitionExplanation) -> Html:
+def explanations(found: Sequence[PartitionExplanation]) -> list[Html | None]:
+    """Of the first of some partitions, and how many others there are."""
+    return [*(_explanation(each) for each in found[:PROBLEMS_SHOWN_MAX]), _hidden(len(found))]
+
+
+def _explanation(each: PartitionExplanation) -> Html:
     """What works for a partition, why not more, and what helps."""
     reads = "readable" if each.readable else "not readable"
     writes = "writable" if each.writable else "not writable"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.offset_resets import OffsetChange, ResetGoal, members_of, plan_reset
 from tidelog.console.changes import Plan, changed_since, done
-from tidelog.console.html import address, choice, element, field, link, table
-from tidelog.console.layout import form, hidden, notice
+from tidelog.console.html import Html, address, choice, element, field, link, table
+from tidelog.console.layout import ROWS_SHOWN_MAX, form, hidden, not_shown, notice
 from tidelog.console.page_call import PageCall, Shown, moment, whole
 from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.types import PartitionIndex, TopicId, TopicPartition
@@ -23,6 +24,10 @@ _PLACES = (
     ("offset", "an offset"),
     ("shift", "so many records further (negative: back)"),
 )
+
+
+CONFIRMED_BYTES_MAX: Final = 45_000
+"""Of what was shown, before it is encoded: a form has at most 64 KiB."""
 
 
 class OffsetReset:
@@ -84,11 +89,21 @@ class OffsetReset:
         shown = table(
             "Committed offsets",
             ("Partition", "Now", "Then"),
-            [(str(each.partition), "-" if each.before is None else each.before, each.after) for each in changes],
+            [
+                (str(each.partition), "-" if each.before is None else each.before, each.after)
+                for each in changes[:ROWS_SHOWN_MAX]
+            ],
         )
         ids = await _ids(call.admin, {each.partition.topic for each in changes})
-        fields = [("id", group_id), ("offsets", _written(changes, ids))]
-        return Plan(f"Set the offsets of {group_id}?", effects, fields, "Set the offsets", more=shown)
+        offsets = _written(changes, ids)
+        if len(offsets) > CONFIRMED_BYTES_MAX:
+            raise InvalidRequest(
+                f"these are {len(changes)} partitions, more than one form has room for: name a topic, or use "
+                "`tidelog group reset-offsets`"
+            )
+        more = Html(shown + (not_shown(len(changes), "They are set in the same way.") or ""))
+        fields = [("id", group_id), ("offsets", offsets)]
+        return Plan(f"Set the offsets of {group_id}?", effects, fields, "Set the offsets", more=more)
 
     async def carry_out(self, call: PageCall) -> Shown:
         """Set the offsets that were shown, unless those that they replace are others by now."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.client.group_admin import GroupDescription, PartitionLag
 from tidelog.console.cluster_page import partition_link
 from tidelog.console.html import Content, Html, address, element, facts, field, link, table
-from tidelog.console.layout import alarm, read_only, search
+from tidelog.console.layout import ROWS_SHOWN_MAX, alarm, few, not_shown, read_only, search
 from tidelog.console.page_call import PageCall, Shown
 from tidelog.errors import TidelogError
 
-GROUPS_SHOWN_MAX = 500
+ALL_OF_GROUP: Final = "`tidelog group describe` has all."
 
 
 async def groups(call: PageCall) -> Shown:
@@ -18,7 +20,6 @@ async def groups(call: PageCall) -> Shown:
     missing: list[TidelogError] = []
     listed = await call.admin.list_groups(on_missing=missing.append)
     every = [each for each in listed if wanted.casefold() in each.group_id.casefold()]
-    shown = every[:GROUPS_SHOWN_MAX]
     return Shown(
         "Groups",
         [
@@ -29,11 +30,11 @@ async def groups(call: PageCall) -> Shown:
                 ("Group", "Type", "State", "Members"),
                 [
                     (link(address("/group", id=each.group_id), each.group_id), each.type, each.state, each.members)
-                    for each in shown
+                    for each in every[:ROWS_SHOWN_MAX]
                 ],
                 empty="There is no such group that you may see.",
             ),
-            element("p", f"The first {len(shown)} of {len(every)}.") if len(shown) < len(every) else None,
+            not_shown(len(every), "The filter finds the others."),
         ],
     )
 
@@ -62,7 +63,9 @@ async def group(call: PageCall) -> Shown:
                 )
             ),
             _members(found),
+            not_shown(len(found.members), ALL_OF_GROUP),
             lag_table(lag),
+            not_shown(len(lag), ALL_OF_GROUP),
         ],
     )
 
@@ -77,11 +80,11 @@ def _members(found: GroupDescription) -> Html:
                 each.client_id,
                 each.client_host,
                 each.member_epoch,
-                ", ".join(each.topics) or each.topic_pattern,
-                ", ".join(map(str, each.assignment)),
-                "" if each.target == each.assignment else ", ".join(map(str, each.target)),
+                few(each.topics) or each.topic_pattern,
+                few(list(map(str, each.assignment))),
+                "" if each.target == each.assignment else few(list(map(str, each.target))),
             )
-            for each in found.members
+            for each in found.members[:ROWS_SHOWN_MAX]
         ],
         empty="The group has no members.",
     )
@@ -105,6 +108,6 @@ def lag_table(lag: list[PartitionLag]) -> Html:
     return table(
         "Lag",
         ("Partition", "Committed", "Log start", "Log end", "Lag", "Deleted unread", "Member"),
-        [row(each) for each in lag],
+        [row(each) for each in lag[:ROWS_SHOWN_MAX]],
         empty="The group has no partitions and has committed no offsets.",
     )

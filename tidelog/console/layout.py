@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidelog.console.html import Content, Html, address, element, link
@@ -11,6 +11,11 @@ from tidelog.console.page_exchange import Visitor, exact_field
 STYLE_PATH: Final = "/console.css"
 SCRIPT_PATH: Final = "/console.js"
 ICON_PATH: Final = "/console.svg"
+
+ROWS_SHOWN_MAX: Final = 500
+"""Of a table: a page with more takes the browser seconds, and the node too. A filter and the command line reach the
+others."""
+CELL_TEXTS_MAX: Final = 20
 
 SECTIONS: Final = (
     ("/", "Cluster"),
@@ -62,6 +67,20 @@ def hidden(fields: Iterable[tuple[str, str]]) -> list[Html]:
     """Fields that nobody types. Their values come back unchanged: `PageRequest.exact`."""
     sent = [exact_field(name, value) for name, value in fields]
     return [element("input", type="hidden", name=name, value=value) for name, value in sent]
+
+
+def not_shown(count: int, more: str = "") -> Html | None:
+    """How many rows of a table are left out, if it has more than `ROWS_SHOWN_MAX`. more: how to see the others."""
+    if count <= ROWS_SHOWN_MAX:
+        return None
+    left_out = count - ROWS_SHOWN_MAX
+    return element("p", f"The first {ROWS_SHOWN_MAX} of {count}; {left_out} are not shown. {more}".strip())
+
+
+def few(texts: Sequence[str]) -> str:
+    """The first of some texts in one cell, and how many others there are."""
+    rest = f" and {len(texts) - CELL_TEXTS_MAX} more" if len(texts) > CELL_TEXTS_MAX else ""
+    return ", ".join(texts[:CELL_TEXTS_MAX]) + rest
 
 
 def notice(*content: Content) -> Html:

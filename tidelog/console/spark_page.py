@@ -32,6 +32,9 @@ async def spark(call: PageCall) -> Shown:
                 [await _row(call, group_id) for group_id in ids[:QUERIES_SHOWN_MAX]],
                 empty="There is no such query that you may see.",
             ),
+            element("p", f"{len(ids) - QUERIES_SHOWN_MAX} queries are not shown; the page Groups has them.")
+            if len(ids) > QUERIES_SHOWN_MAX
+            else None,
         ],
     )
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from tidelog.client.admin import NODE_DEFAULT, TopicDescription
 from tidelog.console.changes import Plan, changed_since, done
 from tidelog.console.html import Html, address, element, field, items, lines, link, table
-from tidelog.console.layout import form, hidden
+from tidelog.console.layout import ROWS_SHOWN_MAX, form, hidden, not_shown
 from tidelog.console.page_call import PageCall, Shown, whole
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import NO_NODE, PartitionIndex, TopicId, TopicPartition
@@ -132,7 +132,8 @@ class TopicMove:
         name = call.identity("name")
         found = await call.admin.describe_topic(name)
         nodes = (await call.admin.describe_cluster()).nodes
-        present = _lines({int(each.partition): tuple(map(int, each.replicas)) for each in found.partitions})
+        shown = found.partitions[:ROWS_SHOWN_MAX]
+        present = _lines({int(each.partition): tuple(map(int, each.replicas)) for each in shown})
         return Shown(
             f"Move replicas of {name}",
             [
@@ -145,6 +146,7 @@ class TopicMove:
                     "Nodes: ",
                     ", ".join(f"{each.node_id}" + (" (fenced)" if each.fenced else "") for each in nodes),
                 ),
+                not_shown(len(found.partitions), "Write a line for each of the others that moves."),
                 form(
                     self.path,
                     call.visitor,

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 
 from tidelog.client.admin import PartitionDescription, TopicDescription
 from tidelog.cluster_descriptions import ConfigSource, ReplicaLogDir
-from tidelog.console.cluster_page import explanation
+from tidelog.console.cluster_page import explanations
 from tidelog.console.html import Content, Html, address, element, facts, field, link, table
-from tidelog.console.layout import notice, read_only, search
+from tidelog.console.layout import ROWS_SHOWN_MAX, not_shown, notice, read_only, search
 from tidelog.console.page_call import PageCall, Shown
 from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE, ByPartition, NodeId, Offset, TopicPartition
-
-TOPICS_SHOWN_MAX = 500
-PARTITIONS_SHOWN_MAX = 500
-"""A page with more takes the browser seconds; the filter and the command line reach the others."""
 
 _SOURCES = {
     ConfigSource.TOPIC: "this topic",
@@ -28,7 +24,6 @@ async def topics(call: PageCall) -> Shown:
     """All topics whose names have the text of the filter."""
     wanted = call.request.text("filter")
     every = [each for each in await call.admin.list_topics() if wanted.casefold() in each.name.casefold()]
-    shown = every[:TOPICS_SHOWN_MAX]
     create = element("p", link("/topic/create", "Create a topic", class_="button"))
     return Shown(
         "Topics",
@@ -38,10 +33,10 @@ async def topics(call: PageCall) -> Shown:
             table(
                 f"{len(every)} topics",
                 ("Topic", "Partitions", "Replicas", "Under-replicated", "Without a leader", "Durability"),
-                [_topic_row(each) for each in shown],
+                [_topic_row(each) for each in every[:ROWS_SHOWN_MAX]],
                 empty="There is no such topic that you may see.",
             ),
-            element("p", f"The first {len(shown)} of {len(every)}.") if len(shown) < len(every) else None,
+            not_shown(len(every), "The filter finds the others."),
         ],
     )
 
@@ -64,7 +59,8 @@ async def topic(call: PageCall) -> Shown:
     """One topic."""
     name = call.identity("name")
     found = await call.admin.describe_topic(name)
-    led = [TopicPartition(name, each.partition) for each in found.partitions if each.leader != NO_NODE]
+    shown = found.partitions[:ROWS_SHOWN_MAX]
+    led = [TopicPartition(name, each.partition) for each in shown if each.leader != NO_NODE]
     try:
         starts = await call.admin.list_offsets(led, "earliest")
         ends = await call.admin.list_offsets(led, "latest")
@@ -79,8 +75,9 @@ async def topic(call: PageCall) -> Shown:
             _actions(call, name),
             facts((("Topic id", str(found.topic_id)), ("Partitions", len(found.partitions)))),
             notice(element("p", f"No offsets: {unknown.message}")) if unknown is not None else None,
-            element("section", [explanation(each) for each in ill]) if ill else None,
+            element("section", explanations(ill)) if ill else None,
             _partitions(found, starts, ends),
+            not_shown(len(found.partitions), f"`tidelog topic describe {name}` has all."),
             await _settings(call, name),
             await _disks(call, found),
         ],
@@ -129,11 +126,7 @@ def _partitions(
         "Log start",
         "Log end",
     )
-    count = len(found.partitions)
-    caption = (
-        f"Partitions (the first {PARTITIONS_SHOWN_MAX} of {count})" if count > PARTITIONS_SHOWN_MAX else "Partitions"
-    )
-    return table(caption, columns, [row(each) for each in found.partitions[:PARTITIONS_SHOWN_MAX]])
+    return table("Partitions", columns, [row(each) for each in found.partitions[:ROWS_SHOWN_MAX]])
 
 
 def _in_sync(each: PartitionDescription) -> Content:

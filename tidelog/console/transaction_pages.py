@@ -5,12 +5,11 @@ from __future__ import annotations
 from tidelog.client.transaction_admin import TransactionListing
 from tidelog.console.cluster_page import partition_link
 from tidelog.console.html import Content, address, choice, element, facts, items, link, table
-from tidelog.console.layout import alarm, search
+from tidelog.console.layout import ROWS_SHOWN_MAX, alarm, not_shown, search
 from tidelog.console.page_call import PageCall, Shown, shown_time
 from tidelog.errors import TidelogError
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-IDS_SHOWN_MAX = 500
 
 
 async def transactions(call: PageCall) -> Shown:
@@ -20,7 +19,6 @@ async def transactions(call: PageCall) -> Shown:
     listed = await call.admin.list_transactions(states=[state] if state else [], on_missing=missing.append)
     # An open transaction keeps readers with read_committed from all that is behind it: the oldest matters most.
     every = sorted(listed, key=lambda each: (each.start_ms < 0, each.start_ms, each.transactional_id))
-    shown = every[:IDS_SHOWN_MAX]
     options = [("", "any"), *((each, each) for each in STATES)]
     return Shown(
         "Transactions",
@@ -30,10 +28,10 @@ async def transactions(call: PageCall) -> Shown:
             table(
                 f"{len(every)} transactional ids",
                 ("Transactional id", "State", "Open for", "Producer id", "Coordinator"),
-                [_row(call, each) for each in shown],
+                [_row(call, each) for each in every[:ROWS_SHOWN_MAX]],
                 empty="There is no such transactional id that you may see.",
             ),
-            element("p", f"The first {len(shown)} of {len(every)}.") if len(shown) < len(every) else None,
+            not_shown(len(every), "The state narrows them down."),
         ],
     )
 
@@ -68,6 +66,7 @@ async def transaction(call: PageCall) -> Shown:
                 )
             ),
             element("h2", f"{len(found.partitions)} partitions in the transaction"),
-            items(partition_link(each) for each in found.partitions),
+            items(partition_link(each) for each in found.partitions[:ROWS_SHOWN_MAX]),
+            not_shown(len(found.partitions)),
         ],
     )
