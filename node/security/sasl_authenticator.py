@@ -18,6 +18,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +46,7 @@ from tidelog.errors import (
 )
 from tidelog.security.oauth_bearer import INVALID_TOKEN
 from tidelog.security.plain import read_message
+from tidelog.security.saslprep import saslprep
 from tidelog.security.scram import ITERATIONS, Claim, ScramCredential, ScramServer, decoy, has_password
 from tidelog.types import Millis, PasswordMechanism, ScramMechanism, TokenMechanism
 
@@ -144,6 +146,19 @@ class SaslAuthenticator:
     def mechanisms(self) -> tuple[str, ...]:
         """The names of those that users may choose of."""
         return tuple(self._offered)
+
+    def login_mechanism(self, user: str) -> str | None:
+        """The mechanism by which a password of this user can be checked; None if none is offered. For a name that no
+        user has it is one that others have."""
+        offered = [each for each in self._config.mechanisms if isinstance(each, ScramMechanism)]
+        with suppress(ValueError):
+            user = saslprep(user)
+        found = next((each for each in offered if (user, each) in self._of_users), None)
+        if found is None and self._passwords is not None:
+            return PasswordMechanism.PLAIN.mechanism_name
+        if found is None:
+            found = max(offered, key=lambda each: bool(self._iterations.get(each)), default=None)
+        return None if found is None else found.mechanism_name
 
     def no_session(self, listener: str) -> IllegalSaslState:
         """The error of a caller of the listener that has not authenticated."""

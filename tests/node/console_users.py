@@ -11,13 +11,15 @@ from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tests.node.sasl_nodes import knows_alice
 from tidelog import Admin, Producer
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from tidelog.types import Millis, ScramMechanism
+from tidelog.types import Millis, SaslMechanism, ScramMechanism
 
 
 @asynccontextmanager
-async def with_alice(home: Path, *allowed: AclBinding, count: int = 1) -> AsyncIterator[RealNodes]:
+async def with_alice(
+    home: Path, *allowed: AclBinding, count: int = 1, mechanisms: tuple[SaslMechanism, ...] = tuple(ScramMechanism)
+) -> AsyncIterator[RealNodes]:
     """Nodes with the user alice, who may do this, and the topic orders with three records."""
-    sasl = SaslConfig(tuple(ScramMechanism), failure_delay_ms=Millis(50))
+    sasl = SaslConfig(mechanisms, failure_delay_ms=Millis(50))
     async with real_nodes(home, count, principals={"others": "User:others"}, sasl=sasl) as nodes:
         operator = str(nodes.further[OPERATOR][0])
         async with Admin(operator) as admin, Producer(operator) as producer:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tidelog.console.html import Content, Html, address, element, link
-from tidelog.console.page_exchange import Visitor, exact_field
+from tidelog.console.html import Content, Html, element, link
+from tidelog.console.page_exchange import Visitor, exact_field, login_address
 
 STYLE_PATH: Final = "/console.css"
 SCRIPT_PATH: Final = "/console.js"
@@ -97,7 +97,7 @@ def read_only(visitor: Visitor) -> Html | None:
     """Why a page has no buttons to change anything; None if it has them."""
     if visitor.may_change:
         return None
-    how = link("/login", "Log in") if visitor.can_log_in else "Show a certificate of a client"
+    how = link(login_address(visitor.asked), "Log in") if visitor.can_log_in else "Show a certificate of a client"
     return notice(element("p", "You are not logged in, so that you can only look. ", how, " to change anything."))
 
 
@@ -112,5 +112,5 @@ def _account(visitor: Visitor) -> Html:
     who = element("span", visitor.principal.removeprefix("User:"))
     if visitor.has_session:
         return element("div", who, form("/logout", visitor, button="Log out"), class_="account")
-    entry = link(address("/login"), "Log in") if visitor.can_log_in and not visitor.may_change else None
+    entry = link(login_address(visitor.asked), "Log in") if visitor.can_log_in and not visitor.may_change else None
     return element("div", who, entry, class_="account")

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlencode
 
 from tidelog.errors import InvalidRequest
 
 PAGE: Final = "text/html; charset=utf-8"
+NEXT_PAGE: Final = "next"
+"""The field of the login that names the page to show after it."""
 EXACT: Final = "exact."
 """Begins the names of the form fields that nobody types, whose values are encoded: see `exact_field`."""
 
@@ -28,6 +31,8 @@ class Visitor:
     """Whether there is a page to log in with a password."""
     has_session: bool = False
     """Whether there is a session to end."""
+    asked: str = ""
+    """The page of this node to which a login leads; empty: the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,11 @@ def exact_field(name: str, value: str) -> tuple[str, str]:
     replaced, and a page shows characters that are not printable as escapes. The change of an id would change another
     thing than the one that was confirmed."""
     return EXACT + name, urlsafe_b64encode(value.encode()).decode("ascii").rstrip("=")
+
+
+def login_address(asked: str) -> str:
+    """The address of the page to log in. asked: the page of this node to show then; empty: the first one."""
+    return "/login" if asked in ("", "/") else f"/login?{urlencode({NEXT_PAGE: asked})}"
 
 
 def _decoded(name: str, encoded: str) -> str:

@@ -28,10 +28,10 @@ from tidelog.console import (
 )
 from tidelog.console.group_forms import OffsetReset
 from tidelog.console.html import Html, element, field, link
-from tidelog.console.layout import ICON_PATH, SCRIPT_PATH, STYLE_PATH, alarm, document, form, notice
+from tidelog.console.layout import ICON_PATH, SCRIPT_PATH, STYLE_PATH, alarm, document, form, hidden, notice
 from tidelog.console.live_figures import LiveFigures
 from tidelog.console.page_call import Page, PageCall, Shown
-from tidelog.console.page_exchange import PageAnswer, PageRequest, Visitor
+from tidelog.console.page_exchange import NEXT_PAGE, PageAnswer, PageRequest, Visitor, login_address
 from tidelog.console.script import SCRIPT
 from tidelog.console.style_sheet import ICON, STYLE
 from tidelog.console.topic_forms import TopicDeletion, TopicForm, TopicMove
@@ -162,6 +162,7 @@ def login_page(visitor: Visitor, *, user: str = "", wrong: str = "", is_private:
         body = form(
             "/login",
             visitor,
+            hidden([(NEXT_PAGE, visitor.asked)]),
             field("User", "user", user, required=True),
             element(
                 "p",
@@ -193,7 +194,8 @@ def refusal(visitor: Visitor, error: TidelogError) -> PageAnswer:
 
 
 def _told(visitor: Visitor, status: HTTPStatus, title: str, sentence: str) -> PageAnswer:
-    more = element("p", link("/login", "Log in")) if visitor.can_log_in and not visitor.may_change else None
+    can_log_in = visitor.can_log_in and not visitor.may_change
+    more = element("p", link(login_address(visitor.asked), "Log in")) if can_log_in else None
     return _page(visitor, Shown(title, [element("p", sentence), more]), "", status)
 
 

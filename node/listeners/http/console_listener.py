@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from node.api.caller import ANONYMOUS
-from node.listeners.http.http_messages import FORM_KIND, HttpHead, fields_of, head_of, reply
+from node.listeners.http.http_messages import FORM_KIND, HttpHead, fields_of, head_of, local_address, reply
 from node.listeners.http.visitors import VisitorIdentity, Visitors
 from tidelog.errors import InvalidRequest, SaslAuthenticationFailed, TidelogError
 from tidelog.security.loopback import is_loopback
@@ -105,7 +105,7 @@ class ConsoleListener:
             self._open -= 1
 
     async def _answer(self, head: HttpHead, body: bytes, connection: HttpConnection) -> bytes:
-        from tidelog.console.page_exchange import PageRequest
+        from tidelog.console.page_exchange import PageRequest, login_address
         from tidelog.console.pages import file
 
         if head.method not in ("GET", "HEAD", "POST"):
@@ -121,14 +121,15 @@ class ConsoleListener:
         identity = self._visitors.identify(token, connection.certified)
         if head.path == "/login":
             return await self._login(head, form, identity, connection)
+        asked = "" if head.method == "POST" else local_address(head.target)
         if identity is None:
-            return _moved("/login")
+            return _moved(login_address(asked))
         if form is not None and not _is_of(identity, form.pop("form_token", "")):
             return reply(HTTPStatus.FORBIDDEN, b"the form is too old: nothing was changed. Load its page again\n", TEXT)
         if head.path == "/logout" and form is not None:
             self._visitors.log_out(token or "")
             return _moved("/login", _cookie("", connection))
-        asking = Asking(self._visitor(identity), connection.host, f"{connection.host}:{connection.port}")
+        asking = Asking(self._visitor(identity, asked), connection.host, f"{connection.host}:{connection.port}")
         request = PageRequest(head.path, head.query, form)
         return _page_reply(await self._pages(asking).answer(request, asking.visitor), head)
 
@@ -137,18 +138,20 @@ class ConsoleListener:
             self._pages_of = self._load()
         return self._pages_of(asking)
 
-    def _visitor(self, identity: VisitorIdentity | None) -> Visitor:
+    def _visitor(self, identity: VisitorIdentity | None, asked: str) -> Visitor:
+        """asked: the page that is asked for; empty: none to which a login could lead."""
         from tidelog.console.page_exchange import Visitor
 
         can_log_in = self._visitors.can_log_in
         if identity is None:
-            return Visitor(ANONYMOUS, can_log_in=can_log_in)
+            return Visitor(ANONYMOUS, can_log_in=can_log_in, asked=asked)
         return Visitor(
             identity.principal,
             may_change=identity.is_proved,
             form_token=identity.form_token,
             can_log_in=can_log_in,
             has_session=identity.is_session,
+            asked=asked,
         )
 
     async def _login(
@@ -156,10 +159,12 @@ class ConsoleListener:
     ) -> bytes:
         """The form to log in, or the outcome of a login. It has no token: its visitor has no session yet, and whoever
         could send it for the visitor would need a password."""
+        from tidelog.console.page_exchange import NEXT_PAGE, PageRequest
         from tidelog.console.pages import login_page
 
         is_private = connection.is_encrypted or is_loopback(connection.host) or self._allow_insecure
-        visitor = self._visitor(identity)
+        asked = local_address(PageRequest(head.path, head.query, form).exact(NEXT_PAGE))
+        visitor = self._visitor(identity, asked)
         if form is None or not is_private or not visitor.can_log_in:
             return _page_reply(login_page(visitor, is_private=is_private), head)
         user = form.get("user", "")
@@ -175,7 +180,7 @@ class ConsoleListener:
         except TidelogError as error:
             wrong = error.message
         else:
-            return _moved("/", _cookie(token, connection))
+            return _moved(asked, _cookie(token, connection))
         return _page_reply(login_page(replace(visitor, may_change=False), user=user, wrong=wrong), head)
 
     def _is_known(self, host: str) -> bool:

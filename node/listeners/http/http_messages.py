@@ -16,6 +16,7 @@ from tidelog.errors import InvalidRequest
 FORM_BYTES_MAX: Final = 64 << 10
 """The largest form: the replicas of some thousand partitions."""
 FIELDS_MAX: Final = 100
+ADDRESS_CHARACTERS_MAX: Final = 2_000
 FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 _ALLOWED: Final = (
@@ -46,6 +47,8 @@ class HttpHead:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     """By name in lower case."""
+    target: str = ""
+    """Path and query as they were sent."""
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -83,7 +86,8 @@ def head_of(data: bytes) -> HttpHead:
         parts = urlsplit(words[1])
     except ValueError:
         raise InvalidRequest("the address of the request is malformed") from None
-    return HttpHead(words[0], parts.path, fields_of(parts.query), headers)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return HttpHead(words[0], parts.path, fields_of(parts.query), headers, target)
 
 
 def form_bytes_of(data: bytes) -> int:
@@ -93,6 +97,14 @@ def form_bytes_of(data: bytes) -> int:
         return head.body_bytes if head.method == "POST" else 0
     except InvalidRequest:
         return 0
+
+
+def local_address(text: str) -> str:
+    """A path with its query, if it can only be one of this node: a browser must not be sent to another site, nor get
+    another header. "/" for any other text."""
+    is_plain = text.isascii() and text.isprintable() and " " not in text and "\\" not in text
+    is_local = text.startswith("/") and not text.startswith("//") and len(text) <= ADDRESS_CHARACTERS_MAX
+    return text if is_plain and is_local else "/"
 
 
 def fields_of(text: str) -> dict[str, str]:

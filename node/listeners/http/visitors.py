@@ -1,8 +1,8 @@
 """Who visits the console: by a session that began with a password, or by a certificate.
 
-A login is a SCRAM handshake with this node, which this module makes for the visitor: so the limits, the delay after a
-wrong password and the audit log are those of every SASL login, and the session ends with the password. The token of the
-session is the cookie; the node keeps only its digest.
+A login is a handshake with this node (SCRAM, or PLAIN where that is not offered), which this module makes for the
+visitor: so the limits, the delay after a wrong password and the audit log are those of every SASL login, and the
+session ends with the password. The token of the session is the cookie; the node keeps only its digest.
 
 Invariants: only a visitor who has proved who it is can change anything. The secret of the nodes is no login. A form
 counts only with the token that was made for the visitor's own session.
@@ -26,12 +26,13 @@ from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, Unsupport
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.protocol.v1 import sasl_pb2
 from tidelog.security.sasl_user import Sasl
-from tidelog.types import Endpoint, ScramMechanism
+from tidelog.types import Endpoint, PasswordMechanism
 
 LOGIN_MS: Final = 15_000
 """How long a login may take, with the delay after a wrong password."""
 
 KEY_BYTES: Final = 32
+_HERE: Final = Endpoint("this node", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,7 @@ class Visitors:
     @property
     def can_log_in(self) -> bool:
         """Whether the cluster has users with passwords."""
-        return self._sasl.requires(self._listener) and self._mechanism is not None
-
-    @property
-    def _mechanism(self) -> str | None:
-        names = {each.mechanism_name for each in ScramMechanism}
-        return next((name for name in self._sasl.mechanisms if name in names), None)
+        return self._sasl.requires(self._listener) and self._sasl.login_mechanism("") is not None
 
     def identify(self, token: str | None, certified: str | None) -> VisitorIdentity | None:
         """token: the cookie. certified: the principal of the visitor's certificate. Returns None for one who has to
@@ -88,7 +84,8 @@ class Visitors:
     async def log_in(self, user: str, password: str, *, host: str, connection: str) -> str:
         """The token of a new session. host, connection: of the visitor. Raises SaslAuthenticationFailed,
         TooManyHandshakes, NodeNotAvailable, UnsupportedSaslMechanism, UnacceptableCredential."""
-        mechanism = self._mechanism
+        # A user may have a password for one of the mechanisms only, as `kafka-configs` adds them.
+        mechanism = self._sasl.login_mechanism(user)
         if mechanism is None or not self._sasl.requires(self._listener):
             raise UnsupportedSaslMechanism("this cluster has no users with passwords: show a certificate")
         if not user or user == CLUSTER_USER:
@@ -103,10 +100,14 @@ class Visitors:
             answer = await self._boundary.serve(SASL_AUTHENTICATE, request, caller)
             return sasl_pb2.AuthenticateResponse.FromString(answer.data)
 
+        if mechanism == PasswordMechanism.PLAIN.mechanism_name:
+            message = f"\0{user}\0{password}".encode()
+            request = sasl_pb2.AuthenticateRequest(mechanism=mechanism, auth_bytes=message)
+            return (await send(_HERE, request, LOGIN_MS)).token
         client = SaslClient(Sasl(user, password, mechanism=mechanism), self._rng)
         client.connect(send, is_encrypted=True)  # nothing is sent
         try:
-            return await client.token_of(Endpoint("this node", 0), LOGIN_MS)
+            return await client.token_of(_HERE, LOGIN_MS)
         finally:
             await client.close()
 
