@@ -1,16 +1,26 @@
-"""What `tidelog top` makes of two looks at a cluster."""
+"""What `tidelog top` makes of two looks at a cluster, and of looks that fail."""
 
 from __future__ import annotations
 
 import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
+import pytest
 from rich.console import Console
 
 from tidelog.cli.output import drawn
+from tidelog.cli.top_command import TopScreen, watch
 from tidelog.cli.top_figures import ClusterLook, WatchedGroup, group_flows, topic_flows
 from tidelog.client.admin import PartitionDescription, TopicDescription
+from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.errors import ConnectionFailed, TidelogError
 from tidelog.types import LeaderEpoch, NodeId, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 
 CLUSTER = ClusterDescription("c", NodeId(0), 1, 1, (), (), 0, 0, 0, 0, 0)
@@ -88,3 +98,67 @@ def test_top_draws_one_screen_that_fits() -> None:
     lines = text.getvalue().splitlines()
     assert 25 <= len(lines) <= 30, lines
     assert "healthy" in lines[0] and "topic-0" in "".join(lines)
+
+
+def looks(*found: ClusterLook | TidelogError) -> Callable[[], Awaitable[ClusterLook]]:
+    left = iter(found)
+
+    async def next_look() -> ClusterLook:
+        now = next(left)
+        if isinstance(now, TidelogError):
+            raise now
+        return now
+
+    return next_look
+
+
+async def test_top_shows_a_failed_look_and_goes_on() -> None:
+    """The first look is another matter: a wrong address would fail each time. The last one says how the command
+    ends."""
+    shown: list[object] = []
+    screen = TopScreen(
+        lambda before, after: shown.append((before and before.at_ms, after.at_ms)),
+        lambda last, error: shown.append((last.at_ms, error.message)),
+    )
+    lost = ConnectionFailed("no node answers")
+    await watch(looks(look(1), lost, lost, look(4)), screen, MachineClock(), 0, times=4)
+    assert shown == [(None, 1), (1, "no node answers"), (1, "no node answers"), (1, 4)]
+    for failing in (looks(lost), looks(look(1), lost)):
+        with pytest.raises(ConnectionFailed):
+            await watch(failing, screen, MachineClock(), 0, times=2)
+
+
+TOP_IN_A_TERMINAL = """
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from tests.client.test_top_figures import look
+from tidelog.cli import top_command
+
+@asynccontextmanager
+async def nobody(_connection):
+    yield
+
+async def constant(_admin, _clock):
+    return look(0)
+
+top_command.administrator, top_command.look_at = nobody, constant
+top_command.top(SimpleNamespace(as_json=False, connection=None), 60.0, None)
+"""
+
+
+def test_top_leaves_the_terminal_as_it_was_when_sigterm_ends_it() -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", TOP_IN_A_TERMINAL], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    text = b""
+    while b"healthy" not in text:
+        text += os.read(ours, 4096)
+    assert b"\x1b[?1049h" in text, "it has a screen of its own"
+    child.send_signal(signal.SIGTERM)
+    while b"\x1b[?1049l" not in text:
+        text += os.read(ours, 4096)  # raises OSError at the end of the process
+    child.wait()
+    os.close(ours)

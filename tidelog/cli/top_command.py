@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from tidelog.cli.cluster_command import CommandCall, administrator, declared_on_cluster
 from tidelog.cli.cluster_commands import problems_of
 from tidelog.cli.declared import Option
-from tidelog.cli.output import TableContent, plain, print_json, print_table, whole_screen
+from tidelog.cli.interrupts import run_until_signal
+from tidelog.cli.output import TableContent, error_document, plain, print_json, print_table, whole_screen
 from tidelog.cli.top_figures import ClusterLook, WatchedGroup, group_flows, topic_flows
 from tidelog.client.admin import Admin
 from tidelog.clock import Clock, MachineClock
@@ -21,6 +22,16 @@ from tidelog.types import NO_NODE, ByPartition, TopicPartition
 
 GROUPS_MAX: Final = 50
 """Groups whose lag is asked for: each is several requests, in each look."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopScreen:
+    """How looks are shown."""
+
+    show: Callable[[ClusterLook | None, ClusterLook], None]
+    """Of the look before, and of the newest one."""
+    fail: Callable[[ClusterLook, TidelogError], None]
+    """Of the newest look that succeeded, and why there is no newer one."""
 
 
 def top(
@@ -33,19 +44,35 @@ def top(
 
     async def work() -> None:
         clock = MachineClock()
-        with _screen(call) as show:
+        with _screen(call) as screen:
             async with administrator(call.connection) as admin:
-                before, left = None, times
-                while True:
-                    after = await look_at(admin, clock)
-                    show(before, after)
-                    end_without_reader()
-                    before, left = after, None if left is None else left - 1
-                    if left == 0:
-                        return
-                    await clock.sleep_ms(int(interval * 1_000))
+                await watch(lambda: look_at(admin, clock), screen, clock, int(interval * 1_000), times)
 
-    asyncio.run(work())
+    run_until_signal(work())  # SIGTERM too leaves the terminal as it was
+
+
+async def watch(
+    look: Callable[[], Awaitable[ClusterLook]], screen: TopScreen, clock: Clock, interval_ms: int, times: int | None
+) -> None:
+    """Look again and again. Raises the error of the first look, as a wrong address gives, and of the last one; others
+    are shown: `top` is watched most when nodes fail."""
+    before: ClusterLook | None = None
+    left = times
+    while True:
+        left = None if left is None else left - 1
+        try:
+            after = await look()
+        except TidelogError as error:
+            if before is None or left == 0:
+                raise
+            screen.fail(before, error)
+        else:
+            screen.show(before, after)
+            before = after
+        end_without_reader()
+        if left == 0:
+            return
+        await clock.sleep_ms(interval_ms)
 
 
 async def look_at(admin: Admin, clock: Clock) -> ClusterLook:
@@ -91,15 +118,21 @@ def _left_out(_error: TidelogError) -> None:
 
 
 @contextmanager
-def _screen(call: CommandCall) -> Iterator[Callable[[ClusterLook | None, ClusterLook], None]]:
+def _screen(call: CommandCall) -> Iterator[TopScreen]:
     """Yields how a look is shown."""
     if call.as_json:
-        yield lambda before, after: print_json(_document(before, after))
+        yield TopScreen(
+            lambda before, after: print_json(_document(before, after)),
+            lambda _last, error: print_json(error_document(error)),
+        )
     elif not sys.stdout.isatty():
-        yield _print
+        yield TopScreen(_print, lambda _last, error: say(f"tidelog: {error.message}"))
     else:
         with whole_screen() as draw:
-            yield lambda before, after: draw(_summary(after), list(_tables(before, after)))
+            yield TopScreen(
+                lambda before, after: draw(_summary(after), list(_tables(before, after))),
+                lambda last, error: draw(f"the values are old: {error.message}", list(_tables(None, last))),
+            )
 
 
 def _tables(before: ClusterLook | None, after: ClusterLook) -> Iterator[TableContent]:
