@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from node.listeners.http.console_listener import OPEN_MAX, ConsoleListener, HttpConnection
 from node.listeners.http.http_messages import local_address
 from tests.node.console_users import ALL, with_alice
 from tests.node.console_world import Browser, console
 from tests.node.real_nodes import OPERATOR
 from tidelog import Admin
+from tidelog.errors import SaslAuthenticationFailed
 from tidelog.types import PasswordMechanism, ScramMechanism
 
 
@@ -58,6 +64,38 @@ async def test_a_login_leads_to_the_page_that_was_asked_for_and_to_no_other_site
         async with console(nodes) as browser:
             looked = await browser.open("/topic/create")
             assert looked.status == 403 and "/login?next=%2Ftopic%2Fcreate" in looked.body
+
+
+async def test_a_new_login_of_a_browser_ends_its_former_session(tmp_path: Path) -> None:
+    async with with_alice(tmp_path, *ALL) as nodes, console(nodes) as browser:
+        await browser.log_in("alice", "tulip")
+        former = Browser(browser.address, dict(browser.cookies))
+        await browser.log_in("alice", "tulip")
+        assert "Log out" in (await browser.open("/topics")).text
+        assert "Log out" not in (await former.open("/topics")).text
+
+
+async def test_guesses_of_passwords_take_no_places_of_pages() -> None:
+    answered = asyncio.Event()
+
+    async def log_in(*_given: object, **_more: object) -> str:
+        await answered.wait()
+        raise SaslAuthenticationFailed("wrong")
+
+    visitors: Any = SimpleNamespace(identify=lambda *_: None, log_in=log_in, can_log_in=True)
+    pages: Any = None
+    listener = ConsoleListener(visitors, pages, names=frozenset(), allow_insecure=False)
+    head = b"POST http://localhost/login?x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19\r\n"
+    guess = head + b"Content-Type: application/x-www-form-urlencoded\r\n\r\n", b"user=a&password=abc"
+    here = HttpConnection("127.0.0.1", 40_000)
+    async with asyncio.TaskGroup() as tasks:
+        guesses = [tasks.create_task(listener.answer(*guess, here)) for _ in range(OPEN_MAX + 1)]
+        await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)  # the one too many is refused at once
+        page = await listener.answer(b"GET /console.css HTTP/1.1\r\nHost: localhost\r\n\r\n", b"", here)
+        assert page.startswith(b"HTTP/1.1 200")
+        answered.set()
+    statuses = Counter(each.result().split()[1] for each in guesses)
+    assert statuses == {b"401": OPEN_MAX, b"503": 1}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -34,7 +35,8 @@ _log = logging.getLogger("node.requests")
 PAGE_MS: Final = 30_000
 """How long a page may take: several requests to nodes that do not answer."""
 OPEN_MAX: Final = 16
-"""Pages that are made at once; further ones are refused, so that no reader of pages slows the cluster down."""
+"""Pages that are made at once, and as many logins; further ones are refused, so that no reader of pages slows the
+cluster down."""
 TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -82,18 +84,24 @@ class ConsoleListener:
         self._visitors, self._load = visitors, pages
         self._pages_of: Callable[[Asking], Pages] | None = None
         self._names, self._allow_insecure = names, allow_insecure
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     async def answer(self, head: bytes, body: bytes, connection: HttpConnection) -> bytes:
         """The bytes of an answer. head: of the request, with the empty line; body: its form. The form is here before a
         page takes its place: else as many slow senders as there are places would stop the console."""
-        if self._open >= OPEN_MAX:
+        try:
+            asked = head_of(head)
+        except InvalidRequest as error:
+            return reply(HTTPStatus.BAD_REQUEST, f"{error.message}\n".encode(), TEXT)
+        # A wrong password is answered late: guesses must not take the places of pages.
+        kind = "login" if (asked.method, asked.path) == ("POST", "/login") else "page"
+        if self._open[kind] >= OPEN_MAX:
             busy = f"{OPEN_MAX} pages are being made, as many as a node makes at once: try again\n".encode()
             return reply(HTTPStatus.SERVICE_UNAVAILABLE, busy, TEXT, (("Retry-After", "2"),))
-        self._open += 1
+        self._open[kind] += 1
         try:
             async with asyncio.timeout(PAGE_MS / 1_000):
-                return await self._answer(head_of(head), body, connection)
+                return await self._answer(asked, body, connection)
         except InvalidRequest as error:
             return reply(HTTPStatus.BAD_REQUEST, f"{error.message}\n".encode(), TEXT)
         except TimeoutError:
@@ -102,7 +110,7 @@ class ConsoleListener:
             _log.exception("console: a page failed by a defect")
             return reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the page failed by a defect: see the node's log\n", TEXT)
         finally:
-            self._open -= 1
+            self._open[kind] -= 1
 
     async def _answer(self, head: HttpHead, body: bytes, connection: HttpConnection) -> bytes:
         from tidelog.console.page_exchange import PageRequest, login_address
@@ -167,7 +175,7 @@ class ConsoleListener:
         visitor = self._visitor(identity, asked)
         if form is None or not is_private or not visitor.can_log_in:
             return _page_reply(login_page(visitor, is_private=is_private), head)
-        user = form.get("user", "")
+        user, former = form.get("user", ""), head.cookies.get(connection.cookie)
         try:
             token = await self._visitors.log_in(
                 user,
@@ -180,6 +188,8 @@ class ConsoleListener:
         except TidelogError as error:
             wrong = error.message
         else:
+            if former is not None:
+                self._visitors.log_out(former)
             return _moved(asked, _cookie(token, connection))
         return _page_reply(login_page(replace(visitor, may_change=False), user=user, wrong=wrong), head)
 
