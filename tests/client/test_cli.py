@@ -469,6 +469,29 @@ def test_a_script_reads_errors_as_json(cluster: MemoryCluster, tidelog: Terminal
     assert tidelog.out == b"", "its lines are records: an error is none"
 
 
+def test_each_of_several_new_topics_has_its_outcome(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    assert tidelog("topic", "create", "a", "b c", "orders", "d", "a") == 1
+    made = [line.partition(", ")[0] for line in tidelog.err.splitlines()]
+    assert made[:2] == ["topic 'a' created", "topic 'd' created"]
+    assert "topic 'b c' was not created: the topic name 'b c' is not allowed" in tidelog.err
+    assert "topic 'orders' was not created: topic 'orders' exists" in tidelog.err
+    assert tidelog("topic", "create", "e", "f/g", "--json") == 1
+    outcomes = [json.loads(line) for line in tidelog.out.splitlines()]
+    assert [(each["name"], each["created"], each.get("error")) for each in outcomes] == [
+        ("e", True, None),
+        ("f/g", False, "InvalidTopic"),
+    ]
+    assert tidelog("topic", "create", "h", "i") == 0
+    assert tidelog("topic", "delete", "h", "b c", "--json") == 1
+    outcomes = [json.loads(line) for line in tidelog.out.splitlines()]
+    assert [(each["name"], each["deleted"], each.get("error")) for each in outcomes] == [
+        ("h", True, None),
+        ("b c", False, "InvalidTopic"),
+    ]
+    assert sorted(cluster.topics) == ["a", "d", "e", "i", "orders"]
+
+
 def test_a_lost_voter_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog("cluster", "remove-voter", "0", "--json") == 0
     assert tidelog.json == {"removed_voter": 0}

@@ -5,7 +5,7 @@ Most take several topics: what fails for one of them is said, and the others are
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import click
@@ -16,10 +16,9 @@ from tidelog.cli.output import error_document, print_json
 from tidelog.cli.record_deletions import delete_records
 from tidelog.cli.topic_changes import alter_topics, collected_warnings, parsed_settings, setting_changes
 from tidelog.cli.topic_description import Names, describe, offsets
-from tidelog.client.admin import NODE_DEFAULT, Admin
+from tidelog.client.admin import NODE_DEFAULT, Admin, NewTopic
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.standard_streams import say
-from tidelog.types import TopicId
 
 app = CommandGroup()
 Config = Annotated[list[str] | None, Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
@@ -47,21 +46,16 @@ def create(
 ) -> None:
     """Create topics."""
     configs = parsed_settings(config or ())
-    created: dict[str, TopicId] = {}
-
-    async def make(admin: Admin, name: str) -> None:
-        created[name] = await admin.create_topic(
-            name, partitions=partitions, replication_factor=replicas, configs=configs, validate_only=validate_only
-        )
-
+    topics = [NewTopic(name, partitions, replicas, configs) for name in dict.fromkeys(names)]
     with collected_warnings() as warned:
-        failed = call.query(lambda admin: _each(admin, names, make))
-    for name, topic_id in created.items():
-        given = None if validate_only else topic_id
-        document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
-        text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
-        call.report(document, text)
-    _end(call, failed, "created")
+        created = call.query(lambda admin: admin.create_topics(topics, validate_only=validate_only))
+    for name, outcome in created.items():
+        if not isinstance(outcome, TidelogError):
+            given = None if validate_only else outcome
+            document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
+            text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {outcome}"
+            call.report(document, text)
+    _end(call, names, created, "created")
 
 
 @cluster_command(app)
@@ -104,7 +98,7 @@ def alter(
             document = {"name": name, "altered": not validate_only, "warnings": warned}
             text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
             call.report(document, text)
-    _end(call, failed if len(names) > 1 else _raised(failed), "altered")
+    _end(call, names, failed, "altered")
 
 
 @cluster_command(app, "list")
@@ -131,39 +125,23 @@ cluster_command(app)(offsets)
 @cluster_command(app)
 def delete(call: CommandCall, names: Names) -> None:
     """Delete topics and all their records."""
-    failed = call.query(lambda admin: _each(admin, names, lambda admin, name: admin.delete_topic(name)))
-    for name in dict.fromkeys(names):
-        if name not in failed:
+    deleted = call.query(lambda admin: admin.delete_topics(names))
+    for name, error in deleted.items():
+        if error is None:
             call.report({"name": name, "deleted": True}, f"topic {name!r} deleted")
-    _end(call, failed, "deleted")
+    _end(call, names, deleted, "deleted")
 
 
 cluster_command(app, "delete-records")(delete_records)
 
 
-async def _each(
-    admin: Admin, names: Iterable[str], work: Callable[[Admin, str], Awaitable[object]]
-) -> dict[str, TidelogError]:
-    """Do the same with each topic. Returns the errors. Raises that of a single one."""
-    failed: dict[str, TidelogError] = {}
-    for name in dict.fromkeys(names):
-        try:
-            await work(admin, name)
-        except TidelogError as error:
-            failed[name] = error
-    return failed if len(list(names)) > 1 else _raised(failed)
-
-
-def _raised(failed: dict[str, TidelogError]) -> dict[str, TidelogError]:
-    """Raise the error of the only topic, which then needs no name."""
-    for error in failed.values():
-        raise error
-    return failed
-
-
-def _end(call: CommandCall, failed: dict[str, TidelogError], done: str) -> None:
-    """Say which topics failed, and end with exit code 1 if one did."""
+def _end(call: CommandCall, names: Sequence[str], outcomes: Mapping[str, object], done: str) -> None:
+    """Say which of the named topics failed, and end with exit code 1 if one did. Raises the error of a single one: it
+    needs no name."""
+    failed = {name: each for name, each in outcomes.items() if isinstance(each, TidelogError)}
     for name, error in failed.items():
+        if len(names) == 1:
+            raise error
         if call.as_json:
             print_json({"name": name, done: False, **error_document(error)})
         say(f"tidelog: topic {name!r} was not {done}: {error.message}")

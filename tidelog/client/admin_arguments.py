@@ -5,11 +5,23 @@ Not here: partitions, topics and numbers (options.py), access control lists (acl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from tidelog.client.options import text, whole_number
+from tidelog.errors import TidelogError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def made_or_error(make: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | TidelogError:
+    """Return what `make` returns, or the error that it raises: one wrong topic does not refuse the others."""
+    try:
+        return make(*args, **kwargs)
+    except TidelogError as error:
+        return error
 
 
 def settings_of(name: str, settings: object) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, Unpack
 
 from tidelog.client.connection import ClientOptions, Service
@@ -17,7 +17,6 @@ from tidelog.client.options import at_least
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
-    InvalidRequest,
     NodeShuttingDown,
     RequestTimedOut,
     ThrottlingQuotaExceeded,
@@ -134,16 +133,17 @@ class AdminCalls(Service):
         return wait_ms if self._clock.monotonic_ms() + wait_ms - began <= limit_ms else 0
 
     async def _change_topics(
-        self, method: Method[Any, admin_pb2.ChangedTopics], request: Callable[..., Any], topics: list[Any]
+        self,
+        method: Method[Any, admin_pb2.ChangedTopics],
+        request: Callable[..., Any],
+        topics: Mapping[str, Any | TidelogError],
     ) -> dict[str, admin_pb2.ChangedTopic | TidelogError]:
         """As `_change`, for a request about many topics, each of which is sent again by itself. Returns the outcome of
-        each by its name, in order. request: makes the request about some of the topics. Raises InvalidRequest if a
-        topic is listed twice."""
-        outcomes: dict[str, Any] = {topic.name: None for topic in topics}
-        if len(outcomes) < len(topics):
-            twice = next(topic.name for topic in topics if sum(topic.name == each.name for each in topics) > 1)
-            raise InvalidRequest(f"topic {twice!r} is listed twice: list each topic once")
-        began, left = self._clock.monotonic_ms(), topics
+        each by its name, in order. request: makes the request about some of the topics. topics: the part of the request
+        about each, or why it has none, which is its outcome then."""
+        outcomes: dict[str, Any] = dict(topics)
+        began = self._clock.monotonic_ms()
+        left = [topic for topic in topics.values() if not isinstance(topic, TidelogError)]
         while left:
             answer = await self._change(method, request(topics=left))
             pauses: dict[str, int] = {}

@@ -12,12 +12,12 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
-from tidelog.client.admin_arguments import id_bytes, mapping_of, replicas_of, settings_of
+from tidelog.client.admin_arguments import id_bytes, made_or_error, mapping_of, replicas_of, settings_of
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.options import topic_name, whole_number
 from tidelog.client.retries import BACKOFF_MS
 from tidelog.cluster_descriptions import ConfigResourceType, ResourceConfigs
-from tidelog.errors import TidelogError, UnknownTopicOrPartition
+from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.status import error_of
@@ -126,9 +126,13 @@ class TopicAdmin(AdminCalls):
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicId | TidelogError]:
         """Create topics with one request. Returns the id of each, or why it was not created, as `create_topic` does for
-        one and raises it. A name that is not allowed raises InvalidTopic, one that is listed twice InvalidRequest, and
-        nothing is created."""
-        asked = [_to_create(topic, validate_only=validate_only) for topic in topics]
+        one and raises it: InvalidTopic for a name that is not allowed, InvalidRequest for one that is listed twice."""
+        asked: dict[str, admin_pb2.CreateTopic | TidelogError] = {}
+        for topic in topics:
+            new = made_or_error(_to_create, topic, validate_only=validate_only)
+            if topic.name in asked:  # as in Kafka, neither is created: they may differ
+                new = InvalidRequest(f"topic {topic.name!r} is listed twice: list each topic once")
+            asked[topic.name] = new
         changed = await self._change_topics(methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest, asked)
         created: dict[str, TopicId | TidelogError] = {}
         for name, outcome in changed.items():
@@ -153,7 +157,7 @@ class TopicAdmin(AdminCalls):
     async def delete_topics(self, names: Iterable[str]) -> dict[str, TidelogError | None]:
         """Delete topics and all their records with one request. Returns None for each that was deleted, or why it was
         not, as `delete_topic` does for one and raises it."""
-        asked = [admin_pb2.DeleteTopic(name=name) for name in _names(names)]
+        asked = {name: error or admin_pb2.DeleteTopic(name=name) for name, error in _names(names).items()}
         changed = await self._change_topics(methods.ADMIN_DELETE_TOPICS, admin_pb2.DeleteTopicsRequest, asked)
         return _errors(changed)
 
@@ -189,7 +193,10 @@ class TopicAdmin(AdminCalls):
     ) -> dict[str, TidelogError | None]:
         """Change settings of topics with one request. Returns None for each topic whose settings were changed, or why
         none of them was, as `alter_topic` does for one and raises it."""
-        asked = [_to_alter(name, each, validate_only) for name, each in mapping_of("changes", changes).items()]
+        asked = {
+            name: made_or_error(_to_alter, name, each, validate_only)
+            for name, each in mapping_of("changes", changes).items()
+        }
         changed = await self._change_topics(
             methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, admin_pb2.IncrementalAlterConfigsRequest, asked
         )
@@ -201,16 +208,17 @@ class TopicAdmin(AdminCalls):
     async def describe_topic_settings(self, names: Iterable[str]) -> dict[str, ResourceConfigs]:
         """Return every setting of topics with its source and what it would be otherwise; an error for each topic that
         is not described."""
-        resources = [
-            admin_pb2.ConfigResource(type=ConfigResourceType.TOPIC, name=topic_name(name))
-            for name in dict.fromkeys(names)
-        ]
-        answer = await self._query(
-            methods.ADMIN_DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=resources)
+        wanted = _names(names)
+        asked = [name for name, error in wanted.items() if error is None]
+        resources = [admin_pb2.ConfigResource(type=ConfigResourceType.TOPIC, name=name) for name in asked]
+        request = admin_pb2.DescribeConfigsRequest(resources=resources)
+        answer = (
+            await self._query(methods.ADMIN_DESCRIBE_CONFIGS, request) if asked else admin_pb2.DescribeConfigsResponse()
         )
+        found = dict(zip(asked, answer.resources, strict=True))
         return {
-            each.name: read_message(ResourceConfigs, found)
-            for each, found in zip(resources, answer.resources, strict=True)
+            name: read_message(ResourceConfigs, found[name]) if error is None else ResourceConfigs(error)
+            for name, error in wanted.items()
         }
 
     async def list_topics(self) -> list[TopicDescription]:
@@ -236,13 +244,15 @@ class TopicAdmin(AdminCalls):
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription | TidelogError]:
         """Return the description of each topic, or why there is none: UnknownTopicOrPartition,
-        TopicAuthorizationFailed."""
-        asked = _names(names)
-        if not asked:
-            return {}
-        answer = await self._metadata(topics=asked)
+        TopicAuthorizationFailed, InvalidTopic."""
+        wanted = _names(names)
+        asked = [name for name, error in wanted.items() if error is None]
+        answer = await self._metadata(topics=asked) if asked else admin_pb2.GetMetadataResponse()
         topics = {topic.name: topic for topic in answer.topics}
-        return {name: _described(name, topics.get(name, admin_pb2.TopicMetadata())) for name in asked}
+        return {
+            name: error or _described(name, topics.get(name, admin_pb2.TopicMetadata()))
+            for name, error in wanted.items()
+        }
 
     async def _wait_visible(self, created: Mapping[str, TopicId]) -> None:
         """Return once all partitions of these topics have leaders, or after `VISIBLE_MS`."""
@@ -298,11 +308,15 @@ def _described(name: str, topic: admin_pb2.TopicMetadata) -> TopicDescription | 
     return read_message(TopicDescription, topic)
 
 
-def _names(names: object) -> list[str]:
-    """Return names of topics, each once. Raises TypeError, InvalidTopic."""
+def _names(names: object) -> dict[str, TidelogError | None]:
+    """Return names of topics, each once, with InvalidTopic for those that are not allowed. Raises TypeError."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"names must be a list of names of topics, not {type(names).__name__}: {names!r}")
-    return list(dict.fromkeys(topic_name(name) for name in names))
+    found: dict[str, TidelogError | None] = {}
+    for name in names:
+        checked = made_or_error(topic_name, name)
+        found[name] = checked if isinstance(checked, TidelogError) else None
+    return found
 
 
 def _errors(changed: Mapping[str, admin_pb2.ChangedTopic | TidelogError]) -> dict[str, TidelogError | None]:
