@@ -124,8 +124,32 @@ async def test_records_are_deleted_below_an_offset_a_time_or_the_end() -> None:
         assert await admin.delete_records({first: 1}) == {first: 3}, "nothing comes back"
         assert await admin.delete_records({third: -1}) == {third: 4}, "in Kafka -1 stands for the end"
         assert await admin.delete_records({}) == {}
-        with pytest.raises(OffsetOutOfRange):
-            await admin.delete_records({first: 5})
+
+
+async def test_each_partition_whose_records_are_deleted_has_its_outcome() -> None:
+    """A partition beyond its end, one that is missing and one of a missing topic do not keep the others' records."""
+    async with memory_cluster(2) as cluster, Admin(cluster.bootstrap, clock=WaitsNotAtAll()) as admin:
+        cluster.create("orders", 2)
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            for index in range(2):
+                await producer.send("orders", b"v", partition=index)
+        deleted = await admin.delete_records(
+            {
+                ("nothing", 0): "latest",
+                ("orders", 0): 5,
+                ("orders", 7): 1,
+                ("nothing", 1): 4,
+                ("orders", 1): "latest",
+            }
+        )
+        assert list(deleted) == [("nothing", 0), ("orders", 0), ("orders", 7), ("nothing", 1), ("orders", 1)]
+        assert deleted["orders", 1] == 1
+        missing = UnknownTopicOrPartition
+        assert [type(deleted[key]) for key in list(deleted)[:4]] == [missing, OffsetOutOfRange, missing, missing]
+        assert await admin.list_offsets([("orders", 0), ("orders", 1)], "earliest") == {
+            ("orders", 0): 0,
+            ("orders", 1): 1,
+        }
 
 
 async def test_a_deletion_that_is_sent_again_deletes_no_newer_records() -> None:

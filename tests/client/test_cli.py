@@ -69,7 +69,12 @@ def test_records_are_deleted_after_confirmation(cluster: MemoryCluster, tidelog:
     assert tidelog("topic", "delete-records", "orders", "-o", "1=latest", "--yes", "--json") == 0
     assert [each["log_start"] for each in tidelog.json["partitions"]] == [3]
     assert tidelog("topic", "delete-records", "orders", "-o", "0=9", "--yes") == 1
-    assert "the log ends at 3" in tidelog.err
+    assert "orders-0: the log ends at 3" in tidelog.err
+    assert tidelog("topic", "delete-records", "orders", "-o", "0=9", "-o", "1=3", "--yes", "--json") == 1
+    assert tidelog.json["deleted"] is False
+    refused, done = tidelog.json["partitions"]
+    assert (refused["partition"], refused["error"]) == ({"topic": "orders", "partition": 0}, "OffsetOutOfRange")
+    assert (done["partition"], done["log_start"]) == ({"topic": "orders", "partition": 1}, 3)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from tidelog.cli.cluster_command import CommandCall
 from tidelog.cli.declared import Argument, Option
 from tidelog.cli.moments import HELP as TIME_HELP
 from tidelog.cli.moments import moment_of
-from tidelog.cli.output import counted, print_json, print_table
+from tidelog.cli.output import counted, error_document, print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.clock import MachineClock
+from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
@@ -48,7 +49,8 @@ def delete_records(
 ) -> None:
     """Delete the first records of a topic's partitions, on all replicas. They cannot be restored.
 
-    With --json but without --yes: show what would be deleted and change nothing. Exit code 1: refused or not confirmed.
+    With --json but without --yes: show what would be deleted and change nothing. Exit code 1: refused, also for one
+    partition of several, or not confirmed.
     """
     if sum((bool(offset), before is not None, everything)) != 1:
         raise WrongUsage("say which records to delete, with one of --offset PARTITION=OFFSET, --before TIME, --all")
@@ -75,12 +77,22 @@ def delete_records(
             raise click.exceptions.Exit(1)
         if not _is_confirmed(deletions):
             raise click.exceptions.Exit(1)
-    starts = call.query(lambda admin: admin.delete_records({each.partition: int(each.below) for each in deletions}))
-    document = [{"partition": each.partition, "log_start": starts[each.partition]} for each in deletions]
+    outcomes = call.query(lambda admin: admin.delete_records({each.partition: int(each.below) for each in deletions}))
+    failed = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, TidelogError)}
     call.report(
-        {"deleted": True, "partitions": document},
-        *(f"{each.partition} starts at offset {starts[each.partition]}" for each in deletions),
+        {"deleted": not failed, "partitions": [_document(*each) for each in outcomes.items()]},
+        *(f"{key} starts at offset {start}" for key, start in outcomes.items() if key not in failed),
     )
+    for key, error in failed.items():
+        say(f"tidelog: {key}: {error.message}")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def _document(partition: TopicPartition, outcome: Offset | TidelogError) -> dict[str, object]:
+    """The outcome for one partition, for scripts."""
+    result = error_document(outcome) if isinstance(outcome, TidelogError) else {"log_start": outcome}
+    return {"partition": partition, **result}
 
 
 def _is_confirmed(deletions: list[Deletion]) -> bool:

@@ -335,19 +335,24 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
         return ByPartition({key: position.end_offset for key, position in positions.items()})
 
-    async def delete_records(self, before: Mapping[Place, int | datetime | Literal["latest"]]) -> ByPartition[Offset]:
-        """Delete the first records of partitions, on all replicas, and return where their logs start now: those below
-        an offset, those before the first one at or after an aware datetime, or with "latest" (or -1, as in Kafka) all.
-        Readers that are below continue or raise `OffsetOutOfRange`, by their `on_out_of_range`.
+    async def delete_records(
+        self, before: Mapping[Place, int | datetime | Literal["latest"]]
+    ) -> ByPartition[Offset | TidelogError]:
+        """Delete the first records of partitions, on all replicas: those below an offset, those before the first one at
+        or after an aware datetime, or with "latest" (or -1, as in Kafka) all. Returns where the log of each partition
+        starts now, or why its records were not deleted. Readers that are below continue or raise `OffsetOutOfRange`, by
+        their `on_out_of_range`.
 
-        Raises OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted topic,
-        InvalidTopic for an internal one, TopicAuthorizationFailed, UnknownTopicOrPartition. RequestTimedOut after
-        `request_timeout_ms`: not all replicas in service have deleted the records yet, or no leader was found. After an
-        error the records of other partitions may be deleted; a repeated deletion does no harm.
+        The errors are OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted
+        topic, InvalidTopic for an internal one, TopicAuthorizationFailed, UnknownTopicOrPartition; RequestTimedOut
+        after `request_timeout_ms`: not all replicas in service have deleted the records yet, or no leader was found. A
+        repeated deletion does no harm.
         """
-        timeout_ms = self._timeout_ms
-        offsets = await ends_of_deletion(self._cluster, mapping_of("before", before), timeout_ms=timeout_ms)
-        return ByPartition(await delete_below(self._cluster, offsets, timeout_ms=timeout_ms))
+        outcomes: dict[TopicPartition, Offset | TidelogError] = {}
+        asked, note, timeout_ms = mapping_of("before", before), outcomes.__setitem__, self._timeout_ms
+        offsets = await ends_of_deletion(self._cluster, asked, timeout_ms=timeout_ms, on_error=note)
+        outcomes |= await delete_below(self._cluster, offsets, timeout_ms=timeout_ms, on_error=note)
+        return ByPartition({key: outcomes[key] for key in map(topic_partition, asked)})
 
     async def end_positions(
         self, partitions: Iterable[Place], *, isolation: IsolationLevel = "read_uncommitted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster, PartitionView
 from tidelog.client.options import ensure_no_seconds, whole_number
@@ -54,6 +54,14 @@ def time_at(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+OnError: TypeAlias = Callable[[TopicPartition, TidelogError], None]
+"""Gets the error of a partition."""
+
+
+def _raised(_key: TopicPartition, error: TidelogError) -> None:
+    raise error
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time (Kafka's class of this name)."""
 
@@ -90,6 +98,7 @@ async def list_positions(
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
+    on_error: OnError = _raised,
 ) -> dict[TopicPartition, EpochEnd]:
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
@@ -97,6 +106,7 @@ async def list_positions(
     isolation: defines the end of the log. A timestamp after the last record yields the end.
     known: returns the newest leader epoch in which records of a partition were read or committed; a leader of an older
     epoch is not queried.
+    on_error: as of `ask_leaders`; a partition with an error has no offset.
     Looks up leaders again and retries for `timeout_ms`, then raises the last error.
     """
     found: dict[TopicPartition, EpochEnd] = {}
@@ -111,14 +121,24 @@ async def list_positions(
         if answer.offset != -1:
             found[key] = EpochEnd(LeaderEpoch(answer.leader_epoch), Offset(answer.offset))
         elif key in later:
-            raise RequestTimedOut("a node does not know the end of its log yet: try again")
+            on_error(key, RequestTimedOut("a node does not know the end of its log yet: try again"))
+            return True
         else:
             later.add(key)
         return answer.offset != -1
 
-    level = {"isolation_level": LEVELS[isolation]}
-    await ask_leaders(cluster, wanted, methods.DATA_LIST_OFFSETS, question, take, known, timeout_ms=timeout_ms, **level)
-    return {key: found[key] for key in wanted}
+    await ask_leaders(
+        cluster,
+        wanted,
+        methods.DATA_LIST_OFFSETS,
+        question,
+        take,
+        known,
+        timeout_ms=timeout_ms,
+        on_error=on_error,
+        isolation_level=LEVELS[isolation],
+    )
+    return {key: found[key] for key in wanted if key in found}
 
 
 async def find_times(
@@ -141,8 +161,16 @@ async def find_times(
         found[key] = OffsetAndTimestamp(*record) if answer.offset != -1 else None
         return True
 
-    level = {"isolation_level": LEVELS[isolation]}
-    await ask_leaders(cluster, wanted, methods.DATA_LIST_OFFSETS, question, take, known, timeout_ms=timeout_ms, **level)
+    await ask_leaders(
+        cluster,
+        wanted,
+        methods.DATA_LIST_OFFSETS,
+        question,
+        take,
+        known,
+        timeout_ms=timeout_ms,
+        isolation_level=LEVELS[isolation],
+    )
     return {key: found[key] for key in wanted}
 
 
@@ -155,14 +183,16 @@ async def ask_leaders(
     known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
     *,
     timeout_ms: int,
+    on_error: OnError = _raised,
     **fields: object,
 ) -> None:
     """Ask the leaders of partitions, each about all that it leads, until `take` has returned True for each partition.
 
     question: the fields of the request for a partition besides its topic id and index. fields: the other fields of the
     request. take: gets what an answer has for a partition; returns False to ask again. known: as of `list_positions`.
-    Looks up leaders again and retries for `timeout_ms`, then raises the last error. Raises UnknownTopicOrPartition if
-    nodes have reported a topic or partition as unknown for `NEW_TOPIC_MS`."""
+    on_error: gets the last error of each partition that has no answer; by default it is raised.
+    Looks up leaders again and retries for `timeout_ms`. UnknownTopicOrPartition is the error if nodes have reported a
+    topic or partition as unknown for `NEW_TOPIC_MS`."""
     clock, retries = cluster.clock, cluster.retries(timeout_ms)
     left = list(partitions)
     unknown_since: Millis | None = None
@@ -170,24 +200,35 @@ async def ask_leaders(
         answers, failures = await _round(cluster, left, method, question, known, retries.left_ms, fields)
         left = [key for key in left if key not in answers or not take(key, answers[key])]
         at = clock.monotonic_ms()
-        if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
+        if not any(isinstance(error, UnknownTopicOrPartition) for error in failures.values()):
             unknown_since = None
         elif unknown_since is None:
             unknown_since = at
-        for error in failures:
-            is_missing = isinstance(error, UnknownTopicOrPartition)
-            if unknown_since is not None and is_missing and at + BACKOFF_MS >= unknown_since + NEW_TOPIC_MS:
-                raise error
-            if error.retry is Retry.NEVER:
-                raise error
+        waited = unknown_since is not None and at + BACKOFF_MS >= unknown_since + NEW_TOPIC_MS
+        for key in [key for key, error in failures.items() if _is_final(cluster, key, error, waited=waited)]:
+            left.remove(key)
+            on_error(key, failures.pop(key))
         # The metadata of the node that answered last are older than the records read: another node may know the leader.
-        if any(isinstance(error, UnknownLeaderEpoch) for error in failures):
+        if any(isinstance(error, UnknownLeaderEpoch) for error in failures.values()):
             cluster.distrust_last()
         if failures:
-            await retries.pause(failures[0])
+            try:
+                await retries.pause(next(iter(failures.values())))
+            except TidelogError:  # too late for another attempt
+                left = [key for key in left if key not in failures]
+                for key, error in failures.items():
+                    on_error(key, error)
             for topic in sorted({key.topic for key in left}):
                 if not await _refresh(cluster, topic, retries.left_ms):
                     unknown_since = None
+
+
+def _is_final(cluster: Cluster, key: TopicPartition, error: TidelogError, *, waited: bool) -> bool:
+    """Whether the leader is not asked again about a partition. waited: for `NEW_TOPIC_MS`, while it was unknown."""
+    if isinstance(error, UnknownTopicOrPartition):
+        # `_round` has already waited for a topic that is not in the view.
+        return waited or key.topic not in cluster.view.topics
+    return error.retry is Retry.NEVER
 
 
 def ensure_current(key: TopicPartition, partition: PartitionView, known: LeaderEpoch) -> None:
@@ -218,11 +259,11 @@ async def _round(
     known: Callable[[TopicPartition], LeaderEpoch],
     timeout_ms: int,
     fields: Mapping[str, object],
-) -> tuple[dict[TopicPartition, Any], list[TidelogError]]:
-    """Query each leader once. Returns the answers by partition, and the errors of the others. Raises
-    UnknownTopicOrPartition if nodes have reported a topic as unknown for `NEW_TOPIC_MS`."""
+) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, TidelogError]]:
+    """Query each leader once. Returns the answers by partition, and the errors of the others: UnknownTopicOrPartition
+    for a topic that is not in the view means that nodes have reported it as unknown for `NEW_TOPIC_MS`."""
     answers: dict[TopicPartition, Any] = {}
-    failures: list[TidelogError] = []
+    failures: dict[TopicPartition, TidelogError] = {}
     by_leader: dict[Endpoint, dict[TopicPartition, Mapping[str, object]]] = {}
     for key in partitions:
         try:
@@ -230,9 +271,7 @@ async def _round(
             endpoint, partition = cluster.view.leader(key)
             ensure_current(key, partition, known(key))
         except TidelogError as error:
-            if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
-                raise  # `wait_topic` has already waited
-            failures.append(error)
+            failures[key] = error
             continue
         place = {"topic_id": cluster.view.topic(key.topic).topic_id.bytes, "partition": key.partition}
         by_leader.setdefault(endpoint, {})[key] = {**place, **question(key, partition)}
@@ -243,12 +282,12 @@ async def _round(
                 endpoint, method, request, timeout_ms=max(1, min(timeout_ms, CALL_TIMEOUT_MS))
             )
         except TidelogError as error:
-            failures.append(error)
+            failures |= dict.fromkeys(asked, error)
             continue
         for key, result in zip(asked, answer.partitions, strict=True):
             if refusal := error_of(result):
                 cluster.note_leader(key, refusal.leader)
-                failures.append(refusal)
+                failures[key] = refusal
             else:
                 answers[key] = result
     return answers, failures

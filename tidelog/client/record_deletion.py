@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.offset_lookup import ask_leaders, list_positions, timestamp_of
+from tidelog.client.offset_lookup import OnError, ask_leaders, list_positions, timestamp_of
 from tidelog.client.options import topic_partition, whole_number
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
@@ -22,10 +22,11 @@ WAIT_MS: Final = 4_000
 
 
 async def ends_of_deletion(
-    cluster: Cluster, before: Mapping[Any, object], *, timeout_ms: int
+    cluster: Cluster, before: Mapping[Any, object], *, timeout_ms: int, on_error: OnError
 ) -> dict[TopicPartition, Offset]:
     """Return the offset below which the records of each partition are to be deleted. before: an offset, an aware
-    datetime, or "latest" (in Kafka -1) for each partition. Raises TypeError, InvalidRequest, as `list_positions`."""
+    datetime, or "latest" (in Kafka -1) for each partition. on_error: gets the errors of partitions whose offset cannot
+    be looked up. Raises TypeError, InvalidRequest."""
     offsets: dict[TopicPartition, Offset] = {}
     places: dict[TopicPartition, int] = {}
     for named, limit in before.items():
@@ -37,16 +38,17 @@ async def ends_of_deletion(
         else:
             offsets[key] = Offset(whole_number(f"the offset for {key}", limit, least=0, most=INT64_MAX))
     if places:
-        found = await list_positions(cluster, places, timeout_ms=timeout_ms)
+        found = await list_positions(cluster, places, timeout_ms=timeout_ms, on_error=on_error)
         offsets |= {key: position.end_offset for key, position in found.items()}
     return offsets
 
 
 async def delete_below(
-    cluster: Cluster, offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int
+    cluster: Cluster, offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int, on_error: OnError
 ) -> dict[TopicPartition, Offset]:
     """Delete the records of partitions below these offsets. Returns the lowest log start of the replicas of each. Asks
-    again while a leader is being elected or a replica lags, for `timeout_ms`; raises as `ask_leaders`."""
+    again while a leader is being elected or a replica lags, for `timeout_ms`. on_error: gets the errors of the others.
+    """
     low: dict[TopicPartition, Offset] = {}
 
     def take(key: TopicPartition, answer: data_pb2.DeletedRecords) -> bool:
@@ -60,6 +62,7 @@ async def delete_below(
         lambda key, _view: {"offset": offsets[key]},
         take,
         timeout_ms=timeout_ms,
+        on_error=on_error,
         max_wait_ms=min(WAIT_MS, timeout_ms),
     )
-    return {key: low[key] for key in offsets}
+    return low
