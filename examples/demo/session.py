@@ -71,7 +71,7 @@ def session(scratch: Path) -> Iterator[SparkSession]:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whoever interrupts the demo knows it: Spark's connection would show it as an error of its own."""
+    """Whether a log line is no consequence of Ctrl-C, which Spark's connection reports as an error of its own."""
     return not record.getMessage().startswith("KeyboardInterrupt while")
 
 

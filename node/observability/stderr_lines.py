@@ -1,7 +1,7 @@
 """Makes log lines of what others write to standard error: gRPC's own lines, and those of the interpreter.
 
-Whoever collects JSON lines from a process must not find others among them. File descriptor 2 becomes a pipe; a thread
-reads it, and logs each line. The log itself goes to a copy of the former descriptor.
+A program that collects JSON lines from a process must find no other lines among them. File descriptor 2 becomes a pipe;
+a thread reads it, and logs each line. The log itself goes to a copy of the former descriptor.
 
 Invariants:
   1. Writing to the pipe never waits for the event loop: the thread reads it whatever the loop does.

@@ -369,7 +369,7 @@ class LocalCluster:
     def _healthy(self, *, in_sync: bool) -> bool:
         expected = {node.node_id for node in self.nodes if node.is_expected}
         for node_id in sorted(expected):
-            # A process that starts again describes the cluster of before its end until it is registered anew.
+            # A process that starts again describes the cluster of before its end until it is registered again.
             if not ask(str(self.nodes[node_id].address), READY, round(_CALL_S * 1000), self._tls):
                 return False
             cluster = self.describe(node_id)
@@ -515,7 +515,7 @@ def _known_addresses(config: Path) -> dict[str, Endpoint]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterFailed(
             f"{config} does not name the addresses of the node ({error!r}): the file was changed, or is of an earlier "
-            "version. Remove it, and those of the other nodes of an earlier version; the next start writes them anew"
+            "version. Remove it, and those of the other nodes of an earlier version; the next start writes new ones"
         ) from error
 
 

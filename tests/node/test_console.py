@@ -259,7 +259,7 @@ async def test_over_https_a_certificate_says_who_the_visitor_is_and_none_is_requ
 
 
 async def test_only_a_node_asks_on_behalf_of_others(tmp_path: Path) -> None:
-    """A client that names somebody in the metadata of its call is refused, whoever it is itself."""
+    """A client that names somebody in the metadata of its call is refused, whatever its own identity."""
     async with with_alice(tmp_path) as nodes, transport_of(ALICE) as alice, transport_of(None) as operator:
         for transport, address in ((alice, nodes.outside[0]), (operator, nodes.further[OPERATOR][0])):
             with pytest.raises(ClusterAuthorizationFailed, match="only a node may ask on behalf of others"):

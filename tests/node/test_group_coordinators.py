@@ -85,7 +85,7 @@ async def joined(nodes: RealNodes, group: str, member: str, *topics: str) -> tup
             await MachineClock().sleep_ms(20)
 
 
-def test_the_topic_is_created_once_whoever_is_asked(tmp_path: Path) -> None:
+def test_the_topic_is_created_once_whichever_node_is_asked(tmp_path: Path) -> None:
     async def steps(nodes: RealNodes) -> None:
         found = await asyncio.gather(*(find(nodes, f"group {at}", ask=at % 3) for at in range(30)))
         assert set(found) == {0, 1, 2}

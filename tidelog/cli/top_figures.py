@@ -98,5 +98,5 @@ def group_flows(before: ClusterLook | None, after: ClusterLook) -> list[GroupFlo
 def _growth(before: ClusterLook, after: ClusterLook, keys: Sequence[TopicPartition]) -> float | None:
     seconds = (after.at_ms - before.at_ms) / 1_000
     both = [key for key in keys if key in before.ends and key in after.ends]
-    # A topic that was deleted and created again begins anew: that is no negative rate.
+    # The offsets of a topic that was deleted and created again begin at 0: the rate is 0, not negative.
     return sum(max(0, after.ends[key] - before.ends[key]) for key in both) / seconds if seconds > 0 else None

@@ -165,8 +165,8 @@ class ConsoleListener:
     async def _login(
         self, head: HttpHead, form: dict[str, str] | None, identity: VisitorIdentity | None, connection: HttpConnection
     ) -> bytes:
-        """The form to log in, or the outcome of a login. It has no token: its visitor has no session yet, and whoever
-        could send it for the visitor would need a password."""
+        """The form to log in, or the outcome of a login. It has no token: its visitor has no session yet, and a
+        page that sends it for the visitor would need a password."""
         from tidelog.console.page_exchange import NEXT_PAGE, PageRequest
         from tidelog.console.pages import login_page
 

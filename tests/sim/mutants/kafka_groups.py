@@ -176,7 +176,7 @@ def members_that_leave_stay(patch: Patch) -> None:
 
 
 def members_of_transactions_are_not_named(patch: Patch) -> None:
-    """The offsets of a transaction are committed whoever its member is (KIP-447)."""
+    """The offsets of a transaction are committed without a check of its member (KIP-447)."""
     key = kafka_transactions.TXN_OFFSET_COMMIT.key
     _read_differently(patch, key, lambda message: message.replace(member_id="", generation_id=-1))
 
