@@ -11,16 +11,15 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from testbed.sim import client_faults
 from testbed.sim.clock import WORLD_BEGAN_MS
 from testbed.sim.commit_attempts import Place
 from testbed.sim.coordinated_transactions import CoordinatedTransaction, Instance
-from testbed.sim.exactly_once import result_of
 from testbed.sim.watched_offsets import WatchedOffsets
 from testbed.sim.workload import Fate, Sent, record_of
 from tests.sim.kafka_client import DUPLICATE_SEQUENCE_NUMBER, PRODUCE_MS, KafkaClient, message_of, raise_for
 from tests.sim.kafka_coordinators import CALL_S, GROUP_KEY, TRANSACTION_KEY, KafkaCoordinator, by_topic
 from tests.sim.kafka_members import SimKafkaMember
+from tests.sim.pipeline_worker import PipelineWorker
 from tidelog.errors import InvalidProducerEpoch, ProducerFenced, Retry, TidelogError
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -240,35 +239,22 @@ class TransactorOfVersion1:
         return commit
 
 
-class SimKafkaWorker:
+class SimKafkaWorker(PipelineWorker[SimKafkaMember]):
     """One worker of a pipeline (pipelines.py), in its own client process."""
 
     def __init__(
         self, pipeline: Pipeline, number: int, *, transaction_timeout_ms: int = 5_000, pause: float = 0.0
     ) -> None:
-        """pause: as of SimWorker."""
-        self.pipeline, self.number = pipeline, number
-        self.client = pipeline.sim.client()
-        self.is_stopping, self.is_over = False, False
-        self.committed = 0
-        self._timeout_ms, self._pause = transaction_timeout_ms, pause
-        self._attempts = itertools.count()
-        self.member: SimKafkaMember | None = None
-
-    async def run(self) -> None:
-        """Work until `stop`."""
-        while not self.is_stopping:
-            await self._work()
-            await self.client.pause()
-        self.is_over = True
+        """pause: as of PipelineWorker."""
+        super().__init__(pipeline, number, None, transaction_timeout_ms, pause)
 
     async def _work(self) -> None:
-        """Work with one member and one producer until a transaction does not commit."""
         group = self.pipeline.group
         member = self.member = SimKafkaMember(group, client=self.client, auto_commit=False)
         group.kafka.append(member)
-        name = f"{group.name}-{self.number}"
-        transactor = TransactorOfVersion1(group.sim, name, client=self.client, timeout_ms=self._timeout_ms)
+        transactor = TransactorOfVersion1(
+            group.sim, self._transactional_id, client=self.client, timeout_ms=self._timeout_ms
+        )
         try:
             await transactor.start()
             member.start()
@@ -287,32 +273,13 @@ class SimKafkaWorker:
         self, member: SimKafkaMember, transactor: TransactorOfVersion1, records: Sequence[tuple[Place, Record]]
     ) -> bool:
         """Write the results in a transaction. Returns whether it committed."""
-        targets = self.pipeline.group.places([self.pipeline.target])
         results: dict[Place, list[bytes]] = {}
         for place, record in records:
-            worker = f"{self.client.process.name}/{next(self._attempts)}"
-            value = result_of(*place, int(record.offset), worker)
-            results.setdefault(self.client.rng.choice(targets), []).append(value)
+            value = self._result_of(*place, int(record.offset))
+            results.setdefault(self._any_target(), []).append(value)
         offsets = {place: member.positions[place] for place, _ in records if place in member.positions}
         if len(offsets) < len({place for place, _ in records}):
             return False  # something was revoked: it is no longer its own to commit
         is_committed = await transactor.transact(results, member, offsets, self._pause)
         self.committed += is_committed
         return is_committed
-
-    def stop(self) -> None:
-        """End after the present transaction. What it owns until then has no lasting owner."""
-        self.is_stopping = True
-        if self.member is not None:
-            self.member.is_stopping = True
-
-    def kill(self) -> None:
-        client_faults.kill_client(self.pipeline.sim, self.client)
-        if self.member is not None:
-            self.pipeline.group.owners.ended(self.member.member_id)
-
-    def pause(self) -> None:
-        client_faults.pause_client(self.pipeline.sim, self.client)
-
-    def resume(self) -> None:
-        client_faults.resume_client(self.pipeline.sim, self.client)

@@ -9,16 +9,15 @@ Not here: the comparison of results with records (exactly_once.py).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from testbed.sim import client_faults
-from testbed.sim.exactly_once import ExactlyOnce, result_of
+from testbed.sim.exactly_once import ExactlyOnce
 from testbed.sim.ledger import Ledger
 from testbed.sim.workload import Client
 from tests.sim.kafka_workers import SimKafkaWorker
 from tests.sim.members import SimGroup, SimMember
+from tests.sim.pipeline_worker import PipelineWorker
 from tests.sim.transactors import OpenTransaction, SimTransactor
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import Retry, TidelogError
@@ -84,7 +83,7 @@ class Pipeline:
         return [*self.results.missing(self._ledgers(self.source)), *undecided]
 
 
-class SimWorker:
+class SimWorker(PipelineWorker[SimMember]):
     """One worker in its own client process."""
 
     def __init__(
@@ -98,37 +97,18 @@ class SimWorker:
         pause: float = 0.0,
         **options: Any,
     ) -> None:
-        """pause: a transaction stays open for up to that many seconds before its offsets are sent. options: as of
-        tidelog.Consumer."""
-        self.pipeline, self.number = pipeline, number
-        self.client = pipeline.sim.client() if client is None else client
-        self.is_stopping, self.is_over = False, False
-        self.committed = 0
-        self._timeout_ms, self._records_max, self._pause, self._options = (
-            transaction_timeout_ms,
-            records_max,
-            pause,
-            options,
-        )
-        self._attempts = itertools.count()
-        self.member: SimMember | None = None
+        """client, pause: as of PipelineWorker. options: as of tidelog.Consumer."""
+        super().__init__(pipeline, number, client, transaction_timeout_ms, pause)
+        self._records_max, self._options = records_max, options
         self.transactor: SimTransactor | None = None
 
-    async def run(self) -> None:
-        """Work until `stop`."""
-        while not self.is_stopping:
-            await self._work()
-            await self.client.pause()
-        self.is_over = True
-
     async def _work(self) -> None:
-        """Work with one consumer and one producer until a transaction does not commit."""
         member = self.member = self.pipeline.group.member(
             client=self.client, decided=True, auto_commit=False, **self._options
         )
         transactor = self.transactor = SimTransactor(
             self.pipeline.sim,
-            f"{self.pipeline.group.name}-{self.number}",
+            self._transactional_id,
             client=self.client,
             transaction_timeout_ms=self._timeout_ms,
             max_block_ms=5_000,
@@ -155,11 +135,9 @@ class SimWorker:
         """Write the results in a transaction. Returns whether it committed."""
 
         async def fill(opened: OpenTransaction) -> None:
-            targets = self.pipeline.group.places([self.pipeline.target])
             for record in records:
-                worker = f"{self.client.process.name}/{next(self._attempts)}"
-                value = result_of(str(record.topic), int(record.partition), int(record.offset), worker)
-                topic, partition = self.client.rng.choice(targets)
+                value = self._result_of(str(record.topic), int(record.partition), int(record.offset))
+                topic, partition = self._any_target()
                 await opened.send(topic, value, partition)
             if self._pause:
                 await self.client.sleep(self.client.rng.uniform(0, self._pause))
@@ -168,20 +146,3 @@ class SimWorker:
         judged = await transactor.transact(fill)
         self.committed += judged.told is True
         return judged.told is True
-
-    def stop(self) -> None:
-        """End after the present transaction. What it owns until then has no lasting owner."""
-        self.is_stopping = True
-        if self.member is not None:
-            self.member.is_stopping = True
-
-    def kill(self) -> None:
-        client_faults.kill_client(self.pipeline.sim, self.client)
-        if self.member is not None:
-            self.pipeline.group.owners.ended(self.member.member_id)
-
-    def pause(self) -> None:
-        client_faults.pause_client(self.pipeline.sim, self.client)
-
-    def resume(self) -> None:
-        client_faults.resume_client(self.pipeline.sim, self.client)
