@@ -229,6 +229,10 @@ class TopicPartition:
     topic: str
     partition: PartitionIndex
 
+    if TYPE_CHECKING:  # a program names partitions by plain numbers, as in pairs
+
+        def __init__(self, topic: str, partition: int) -> None: ...
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TopicPartition):
             return self.partition == other.partition and self.topic == other.topic

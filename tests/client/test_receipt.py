@@ -77,7 +77,7 @@ def test_other_text_is_no_receipt(text: str) -> None:
 
 
 def test_each_record_of_a_batch_has_a_receipt_of_its_own_offset() -> None:
-    key = TopicPartition("orders", 1)  # type: ignore[arg-type]
+    key = TopicPartition("orders", 1)
     nodes = NodeId(1), NodeId(2)
     stated = BatchReceipt(TopicId(UUID(int=7)), Offset(12), 0xABC, nodes, nodes[:1], Durability.FSYNC)
     outcome = Outcome(key, records=3)

@@ -30,7 +30,7 @@ def test_option_names_are_case_insensitive() -> None:
         {"kafka.bootstrap.SERVERS": "localhost:9192", "Assign": '{"a": [1, 0]}', "INCLUDEHEADERS": "true"}
     )
     assert options.query.connection.bootstrap == "localhost:9192"
-    assert options.query.selection.assigned == (TopicPartition("a", 0), TopicPartition("a", 1))  # type: ignore[arg-type]
+    assert options.query.selection.assigned == (TopicPartition("a", 0), TopicPartition("a", 1))
     assert options.query.include_headers
 
 
@@ -74,7 +74,7 @@ def test_tls_is_chosen_by_the_protocol_or_by_a_file(prefix: str) -> None:
 def test_offsets_may_be_given_for_each_partition() -> None:
     asked = json.dumps({"orders": {"0": 23, "1": -2}})
     options = parse_batch_options({**CLUSTER, "subscribe": "orders", "startingOffsets": asked})
-    assert options.query.starting.offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}  # type: ignore[arg-type]
+    assert options.query.starting.offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}
 
 
 def test_times_take_precedence_over_offsets() -> None:

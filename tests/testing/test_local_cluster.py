@@ -18,7 +18,7 @@ async def values_of(cluster: LocalCluster, topic: str) -> list[bytes | None]:
     """Everything that is committed in a topic with one partition."""
     async with tidelog.Consumer(cluster.bootstrap) as consumer:
         consumer.assign([(topic, 0)])
-        end = (await consumer.end_offsets([(topic, 0)]))[tidelog.TopicPartition(topic, 0)]  # type: ignore[arg-type]
+        end = (await consumer.end_offsets([(topic, 0)]))[tidelog.TopicPartition(topic, 0)]
         found: list[bytes | None] = []
         while len(found) < end:
             found += [record.value for record in await consumer.poll()]

@@ -150,7 +150,7 @@ class PartitionAudit:
         nothing below the high watermark of the leader before it counts as lagging."""
         self._reader, self._clock, self._topic, self._patience_ms = reader, clock, topic, patience_ms
         self._partition = topic.partitions[index]
-        self._key = TopicPartition(topic.name, index)  # type: ignore[arg-type]
+        self._key = TopicPartition(topic.name, index)
         self._compacted = "compact" in topic.configs.get(CLEANUP_POLICY, "delete")
         self._receipts = ReceiptCheck(receipts, compacted=self._compacted)
         self._from = min((each.receipt.base_offset for each in receipts), default=Offset(0)) if from_receipts else None
