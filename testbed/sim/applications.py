@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from testbed.sim import client_faults
 from testbed.sim.acknowledgements import Acknowledgements
 from testbed.sim.clock import SimClock
-from testbed.sim.healing import unhealed, what_is_missing
+from testbed.sim.healing import is_last_record, unhealed, what_is_missing
 from testbed.sim.ledger import Ledger, Violation
 from testbed.sim.loop import Deadlock, OutOfTime, SimulationError
 from testbed.sim.machine import coordinator_settings, endpoint_of
@@ -194,8 +194,10 @@ class ApplicationWorld:
         return [self.sim.ledger(topic, int(state.partition)) for state in self.sim.topic(topic).partitions]
 
     def records(self, topic: str) -> list[Record]:
-        """Everything that a consumer with read_committed can receive from a topic now, by partition and offset."""
-        return [record for ledger in self.ledgers(topic) for record in ledger.decided_records()]
+        """Everything of applications that a consumer with read_committed can receive from a topic now, by partition and
+        offset."""
+        records = (record for ledger in self.ledgers(topic) for record in ledger.decided_records())
+        return [record for record in records if not is_last_record(record)]
 
     # --- the end ---
 

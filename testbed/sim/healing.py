@@ -6,7 +6,7 @@ Not here: the wait for it (world.py), what cleaning may remove from a log (ledge
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replication.controller.image import PartitionState, TopicState
 from storage.log.log import Log
@@ -16,10 +16,20 @@ from testbed.sim.coordinator_answers import coordinators_agree
 from testbed.sim.ledger import Ledger, Violation
 from tidelog.errors import LeadershipLost
 from tidelog.records import iter_batches
+from tidelog.records.v2.record import Record
 
 if TYPE_CHECKING:
     from testbed.sim.machine import Machine
     from testbed.sim.world import Simulation
+
+
+_LAST: Final = b"after all "
+"""How the record begins with which `must_heal` shows that a partition can be written again."""
+
+
+def is_last_record(record: Record) -> bool:
+    """Whether `must_heal` has written this record."""
+    return record.key is not None and record.key == record.value and bytes(record.key).startswith(_LAST)
 
 
 def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
@@ -28,7 +38,7 @@ def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
     for name, state in _partitions(sim):
         if name.startswith("__"):
             continue  # only coordinators write to internal topics
-        value = f"after all {name}-{state.partition}".encode()
+        value = _LAST + f"{name}-{state.partition}".encode()
         sent = sim.produce(name, value, partition=state.partition, key=value)
         # leadership moved to the preferred leader meanwhile: the outcome is unknown
         with contextlib.suppress(LeadershipLost):
