@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Protocol, TypeAlias, cast
 
 Input: TypeAlias = bytes | bytearray | memoryview
@@ -23,6 +25,14 @@ class CrcFunction(Protocol):
 
 def hardware_crc32c() -> CrcFunction:
     """Return the function of the `crc32c` package. Raises ImportError if it is not installed."""
+    # The package asks importlib.metadata for its own version, which loads `email`, `zipfile` and `csv`: more than a MiB
+    # of each process. Its extension module needs none of that.
+    package = find_spec("crc32c")
+    spec = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+    if spec and spec.loader:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return cast("CrcFunction", module.crc32c)
     from crc32c import crc32c as function
 
     return cast("CrcFunction", function)
