@@ -49,7 +49,7 @@ SPARK_PEER_VERSION := 4.2.0
 AUDIT := build/audit
 # What a node, the client, the Spark source and the demo's own pictures import, at the versions of constraints.txt.
 DEMO_PACKAGES := click cramjam crc32c cryptography google-re2 grpcio grpcio-health-checking grpcio-reflection lz4 matplotlib \
-	prometheus-client protobuf psutil pyarrow pyjwt pyspark rich uvloop xxhash zstandard
+	protobuf psutil pyarrow pyjwt pyspark rich uvloop xxhash zstandard
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node testbed -name '*.py' -o -name '*.pyx' 2>/dev/null)

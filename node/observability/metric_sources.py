@@ -19,6 +19,7 @@ from node.runtime.gc_watch import GcWatch
 from node.runtime.histogram import Histogram
 from node.runtime.loop_watch import LoopWatch
 from node.runtime.memory_budget import MemoryFigures
+from node.runtime.process_usage import ProcessUsage
 from node.runtime.request_meter import RequestMeter
 from node.runtime.topic_meter import TopicMeter
 from node.security.audit_log import AuditLog
@@ -145,6 +146,7 @@ class MetricSources:
     isr_changes: IsrChanges | None = None
     loop: LoopWatch | None = None
     gc: GcWatch | None = None
+    process: ProcessUsage | None = None
     offline: Mapping[str, bool] = field(default_factory=dict)
     """By log directory."""
     producers_forgotten: int = 0

@@ -54,7 +54,7 @@ TABLES: Final[tuple[MetricTable[Any], ...]] = (
     process_families.MEMORY,
     process_families.PROCESS,
 )
-"""All metrics, in the order of docs/metrics.md. Those of PROCESS are written by Prometheus' client library."""
+"""All metrics, in the order of docs/metrics.md."""
 
 T = TypeVar("T")
 
@@ -90,6 +90,7 @@ async def metrics_text(now: MetricSources, turn: Callable[[], Awaitable[None]]) 
         await process_families.LOOP.text(_present(now.loop), turn),
         await process_families.GARBAGE.text(_present(now.gc), turn),
         await process_families.MEMORY.text(_present(now.memory), turn),
+        await process_families.PROCESS.text(_present(now.process), turn),
     ]
     return b"".join(pieces)
 

@@ -1,4 +1,4 @@
-"""Metrics of the process: memory, event loop, garbage collector, and the figures of Prometheus' client library."""
+"""Metrics of the process: memory, event loop, garbage collector, and what the system counts."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from node.observability.metric_text import Alert, Distribution, Metric, MetricTa
 from node.runtime.gc_watch import GcWatch
 from node.runtime.loop_watch import BOUNDS_S, LoopWatch
 from node.runtime.memory_budget import MemoryFigures
+from node.runtime.process_usage import ProcessUsage
 
-PROCESS: Final = MetricTable[None](
-    "The process (written by Prometheus' client library)",
+PROCESS: Final = MetricTable[ProcessUsage](
+    "The process",
     no_labels,
     Metric(
         "process_virtual_memory_bytes",
         "Virtual memory size in bytes.",
-        lambda _: None,
+        lambda p: p.virtual_bytes,
         "none: mapped indexes are part of it",
     ),
     Metric(
         "process_resident_memory_bytes",
         "Resident memory size in bytes.",
-        lambda _: None,
+        lambda p: p.resident_bytes,
         "near the limit of the container: lower `memory.max.bytes` or give it more (operations.md, Memory)",
     ),
     Metric(
         "process_start_time_seconds",
         "Start time of the process since unix epoch in seconds.",
-        lambda _: None,
+        lambda p: p.started_s,
         "changes often: the node ends and is started again; its log says why",
         unit="seconds since 1970",
         alerts=(
@@ -43,14 +44,14 @@ PROCESS: Final = MetricTable[None](
     Metric(
         "process_cpu_seconds_total",
         "Total user and system CPU time spent in seconds.",
-        lambda _: None,
+        lambda p: p.cpu_s,
         "a rate near 1 with a high `tidelog_event_loop_lag_seconds`: this node needs another core, or the cluster "
         "another node",
     ),
     Metric(
         "process_open_fds",
         "Number of open file descriptors.",
-        lambda _: None,
+        lambda p: p.open_files,
         "near half of `process_max_fds`: connections are refused; see `tidelog_connections`",
         alerts=(
             Alert(
@@ -65,7 +66,7 @@ PROCESS: Final = MetricTable[None](
     Metric(
         "process_max_fds",
         "Maximum number of open file descriptors.",
-        lambda _: None,
+        lambda p: p.files_max,
         "raise the limit of open files of the service (`ulimit -n`, `LimitNOFILE`)",
     ),
 )

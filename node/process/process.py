@@ -29,8 +29,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-
 from node import config as configuration
 from node.boundary.boundary import Boundary
 from node.config import ListenerConfig, NodeConfig
@@ -57,6 +55,7 @@ from node.runtime.disk_times import DiskTimes, operation_of
 from node.runtime.gc_watch import GcWatch
 from node.runtime.histogram import Histogram
 from node.runtime.loop_watch import LoopWatch
+from node.runtime.process_usage import process_usage
 from node.runtime.request_meter import RequestMeters
 from node.runtime.slow_requests import SlowRequestLog
 from node.runtime.thread_executor import ThreadExecutor
@@ -167,8 +166,6 @@ class NodeProcess:
             quotas=Quotas(ClientQuotas(self._clock.monotonic_ms, samples=limits.samples, sample_ms=limits.sample_ms)),
             calls=OpenCalls(per_ip=limits.calls_per_ip, per_principal=limits.calls_per_principal),
         )
-        self._process_metrics = CollectorRegistry()
-        ProcessCollector(registry=self._process_metrics)
         self._metrics_reader: ThreadExecutor | None = None
         """Reads what takes time and is no file of the node; None without metrics."""
         self._servers: list[GrpcServer | KafkaServer] = []
@@ -366,6 +363,7 @@ class NodeProcess:
             build=BuildInfo(__version__, platform.python_version(), type(asyncio.get_running_loop()).__module__),
             loop=self._loop_watch,
             gc=self._gc_watch,
+            process=process_usage(),
             disks=(*now.disks, self._disk_times),
             executors=self._executor_times,
             connections=connections,
@@ -374,7 +372,7 @@ class NodeProcess:
             audit=self._audit,
             certificates=[each.expiry for each in self._tls],
         )
-        return generate_latest(self._process_metrics) + await metrics_text(sources, lambda: self._clock.sleep_ms(0))
+        return await metrics_text(sources, lambda: self._clock.sleep_ms(0))
 
     async def _connections(self) -> dict[str, int]:
         """The open connections by listener. gRPC does not tell them: the system does, for a file of some 150 bytes for

@@ -567,11 +567,11 @@ def test_the_version_is_printed(tidelog: Terminal) -> None:
 def test_up_without_the_server_dependencies_names_what_to_install(
     tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.setitem(sys.modules, "grpc_health.v1", None)
     for name in [name for name in sys.modules if name == "node" or name.startswith("node.")]:
         monkeypatch.delitem(sys.modules, name)
     assert tidelog("up") == 1
-    assert tidelog.err == "tidelog: nodes and their files need prometheus_client: pip install 'tidelog[server]'\n"
+    assert tidelog.err == "tidelog: nodes and their files need grpc_health.v1: pip install 'tidelog[server]'\n"
 
 
 def test_a_lost_majority_is_reported_instead_of_stale_state(cluster: MemoryCluster, tidelog: Terminal) -> None:

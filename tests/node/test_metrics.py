@@ -36,7 +36,6 @@ from node.observability.metric_text import AT_ONCE
 from node.observability.metrics import TABLES, metrics_text
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_families import PARTITIONS
-from node.observability.process_families import PROCESS
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
 from node.replicas.isr_changes import IsrChanges
@@ -287,7 +286,7 @@ def test_the_table_lists_every_metric_of_the_endpoint_and_no_other() -> None:
     text = asyncio.run(metrics_text(MetricSources(), nothing_else))
     names = re.findall(r"^# TYPE (\w+) ", text.decode(), re.MULTILINE)
     assert len(names) == len(set(names)), "a family is written once"
-    assert {metric.name for metric in METRICS} == {*names, *(each.name for each in PROCESS.metrics)}
+    assert {metric.name for metric in METRICS} == set(names)
     others = "testing.md"  # its names are those of fixtures
     pages = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md") if page.name != others]
     known = {metric.name for metric in METRICS}
