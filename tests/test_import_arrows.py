@@ -72,6 +72,7 @@ MAY_OPEN = {
     "node/listeners/grpc/connections.py",
     "node/process/local_cluster.py",
     "node/process/process.py",
+    "node/runtime/process_usage.py",
     "node/security/key_source.py",
     "tidelog/cli",
     "tidelog/forks.py",

@@ -17,7 +17,6 @@ from node.config import NodeConfig
 from node.listeners.http.console_listener import Asking, ConsoleListener, HttpConnection
 from node.listeners.http.console_transport import ConsoleTransport
 from node.listeners.http.http_messages import form_bytes_of
-from node.listeners.http.http_tls import HttpTls
 from node.listeners.http.visitors import Visitors
 from node.process.node import CONSOLE_LISTENER, Node
 from node.runtime.request_meter import BOUNDS_MS
@@ -27,6 +26,7 @@ from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.security.loopback import is_loopback
 
 if TYPE_CHECKING:
+    from node.listeners.http.http_tls import HttpTls
     from tidelog.console.page_exchange import Visitor
     from tidelog.console.pages import Pages
 

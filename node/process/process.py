@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from node import config as configuration
@@ -36,9 +36,6 @@ from node.listeners.grpc.connections import connections_to
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
-from node.listeners.http.http_tls import HttpTls
-from node.listeners.kafka.kafka_server import KafkaServer
-from node.listeners.kafka.kafka_tls import KafkaTls
 from node.listeners.listener_certificates import ListenerCertificates
 from node.observability import logs
 from node.observability.metric_sources import BuildInfo
@@ -72,6 +69,10 @@ from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.sasl_client import SaslClient
+
+if TYPE_CHECKING:
+    from node.listeners.http.http_tls import HttpTls
+    from node.listeners.kafka.kafka_server import KafkaServer
 
 _log = logging.getLogger("node.process")
 
@@ -275,6 +276,10 @@ class NodeProcess:
         # One message must always fit.
         incomplete_bytes_max = max(self._config.memory_bytes // len(self._config.listeners), message_bytes_max)
         if listener.protocol.is_kafka:
+            # A node without such a listener does not load Kafka's messages: 3 MiB.
+            from node.listeners.kafka.kafka_server import KafkaServer
+            from node.listeners.kafka.kafka_tls import KafkaTls
+
             kafka_tls = None if listener.tls is None else KafkaTls(listener.name, listener.tls, self._clock)
             if kafka_tls is not None:
                 self._tls.append(kafka_tls)
@@ -304,11 +309,11 @@ class NodeProcess:
     async def _serve(self, node: Node, config: NodeConfig, transport: GrpcTransport, stack: AsyncExitStack) -> None:
         self._health.alive()
         for server in self._servers:
-            if isinstance(server, KafkaServer):
-                server.serve(node.services, node.sasl, node.feature_level)
-            else:
+            if isinstance(server, GrpcServer):
                 server.serve(node.services, node.sasl)
                 server.serve_health(self._health.servicer)
+            else:
+                server.serve(node.services, node.sasl, node.feature_level)
             await server.start()
         if config.metrics_bind is not None:
             self._metrics_reader = self._executor("metrics")
@@ -331,7 +336,11 @@ class NodeProcess:
         """TLS of the HTTP port; None for plain HTTP. Not in `_tls`: its certificate is that of the listener, which is
         there, and a metric that is there twice makes Prometheus refuse the whole scrape."""
         files = config.http.tls({each.name: each.tls for each in config.listeners})
-        return None if files is None else HttpTls(config.http.tls_listener, files, self._clock)
+        if files is None:
+            return None
+        from node.listeners.http.http_tls import HttpTls
+
+        return HttpTls(config.http.tls_listener, files, self._clock)
 
     def _new_console(
         self, node: Node, config: NodeConfig, transport: GrpcTransport, tls: HttpTls | None
@@ -377,7 +386,7 @@ class NodeProcess:
     async def _connections(self) -> dict[str, int]:
         """The open connections by listener. gRPC does not tell them: the system does, for a file of some 150 bytes for
         each connection of the machine."""
-        found = {each.listener: each.connections for each in self._servers if isinstance(each, KafkaServer)}
+        found = {each.listener: each.connections for each in self._servers if not isinstance(each, GrpcServer)}
         ports = {each.listener: each.port for each in self._servers if isinstance(each, GrpcServer)}
         assert self._metrics_reader is not None, "metrics are served"
         return found | await run_in(self._metrics_reader, lambda: connections_to(ports))

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LATER = (
     "cryptography",  # TLS
+    "node.listeners.kafka",  # without a listener of Kafka's protocol
     "jwt",  # OAUTHBEARER
     "re2",  # members of groups that subscribe to a pattern
     "email",  # with http.client and html: what fetches keys of OAUTHBEARER, and Prometheus' library in tests
