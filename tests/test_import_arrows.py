@@ -29,6 +29,7 @@ LEAVES = {
     "tidelog.epochs",
     "tidelog.security.acls",
     "tidelog.settings",
+    "tidelog.values",
 }
 MESSAGES = {"tidelog.protocol.kafka"}
 CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "xxhash", "zlib", "zstandard"}

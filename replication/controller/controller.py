@@ -20,7 +20,7 @@ import random
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, assert_never
 
 from replication.common_events import ClockTicked, Report
@@ -59,6 +59,7 @@ from tidelog.errors import (
     VoterChangePending,
 )
 from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
+from tidelog.values import dataclass
 
 REVIEW_MS: Final = 1_000
 """Interval of the review for partitions that can proceed: reassignments to complete, unclean elections to hold."""

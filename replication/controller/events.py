@@ -7,7 +7,7 @@ the answer depends on is committed. `at` is monotonic time in milliseconds, stam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
@@ -40,6 +40,7 @@ from tidelog.types import (
     QuotaEntity,
     TopicId,
 )
+from tidelog.values import dataclass
 
 # --- events -----------------------------------------------------------------------------------------------------
 

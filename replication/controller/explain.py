@@ -6,12 +6,13 @@ Pure functions of an image. Findings on the nodes' disks are known only as far a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from replication.controller.elections import choose_leader, has_directory, name_of, why_leaderless
 from replication.controller.image import ClusterImage, PartitionState
 from tidelog.types import NO_NODE, DirectoryId, NodeId, PartitionKey
+from tidelog.values import dataclass
 
 NAMED_MAX: Final = 5
 """Partitions named in one sentence; further ones are counted."""

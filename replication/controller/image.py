@@ -12,7 +12,7 @@ Cost of a batch: a shallow copy of each mapping that changes, once, and a new tu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from operator import attrgetter
 from typing import Final, assert_never
 
@@ -60,6 +60,7 @@ from tidelog.types import (
     ScramMechanism,
     TopicId,
 )
+from tidelog.values import dataclass
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 DURABILITY: Final = "durability"

@@ -8,12 +8,12 @@ Not here: applying the differences (node/replicas/replica_manager.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
 
 from replication.controller.image import ClusterImage, NodeRegistration, TopicState
 from tidelog.types import NodeId, PartitionIndex, PartitionKey
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ needs a line here and a line in the schema. A batch of records is one atomic cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from tidelog.types import (
     ScramMechanism,
     TopicId,
 )
+from tidelog.values import dataclass
 
 NO_REGISTRATION: Final = NodeEpoch(-1)
 """The number in a log directory before its first registration."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from replication.controller.image import ClusterImage
 from tidelog.errors import PolicyViolation
 from tidelog.types import INTERNAL_TOPICS, NodeId
+from tidelog.values import dataclass
 
 CLUSTER: Final = "max.partitions"
 NODE: Final = "max.broker.partitions"

@@ -15,10 +15,10 @@ Not here: probing addresses (node/controller/process_watch.py), the consequences
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.types import Millis, NodeEpoch, NodeId
+from tidelog.values import dataclass
 
 WITNESSES: Final = 2
 """Different nodes that must report a refused connection; the node of the active controller counts as one."""

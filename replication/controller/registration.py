@@ -22,7 +22,7 @@ Not here: elections (elections.py), sessions (sessions.py), whether the replaced
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from replication.controller.elections import name_of, reformed
@@ -32,6 +32,7 @@ from replication.controller.metadata_records import LOST_DIRECTORY, NodeRegistra
 from replication.controller.placement import DirectoryChooser
 from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest, StaleNodeEpoch
 from tidelog.types import DirectoryId, Durability, NodeId, PartitionKey
+from tidelog.values import dataclass
 
 NAME_LENGTH_MAX: Final = 255
 """Characters of a rack, a listener's name or a host (the limit of DNS), and bytes of a boot id."""

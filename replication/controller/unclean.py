@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from replication.controller.elections import directories_for_all, name_of
 from replication.controller.events import LogEndsReported, PartitionOutcome, PartitionOutcomes, QueryLogEnds, ReplicaEnd
@@ -22,6 +22,7 @@ from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord
 from tidelog.errors import EligibleLeadersNotAvailable, TidelogError
 from tidelog.types import NO_NODE, NodeId, PartitionKey
+from tidelog.values import dataclass
 
 
 def present(image: ClusterImage, state: PartitionState) -> tuple[NodeId, ...]:

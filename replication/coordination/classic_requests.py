@@ -5,11 +5,11 @@ Source: Kafka's JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-345, KIP-394
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from replication.coordination.group_records import ClassicProtocol
 from tidelog.errors import TidelogError
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ decisions together. If an append fails, the runtime drops the machine and loads 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_record import CoordinatorRecord
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset, ProducerId
+from tidelog.values import dataclass
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V_contra = TypeVar("V_contra", contravariant=True)

@@ -10,12 +10,12 @@ Source: Kafka 4.1, CoordinatorRecordSerde.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Generic, TypeVar
 
 from tidelog.errors import InvalidRequest, UnreadableCoordinatorRecord
 from tidelog.protocol.kafka.message_codec import MalformedMessage, MessageCodec, UnencodableMessage
+from tidelog.values import dataclass
 
 K_co = TypeVar("K_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)

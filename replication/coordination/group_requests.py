@@ -6,7 +6,6 @@ Source: KIP-848, and Kafka's ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 from uuid import UUID
@@ -15,6 +14,7 @@ from replication.coordination.group_records import TopicPartitions
 from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, NodeAddress, Offset, PartitionIndex, ProducerId, TopicId
+from tidelog.values import dataclass
 
 
 class CoordinatorType(IntEnum):

@@ -6,11 +6,10 @@ Source: KIP-98, KIP-360, KIP-664, KIP-890.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from replication.coordination.group_requests import CommittedPartition, ListedCoordinator, NamedPartition
 from tidelog.errors import TidelogError
 from tidelog.types import NO_TIMESTAMP, Millis, ProducerId
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ other event. Times are monotonic milliseconds, stamped by node/.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.types import INT64_MAX, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.values import dataclass
 
 NOTHING_HELD: Final = Offset(INT64_MAX)
 """Stands for "no offset" where an offset is expected from which on the leader keeps the markers of transactions for a

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.leader_events import FollowerDurable, FollowerFetched, ReplicaView, Session, StateKnown
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
+from tidelog.values import dataclass
 
 MARKS_PER_LAG: Final = 16
 """Resolution of the log end's history. The driver records the end, and checks the members, at reviews that are as far

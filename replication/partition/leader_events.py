@@ -6,12 +6,12 @@ Times are monotonic milliseconds, stamped by node/. A ticket is node/'s number f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
 from replication.common_events import ClockTicked
 from tidelog.errors import TidelogError
 from tidelog.types import Acks, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
+from tidelog.values import dataclass
 
 Ticket = NewType("Ticket", int)
 """A produce request that waits for its acknowledgement, or a deletion that waits for the replicas."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from replication.raft.voters import NO_VOTERS, ReplicaKey, VoterSet
 from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

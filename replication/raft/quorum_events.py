@@ -6,7 +6,6 @@ another node; exactly one `Answer` with it follows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from replication.common_events import ClockTicked, Report
@@ -15,6 +14,7 @@ from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.values import dataclass
 
 # --- messages between nodes -------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ Source: Kafka's QuorumState (KIP-595), with the prospective role of KIP-996.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
 from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ Not here: changes of the set (replication/controller/voter_changes.py), decision
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.types import DirectoryId, Endpoint, NodeId, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
 from replication.coordination.groups.assignments import Assignment
 from replication.coordination.groups.topic_catalog import Topic
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

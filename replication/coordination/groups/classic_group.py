@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from replication.coordination.classic_requests import JoinedMember, JoinGroupAnswer, SyncGroupAnswer
@@ -31,6 +30,7 @@ from replication.coordination.groups.classic_protocols import metadata_of, names
 from replication.coordination.groups.classic_states import CLASSIC_TRANSITIONS, ClassicCause, ClassicState
 from tidelog.errors import FencedInstanceId, UnknownMemberId
 from tidelog.types import NO_TIMESTAMP, Millis
+from tidelog.values import dataclass
 
 NO_ASSIGNMENT: Final = b""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from replication.coordination.classic_requests import ANSWERED_LATER, JoinGroupAnswer, LateAnswer, SyncGroupAnswer
@@ -11,6 +11,7 @@ from replication.coordination.group_records import GroupRecord
 from replication.coordination.groups.classic_group import ClassicGroup
 from tidelog.errors import TidelogError
 from tidelog.types import Millis
+from tidelog.values import dataclass
 
 
 @dataclass(slots=True)

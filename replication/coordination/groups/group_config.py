@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from tidelog.errors import InvalidConfig
 from tidelog.settings import InvalidValue, choice, millis, number, setting, settings_of, size, texts
 from tidelog.types import INT32_MAX
+from tidelog.values import dataclass
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from replication.coordination.group_records import (
@@ -13,6 +12,7 @@ from replication.coordination.group_records import (
 from replication.coordination.groups.assignments import canonical
 from replication.coordination.groups.states import MemberState
 from tidelog.types import JOIN_EPOCH, LEAVE_STATIC_EPOCH
+from tidelog.values import dataclass
 
 MemberMetadata = ConsumerGroupMemberMetadataValue
 CurrentAssignment = ConsumerGroupCurrentMemberAssignmentValue

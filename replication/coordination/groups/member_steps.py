@@ -8,7 +8,7 @@ in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from replication.coordination.coordinator_machine import Instant
@@ -38,6 +38,7 @@ from replication.coordination.groups.states import MemberState
 from replication.coordination.groups.target_assignment import TargetAssignments
 from replication.coordination.groups.topic_patterns import TopicPatterns
 from tidelog.types import JOIN_EPOCH
+from tidelog.values import dataclass
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from replication.coordination.group_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.types import ProducerId
+from tidelog.values import dataclass
 
 TopicIndexOfOffsets = dict[str, dict[str, int]]
 Partition = tuple[str, int]

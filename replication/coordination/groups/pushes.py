@@ -14,11 +14,11 @@ new streams and report all they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from replication.coordination.groups.assignments import Assignment, as_sets
 from replication.coordination.groups.member import CurrentAssignment
+from tidelog.values import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -21,6 +20,7 @@ from replication.coordination.groups.membership import assignment_epoch_record, 
 from replication.coordination.groups.range_assignor import assign_range
 from replication.coordination.groups.topic_catalog import Topic, TopicCatalog
 from replication.coordination.groups.uniform_assignor import assign_uniform
+from tidelog.values import dataclass
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: assign_uniform, RANGE: assign_range}
 

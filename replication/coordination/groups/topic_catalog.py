@@ -8,13 +8,13 @@ topics have changed since then (KIP-1101).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import xxhash
 
 from replication.controller.image import EMPTY, ClusterImage, TopicState
 from tidelog.types import NodeId, TopicId
+from tidelog.values import dataclass
 
 _BITS: Final = 64
 

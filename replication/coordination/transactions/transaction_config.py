@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.settings import millis, setting
 from tidelog.types import INT32_MAX, Millis
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
