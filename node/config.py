@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import MISSING, field, replace
 from typing import Any, Final, NoReturn
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
@@ -58,6 +58,7 @@ from tidelog.settings import (
 )
 from tidelog.settings import SettingKind as Kind
 from tidelog.types import INT32_MAX, Endpoint, Millis, NodeId
+from tidelog.values import dataclass
 
 GRPC_LISTENER: Final = "GRPC"
 """The default of `inter.broker.listener.name`: the listener that serves Tidelog's clients and other nodes."""

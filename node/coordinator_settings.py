@@ -7,7 +7,7 @@ replication/coordination/transactions/transaction_config.py), the creation of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from replication.coordination.groups.group_config import GroupConfig
@@ -15,6 +15,7 @@ from replication.coordination.transactions.transaction_config import Transaction
 from tidelog.errors import InvalidConfig
 from tidelog.settings import flag, given_fields, millis, number, setting, size
 from tidelog.types import INT32_MAX, Millis
+from tidelog.values import dataclass
 
 _SEGMENT_BYTES: Final = 104_857_600
 

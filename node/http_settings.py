@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from node.listener_settings import ListenerTls
 from tidelog.settings import flag, setting, text
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ Not here: the files themselves (tidelog/security/tls_files.py), which listeners 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from tidelog.security.tls_files import Tls
 from tidelog.settings import InvalidValue, Setting, millis, setting, settings_of, text, texts
 from tidelog.settings import SettingKind as Kind
 from tidelog.types import Millis
+from tidelog.values import dataclass
 
 PREFIX: Final = "listener.name."
 """Begins the keys of one listener; the name of the listener in lower case follows, then the key."""

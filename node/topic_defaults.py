@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.settings import flag, given_fields, number, setting
 from tidelog.types import INT32_MAX
+from tidelog.values import dataclass
 
 REPLICAS: Final = 3
 """With three replicas, acknowledged records outlive the loss of a node, and of another one meanwhile if all of them

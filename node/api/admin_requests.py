@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from replication.controller.events import (
@@ -33,6 +32,7 @@ from tidelog.types import (
     TopicId,
     TopicPartition,
 )
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

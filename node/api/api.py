@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache
 from typing import Generic, TypeVar
 
 from node.api.permissions import Permission
 from tidelog.types import QuotaType
+from tidelog.values import dataclass
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import TidelogError
+from tidelog.values import dataclass
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that was not authenticated. Kafka's name."""

@@ -6,10 +6,10 @@ Sources: KIP-133 (describing and altering), KIP-226 (synonyms), KIP-339 (single 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from tidelog.cluster_descriptions import ConfigResource, ResourceConfigs
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from node.api.api import Api
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

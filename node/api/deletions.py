@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
 from tidelog.types import Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

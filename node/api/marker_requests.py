@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.cluster_descriptions import KnownProducer
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
 from tidelog.types import Offset, ProducerId
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclOperation
 from tidelog.types import NodeAddress, NodeId, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, DirectoryId, EpochEnd, Isolation, LeaderEpoch, Millis, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

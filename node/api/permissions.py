@@ -7,11 +7,11 @@ Source: Kafka's security documentation, "Operations and Resources on Protocols".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.values import dataclass
 
 
 class Scope(Enum):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.types import ProducerId
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

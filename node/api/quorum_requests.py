@@ -6,11 +6,10 @@ request that is meant for another cluster or replica. The checks are in `node/qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from replication.raft.log_view import SnapshotId
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, NodeId, Offset
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

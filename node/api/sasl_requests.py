@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.types import Millis
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sized
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from node.api.api import Api, Audience
@@ -44,6 +44,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.record_exchange import ProduceRequest
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.requests")
 

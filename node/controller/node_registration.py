@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from node.api.table import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
@@ -45,6 +45,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.types import Endpoint, Incarnation, NodeEpoch, NodeId
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.registration")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from node.coordinators.coordinator_state import CoordinatorState
+from tidelog.values import dataclass
 
 
 @dataclass(slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from replication.coordination.coordinator_machine import CoordinatorMachine
 from replication.coordination.coordinator_record import CoordinatorRecord
 from tidelog.types import PartitionIndex
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

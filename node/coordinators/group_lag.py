@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from node.api.offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -42,6 +42,7 @@ from tidelog.types import (
     PartitionKey,
     TopicId,
 )
+from tidelog.values import dataclass
 
 GROUPS_MAX: Final = 1_000
 OFFSETS_MAX: Final = 10_000

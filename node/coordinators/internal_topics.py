@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from replication.controller import features
@@ -25,6 +25,7 @@ from replication.controller.image import ClusterImage, TopicState
 from replication.coordination.partitioning import partition_of
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, TopicExists
 from tidelog.types import NO_NODE, NodeAddress, PartitionIndex
+from tidelog.values import dataclass
 
 CREATE_MS: Final = 10_000
 """How long a request waits until its internal topic exists."""

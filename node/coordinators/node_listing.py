@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from node.coordinators.runtime import CoordinatorRuntime
@@ -23,6 +22,7 @@ from tidelog.errors import (
     UnreadableCoordinatorRecord,
 )
 from tidelog.types import PartitionIndex
+from tidelog.values import dataclass
 
 Result = TypeVar("Result")
 

@@ -26,7 +26,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorMeter
@@ -57,6 +57,7 @@ from tidelog.records import EndTxnMarker, RecordBatch, decode_control
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import peek_header
 from tidelog.types import Acks, Buffer, Millis, Offset, PartitionIndex
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.coordinators")
 

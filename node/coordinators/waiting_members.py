@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from replication.coordination.classic_requests import LateAnswer
 from tidelog.errors import NotCoordinator, TidelogError
 from tidelog.types import PartitionIndex
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

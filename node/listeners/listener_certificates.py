@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
 from typing import Final
 
 from node.api.caller import ANONYMOUS
@@ -21,6 +20,7 @@ from node.security.principals import USER, CertificatePrincipals
 from tidelog.clock import Clock
 from tidelog.errors import ClientCertificateRejected, ClusterAuthorizationFailed, InvalidConfig
 from tidelog.security.tls_files import Pem, TlsFiles
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.tls")
 

@@ -11,7 +11,6 @@ Not here: the meaning of the records (replication/controller/image.py) and their
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from google.protobuf.message import DecodeError
@@ -23,6 +22,7 @@ from tidelog.protocol.message_mapping import MessageMapping
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches
 from tidelog.types import METADATA_TOPIC, LeaderEpoch, Millis, Offset, is_topic_name
+from tidelog.values import dataclass
 
 _KINDS: Final = {
     field.message_type.name: field

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from node.controller.controller_driver import REQUEST_S
 from node.observability.metric_sources import ControllerFigures, MetricSources, QuorumFigures
 from node.observability.metric_text import Alert, Distribution, Metric, MetricTable, no_labels
+from tidelog.values import dataclass
 
 
 @dataclass(slots=True)

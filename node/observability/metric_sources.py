@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from node.coordinators.coordinator_figures import CoordinatorFigures
@@ -33,6 +33,7 @@ from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub import Scrub
 from tidelog.types import NodeId
+from tidelog.values import dataclass
 
 
 class DirectoryLogs(NamedTuple):

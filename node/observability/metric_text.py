@@ -8,9 +8,11 @@ Not here: which metrics there are (*_families.py), serving them (metrics_server.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, islice
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from tidelog.values import dataclass
 
 S = TypeVar("S")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from tidelog.values import dataclass
 
 LINES_MAX: Final = 10
 """Lines in one window."""

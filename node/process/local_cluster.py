@@ -20,7 +20,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,6 +39,7 @@ from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint
+from tidelog.values import dataclass
 
 HOST: Final = "127.0.0.1"
 

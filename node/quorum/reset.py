@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from node.metadata.metadata_log import METADATA
@@ -29,6 +29,7 @@ from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptRecord, InvalidConfig, InvalidRequest, KafkaStorageError
 from tidelog.records import walk_headers
 from tidelog.types import EpochStart, LeaderEpoch
+from tidelog.values import dataclass
 
 EPOCH_AT: Final = 12
 """Position of the epoch in a batch header, four bytes."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from node.quotas.token_bucket import TokenBucket
 from tidelog.types import QuotaEntity, QuotaType
+from tidelog.values import dataclass
 
 SAMPLES: Final = 11
 SAMPLE_MS: Final = 1_000

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
 from node.quotas.open_calls import CALLS_MAX
 from tidelog.settings import number, setting
 from tidelog.types import INT32_MAX, Millis
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

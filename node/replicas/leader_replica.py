@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -65,6 +64,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
 )
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.partition")
 

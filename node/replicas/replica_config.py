@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from node.config import GRPC_LISTENER, MEMORY_BYTES, ReplicationConfig
 from storage.log_config import LogConfig
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

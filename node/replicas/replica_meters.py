@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from node.replicas.isr_changes import IsrChanges
 from node.runtime.disk_times import APPEND, DiskTimes
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
@@ -20,6 +20,7 @@ from storage.recovery.loaded import Damage
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.types import NodeId, Offset, PartitionKey, TopicPartition
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from node.replicas.fetch_state import (
@@ -43,6 +42,7 @@ from tidelog.epochs import divergence_for_reader
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import AbortedStart, FetchedPartition, TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.values import dataclass
 
 AT_ONCE: Final = 4
 """Disk places of one stream: enough to keep a disk busy, and some MiB at most."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from node.api.caller import Caller
 from node.quotas.throttle import NO_THROTTLE, Throttle
 from node.runtime.request_meter import MeteredRequest, RequestMeter
 from node.security.authorizer import AuditTrail, Authorizer
 from tidelog.errors import ClusterAuthorizationFailed
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Not here: the coordinators (node/coordinators/).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from node.api.table import COORDINATORS_FIND_COORDINATOR
@@ -24,6 +23,7 @@ from replication.coordination.group_requests import (
 from replication.coordination.partitioning import partition_of
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnsupportedVersion
 from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.values import dataclass
 
 _RESOURCES: Final = {
     CoordinatorType.GROUP: ResourceType.GROUP,

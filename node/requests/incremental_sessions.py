@@ -18,7 +18,6 @@ from __future__ import annotations
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias
 
@@ -27,6 +26,7 @@ from node.runtime.limits import ENTRIES_MAX
 from tidelog.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from tidelog.record_exchange import FetchedPartition, TopicReference
 from tidelog.types import INT32_MAX, TOPIC_NAME_LENGTH_MAX, Millis, Offset
+from tidelog.values import dataclass
 
 PARTITIONS_MAX: Final = 100_000
 """Partitions of all sessions of a node: some 80 MB with their open fetches, and at most 30 MB more with their names."""

@@ -11,7 +11,6 @@ Not here: the request to the coordinator (node/coordinators/transactions/transac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -29,6 +28,7 @@ from tidelog.records import Inspected
 from tidelog.records.v2.header import HEADER_BYTES, PRODUCER_AT
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.types import NO_PRODUCER_ID, Acks, Millis, PartitionKey, ProducerId
+from tidelog.values import dataclass
 
 _PRODUCER: Final = Struct(">qh")
 

@@ -5,7 +5,7 @@ Not here: reading tokens (bearer_tokens.py), whose libraries only a node with OA
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Not here: the keys (json_web_keys.py), where they come from (provider_keys.py), 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
@@ -22,6 +21,7 @@ from replication.controller.scram_users import CLUSTER_USER
 from tidelog.errors import SaslAuthenticationFailed, UnacceptableCredential
 from tidelog.security.scram import checked_name
 from tidelog.types import Millis, TokenMechanism
+from tidelog.values import dataclass
 
 _NAME: Final = TokenMechanism.OAUTHBEARER.mechanism_name
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from tidelog.values import dataclass
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -49,6 +49,7 @@ from tidelog.security.plain import read_message
 from tidelog.security.saslprep import saslprep
 from tidelog.security.scram import ITERATIONS, Claim, ScramCredential, ScramServer, decoy, has_password
 from tidelog.types import Millis, PasswordMechanism, ScramMechanism, TokenMechanism
+from tidelog.values import dataclass
 
 if TYPE_CHECKING:
     from node.security.bearer_authenticator import BearerAuthenticator

@@ -17,13 +17,14 @@ import base64
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias
 
 from node.security.bearer_credential import BearerCredential
 from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, TidelogError, TooManyHandshakes
 from tidelog.security.scram import ScramCredential
 from tidelog.types import Millis
+from tidelog.values import dataclass
 
 TOKEN_BYTES: Final = 32
 TOKEN_CHARACTERS_MAX: Final = 64

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from tidelog.security.loopback import is_loopback
 from tidelog.settings import InvalidValue, millis, number, setting, settings_of, text, texts
 from tidelog.types import Millis, PasswordMechanism, SaslMechanism, ScramMechanism, TokenMechanism
+from tidelog.values import dataclass
 
 _KNOWN: Final[dict[str, SaslMechanism]] = {
     each.mechanism_name: each for each in (*ScramMechanism, *TokenMechanism, *PasswordMechanism)

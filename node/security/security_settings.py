@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import InvalidRequest
 from tidelog.security.acls import ANYONE, checked_principal
 from tidelog.settings import InvalidValue, SettingKind, choice, flag, number, setting, size, text
+from tidelog.values import dataclass
 
 AUDIT_BYTES: Final = 100 << 20
 

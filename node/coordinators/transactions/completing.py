@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.types import PartitionIndex
+from tidelog.values import dataclass
 
 WAIT_MS: Final = 100
 """Markers take some milliseconds, unless a partition has no leader: then the request is repeated after pauses."""

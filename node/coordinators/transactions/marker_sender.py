@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from node.api.marker_requests import PartitionId, TransactionMarker, WriteTxnMarkersAnswer, WriteTxnMarkersRequest
@@ -35,6 +34,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.types import NO_NODE, NodeId, PartitionIndex
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.transactions")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
@@ -46,6 +45,7 @@ from replication.coordination.transactions.transaction_machine import Transactio
 from tidelog.clock import Clock
 from tidelog.errors import ConcurrentTransactions, CoordinatorNotAvailable, TidelogError
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
+from tidelog.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from node.api.peers import Peers
@@ -48,6 +47,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.types import Millis, NodeId, ProducerId
+from tidelog.values import dataclass
 
 RETRY_MS_MAX: Final = 1_000
 """How long a leader repeats a question that cannot be answered yet. The usual cause is the end of the transaction

@@ -11,7 +11,6 @@ InvalidRequest. Record bytes are passed on, never copied.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic
 
@@ -24,6 +23,7 @@ from node.listeners.grpc.request_limits import ensure_few_fields
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import wire
 from tidelog.protocol.rpc import Method
+from tidelog.values import dataclass
 
 _COMPRESSED: Final = (b"\x1f", b"\x78")
 """The first byte of a message compressed with gzip or deflate. No request begins with these: the first names no valid

@@ -15,7 +15,7 @@ import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from node.listeners.http.http_messages import FORM_KIND, HttpHead, fields_of, he
 from node.listeners.http.visitors import VisitorIdentity, Visitors
 from tidelog.errors import InvalidRequest, SaslAuthenticationFailed, TidelogError
 from tidelog.security.loopback import is_loopback
+from tidelog.values import dataclass
 
 if TYPE_CHECKING:
     from tidelog.console.page_exchange import PageAnswer, Visitor

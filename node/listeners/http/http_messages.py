@@ -6,12 +6,12 @@ Source: RFC 9112; what it leaves open to a server (two lengths, a request in pie
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from tidelog.errors import InvalidRequest
+from tidelog.values import dataclass
 
 FORM_BYTES_MAX: Final = 64 << 10
 """The largest form: the replicas of some thousand partitions."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hmac
 import random
-from dataclasses import dataclass
 from typing import Final
 
 from node.api.caller import ANONYMOUS, Caller
@@ -27,6 +26,7 @@ from tidelog.protocol.sasl_client import SaslClient
 from tidelog.protocol.v1 import sasl_pb2
 from tidelog.security.sasl_user import Sasl
 from tidelog.types import Endpoint, PasswordMechanism
+from tidelog.values import dataclass
 
 LOGIN_MS: Final = 15_000
 """How long a login may take, with the delay after a wrong password."""

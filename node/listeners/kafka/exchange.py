@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from node.api.api import Api
@@ -20,6 +19,7 @@ from node.listeners.kafka.error_codes import CLOSES
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.kafka.message_codec import Data, MalformedMessage, MessageCodec, Structure, UnencodableMessage
 from tidelog.protocol.kafka.messages.request_header import REQUEST_HEADER
+from tidelog.values import dataclass
 
 ERROR_TEXT_MAX: Final = 1_000
 """Characters that remain of the text of an error which is too long for its message."""

@@ -24,7 +24,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import inf
 from typing import Any, Final, cast
@@ -62,6 +62,7 @@ from node.security.sasl_authenticator import SaslAuthenticator
 from tidelog.errors import TidelogError
 from tidelog.protocol.kafka.message_codec import MalformedMessage
 from tidelog.record_exchange import FetchAnswer
+from tidelog.values import dataclass
 
 _log = logging.getLogger("node.requests")
 

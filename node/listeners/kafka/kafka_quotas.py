@@ -6,7 +6,6 @@ Not here: quotas of addresses (`ip`), which Tidelog does not have: none are desc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from node.api.admin_requests import (
@@ -26,6 +25,7 @@ from tidelog.protocol.kafka.messages import alter_client_quotas_response as alte
 from tidelog.protocol.kafka.messages import describe_client_quotas_request as asked
 from tidelog.protocol.kafka.messages import describe_client_quotas_response as described
 from tidelog.types import QuotaEntity
+from tidelog.values import dataclass
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"

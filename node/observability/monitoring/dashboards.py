@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from node.observability import (
@@ -16,6 +15,7 @@ from node.observability import (
     request_families,
 )
 from node.observability.metric_text import Metric, MetricTable
+from tidelog.values import dataclass
 
 SCHEMA_VERSION: Final = 39
 """Of Grafana 10, which later versions convert."""
