@@ -19,7 +19,6 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.api.caller import Caller

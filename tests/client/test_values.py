@@ -63,6 +63,6 @@ def test_a_value_that_may_change_does() -> None:
 
 
 def test_the_class_that_slots_replace_is_freed() -> None:
-    made = dataclass(frozen=True, slots=True)(type("Replaced", (), {"__annotations__": {"replica": int}}))
+    made: type = dataclass(frozen=True, slots=True)(type("Replaced", (), {"__annotations__": {"replica": int}}))
     gc.collect()
     assert [each for each in gc.get_objects() if isinstance(each, type) and each.__name__ == "Replaced"] == [made]
