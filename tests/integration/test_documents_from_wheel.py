@@ -123,7 +123,10 @@ STORY: tuple[Step, ...] = (
     Command("bench produce TOPIC -n 1 --size 1", {"TOPIC": "shipments"}, says="1 records"),
     Command("bench consume TOPIC -n 1", {"TOPIC": "shipments"}, says="1 records"),
     Command("bench latency TOPIC -n 1", {"TOPIC": "shipments"}, says="acknowledged"),
-    Command("topic alter NAME -c retention.ms=3600000 -d segment.bytes -p 12", {"NAME": "shipments"}),
+    Command(
+        "topic alter NAME -c retention.ms=3600000 -d segment.bytes -p 12 --replication-factor 3", {"NAME": "shipments"}
+    ),
+    Command("topic alter NAME --replication-factor 1", {"NAME": "shipments"}),
     Command("topic delete NAME", {"NAME": "shipments"}),
     Command(
         "produce TOPIC -k SEPARATOR --input FILE --timeout 1 --client-id NAME",
@@ -190,7 +193,26 @@ STORY: tuple[Step, ...] = (
     Command("partition reassign TOPIC-N --replicas 1,2,4", says="1 partition"),
     Command("partition reassign TOPIC-N --cancel", code=1, says="no reassignment of orders-0 is in progress"),
     Command("partition moves"),
+    Command("cluster rebalance --dry-run", says="to move"),
+    Command("cluster rebalance --dry-run --save-plan FILE", {"FILE": "plan.json"}, says="to move"),
+    Command("cluster rebalance --plan-file FILE --moves-per-node 1", {"FILE": "plan.json"}, says="moved"),
+    Command("cluster rebalance", says="moved"),
+    Command("cluster rebalance --dry-run --drain 1", code=1, says="only 2 nodes take replicas"),
+    Command("cluster rebalance --drain 1", code=1, says="only 2 nodes take replicas"),
+    Command("cluster rebalance --drain 3", {"3": "2"}, code=1, says="only 2 nodes take replicas"),
+    Command("node remove 1", code=1, says="is alive"),
+    Command("node remove 3", {"3": "2"}, code=1, says="is alive"),
     Command("node safe-to-restart 1"),
+    Command("node safe-to-restart 0"),
+    Command("log-dirs --node 3 --logs", {"3": "2"}, says="log directories"),
+    Command("topic create orders -p 6 -r 3", {"orders": "runbook"}),
+    Command("topic create orders-restored --partitions 3"),
+    Command("acl add --allow User:CN=alice -o write --topic orders", says="1 ACL added"),
+    Command("--json topic list", says="orders-restored"),
+    Command("--json config describe --topic orders --changed", says="settings"),
+    Command("--json acl list", says="CN=alice"),
+    Command("--json group describe GROUP", {"GROUP": "tellers"}, says="group_id"),
+    Command("--json quota list", says="["),
     Command("log dump PATH --records"),
     Command("log dump DIRECTORY"),
     Command(
@@ -205,6 +227,7 @@ ONCE_STOPPED = (
 )
 """Commands for stopped nodes."""
 
+ARCHIVES = "needs an object store; tests/spark/test_archive.py archives into a folder"
 DELETES = "deletes what the other steps read; tests/client/test_cli.py runs it"
 NOT_RUN = {
     "up": STARTS,
@@ -228,6 +251,10 @@ NOT_RUN = {
     "job archive": NAMED,
     "job audit": NAMED,
     "log dump PATH": "`log dump DIRECTORY` is the same",
+    "log dump /var/lib/tidelog/data": "`log dump DIRECTORY` is the same",
+    "job archive --pattern .* --to s3a://bucket/tidelog --continuous": ARCHIVES,
+    "job archive --to s3a://bucket/tidelog --verify": ARCHIVES,
+    "job restore orders --from s3a://bucket/tidelog --to-topic orders-restored": ARCHIVES,
     "cluster remove-voter 1": "takes a voter that is gone for good out of the quorum: test_quorum_processes.py",
     "txn abort --partition TOPIC-N --start-offset 1": "no write of this version's clients makes a transaction hang",
 }

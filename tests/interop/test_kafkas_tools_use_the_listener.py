@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from node.process.local_cluster import LocalCluster
+from replication.controller.features import LATEST
 from tests.interop.kafka_tools import run
 from tests.kafka_nodes import kafka_cluster
 
@@ -117,7 +118,7 @@ def test_features_are_described(cluster: LocalCluster) -> None:
         "SupportedMinVersion:": "0",
         "SupportedMaxVersion:": "2",
         "FinalizedVersionLevel:": "2",
-        "Epoch:": "7",
+        "Epoch:": str(LATEST),
     }
 
 

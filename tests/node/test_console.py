@@ -190,7 +190,9 @@ async def test_members_transactions_and_queries_of_spark_are_shown_as_they_run(t
             async with (
                 Producer(bootstrap, transactional_id="spark-source-query") as query,
                 Producer(bootstrap, transactional_id="loader") as loader,
-                Consumer(bootstrap, group="readers", topics=["orders"], client_id="billing") as consumer,
+                Consumer(
+                    bootstrap, group="readers", topics=["orders"], client_id="billing", isolation="read_committed"
+                ) as consumer,
                 console(nodes) as browser,
             ):
                 async with query.transaction() as transaction:
@@ -202,7 +204,7 @@ async def test_members_transactions_and_queries_of_spark_are_shown_as_they_run(t
                     assert "orders-0" in (await browser.open("/transaction?id=loader")).text
                     found = await browser.open("/records?name=orders")
                     assert "0 in a transaction" in found.text
-                while not await consumer.poll(timeout=0.1):
+                while not await consumer.poll(timeout=0.1):  # what is committed has its marker in the log
                     pass
                 member = await browser.open("/group?id=readers")
                 assert "billing" in member.text and "1 members" in member.text
