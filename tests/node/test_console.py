@@ -335,6 +335,8 @@ REQUESTS = [
     (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", 400),
     (b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     (FORM + b"Content-Length: 99999999999999999999999\r\n\r\n", 400),
+    (FORM + b"Content-Length: " + b"0" * 20 + b"1000000\r\n\r\n", 400),
+    (FORM + b"Content-Length: " + b"0" * 5000 + b"\r\n\r\n", 400),
     (FORM + b"Content-Length: -1\r\n\r\n", 400),
     (FORM + b"Transfer-Encoding: chunked\r\n\r\n", 400),
     (b"GET /records?name=orders&partition=99999999999999 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),

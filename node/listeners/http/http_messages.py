@@ -15,6 +15,8 @@ from tidelog.values import dataclass
 
 FORM_BYTES_MAX: Final = 64 << 10
 """The largest form: the replicas of some thousand partitions."""
+LENGTH_DIGITS_MAX: Final = 20
+"""More than any length needs, and fewer than Python refuses to read."""
 FIELDS_MAX: Final = 100
 ADDRESS_CHARACTERS_MAX: Final = 2_000
 FORM_KIND: Final = "application/x-www-form-urlencoded"
@@ -62,7 +64,9 @@ class HttpHead:
         if "transfer-encoding" in self.headers:
             raise InvalidRequest("a form in pieces (Transfer-Encoding) is not accepted: send it with its length")
         text = self.headers.get("content-length", "0")
-        if not (text.isascii() and text.isdecimal()) or int(text[:20]) > FORM_BYTES_MAX:
+        # All digits count: behind enough zeros, a number of any size would look small.
+        is_length = text.isascii() and text.isdecimal() and len(text) <= LENGTH_DIGITS_MAX
+        if not is_length or int(text) > FORM_BYTES_MAX:
             raise InvalidRequest(f"a form has at most {FORM_BYTES_MAX} bytes, in Content-Length; it says {text[:20]!r}")
         return int(text)
 
