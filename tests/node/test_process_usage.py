@@ -7,18 +7,18 @@ import resource
 import time
 from pathlib import Path
 
-from node.runtime.process_usage import process_usage
+from node.runtime.process_usage import ProcessUsage, process_usage
 from tidelog.clock import MachineClock
 
 MIB = 1 << 20
 
 
 def test_the_usage_of_a_process_is_what_others_see() -> None:
-    began_s = process_usage().cpu_s
-    while process_usage().cpu_s < began_s + 0.1:  # it counts what is done meanwhile
+    began_s = used().cpu_s
+    while used().cpu_s < began_s + 0.1:  # it counts what is done meanwhile
         pass
     with Path("/dev/null").open() as _one_more:
-        usage, fewer = process_usage(), sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1
+        usage, fewer = used(), sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1
     assert abs(usage.cpu_s - time.process_time()) < 0.1
     assert abs(usage.resident_bytes - memory("VmRSS")) < 8 * MIB
     assert abs(usage.virtual_bytes - memory("VmSize")) < 8 * MIB
@@ -26,6 +26,17 @@ def test_the_usage_of_a_process_is_what_others_see() -> None:
     assert abs(usage.started_s + age_s - MachineClock().wall_ms() / 1_000) < 2
     assert fewer <= usage.open_files <= fewer + 1
     assert usage.files_max == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_a_system_without_proc_has_no_usage(tmp_path: Path) -> None:
+    """An error would take all other metrics with it."""
+    assert process_usage(tmp_path) is None
+
+
+def used() -> ProcessUsage:
+    usage = process_usage()
+    assert usage is not None
+    return usage
 
 
 def memory(name: str) -> int:
