@@ -72,3 +72,20 @@ def test_a_search_ends_after_so_many_decompressed_bytes_however_few_were_read() 
     content.take(b"".join(batches))
     assert content.is_full
     assert content.position == -(-LOOKED_BYTES_MAX // 8_000_000) == 5
+
+
+@pytest.mark.parametrize(
+    ("record", "looked"),
+    [
+        (Record(Offset(0), Millis(0), b"k", None, (("h", b"0" * 8_000_000),)), 5),
+        (Record(Offset(0), Millis(0), None, None), LOOKED_BYTES_MAX // 64),
+    ],
+    ids=["headers", "nothing at all"],
+)
+def test_a_search_also_ends_in_records_whose_bytes_are_not_in_keys_and_values(record: Record, looked: int) -> None:
+    content = PageContent(Offset(0), b"another")
+    count = 8 if record.headers else 600_000
+    each = [record._replace(offset=Offset(at)) for at in range(count)]
+    content.take(build_batch(each, codec=Codec.GZIP))
+    assert content.is_full
+    assert content.position == looked

@@ -23,6 +23,8 @@ KEPT_BYTES_MAX: Final = 1 << 20
 """Of all records of a page, after they were cut. The page itself is a few times as large."""
 LOOKED_BYTES_MAX: Final = 32 << 20
 """A megabyte of compressed batches may become many gigabytes. The next page continues behind them."""
+RECORD_BYTES: Final = 64
+"""What a record counts besides its parts: millions without any take seconds too."""
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """Of one batch: it cannot be read in parts."""
 
@@ -81,7 +83,7 @@ class PageContent:
                 if self.is_full:
                     return
                 self.position = Offset(record.offset + 1)
-                self._looked += len(record.key or b"") + len(record.value or b"")
+                self._looked += _looked_bytes(record)
                 if self._wanted is None or record.key == self._wanted:
                     seen = _seen(record, is_transactional=batch.is_transactional)
                     self._kept += seen.size
@@ -91,6 +93,11 @@ class PageContent:
             self._looked += batch.size
             if self.is_full:
                 return
+
+
+def _looked_bytes(record: Record) -> int:
+    headers = sum(len(name) + len(data or b"") for name, data in record.headers)
+    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _seen(record: Record, *, is_transactional: bool) -> SeenRecord:
