@@ -94,6 +94,8 @@ class MetricsServer:
                     answer = await self._pages.answer(head, body, writer)
                     limit.reschedule(asyncio.get_running_loop().time() + _REQUEST_S_MAX)
                 self._connections.answered(connection)
+                if writer.is_closing():
+                    return  # the peer has gone: asyncio logs an error for limits of a TLS connection that has ended
                 # With other limits the last 64 KiB of an answer would wait, after `close`, without end for a peer that
                 # does not read.
                 writer.transport.set_write_buffer_limits(high=0)

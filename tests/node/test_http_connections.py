@@ -78,6 +78,37 @@ async def test_peers_that_begin_no_handshake_keep_no_scraper_out(tmp_path: Path)
             each.close()
 
 
+async def test_a_scraper_over_tls_that_waits_no_longer_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Scrapers have a timeout, and people leave pages before they are there."""
+    authority = Authority(tmp_path / "certificates")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_metrics() -> bytes:
+        begun.set()
+        await go_on.wait()
+        return b"one 1\n"
+
+    async def scrape(path: str) -> Streams:
+        client = client_of(authority.client("scraper"))
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=client)
+        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        return reader, writer
+
+    async with serving(slow_metrics, HttpTls("GRPC_SSL", authority.node(), MachineClock())) as address:
+        _, impatient = await scrape("/metrics")
+        await begun.wait()
+        impatient.transport.abort()
+        for path, answer in (("/healthz", b"alive\n"), ("/metrics", b"one 1\n")):
+            reader, writer = await scrape(path)
+            if path == "/metrics":
+                go_on.set()
+            assert (await reader.read()).endswith(answer)
+            writer.close()
+    assert caplog.messages == []
+
+
 async def test_a_request_that_is_being_answered_is_not_closed_for_others_and_few_scrapes_are_made_at_once() -> None:
     begun: list[asyncio.Event] = []
     go_on = asyncio.Event()
