@@ -12,7 +12,14 @@ from tests.client.jumping_clock import WaitsNotAtAll
 from tests.client.memory_cluster import memory_cluster
 from tidelog.client.admin import Admin, NewTopic, TopicDescription
 from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
-from tidelog.errors import InvalidRequest, InvalidTopic, TooFewNodes, TopicExists, UnknownTopicOrPartition
+from tidelog.errors import (
+    ConnectionFailed,
+    InvalidRequest,
+    InvalidTopic,
+    TooFewNodes,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from tidelog.protocol.v1 import admin_pb2
 
 
@@ -43,6 +50,27 @@ async def test_the_topics_that_wait_for_nodes_are_sent_again_without_the_others(
         assert isinstance(created["three"], TooFewNodes)
         assert cluster.refused_for_nodes == 1 + NODES_START_MS // NODES_AGAIN_MS
         assert [each.name for each in cluster.created] == ["one"]
+
+
+async def test_what_was_done_is_known_when_the_nodes_go_before_the_rest_is_sent_again() -> None:
+    async with memory_cluster() as cluster:
+
+        class StopsTheNode(WaitsNotAtAll):
+            async def sleep_ms(self, ms: int) -> None:
+                await cluster.nodes[0].stop()
+                await super().sleep_ms(ms)
+
+        async with Admin(cluster.bootstrap, clock=StopsTheNode()) as admin:
+            created = await admin.create_topics(
+                [NewTopic("three", replication_factor=3), NewTopic("a b"), NewTopic("one")]
+            )
+        assert list(created) == ["three", "a b", "one"]
+        assert isinstance(created["one"], UUID)
+        assert isinstance(created["three"], ConnectionFailed)
+        assert isinstance(created["a b"], InvalidTopic)
+        async with Admin(cluster.bootstrap, patience_ms=0) as admin:
+            with pytest.raises(ConnectionFailed):
+                await admin.create_topics([NewTopic("two")])
 
 
 async def test_a_topic_that_cannot_be_sent_does_not_refuse_the_others() -> None:

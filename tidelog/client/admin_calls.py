@@ -140,12 +140,21 @@ class AdminCalls(Service):
     ) -> dict[str, admin_pb2.ChangedTopic | TidelogError]:
         """As `_change`, for a request about many topics, each of which is sent again by itself. Returns the outcome of
         each by its name, in order. request: makes the request about some of the topics. topics: the part of the request
-        about each, or why it has none, which is its outcome then."""
+        about each, or why it has none, which is its outcome then. Raises the error of the first request; that of a
+        later one is the outcome of its topics."""
         outcomes: dict[str, Any] = dict(topics)
         began = self._clock.monotonic_ms()
         left = [topic for topic in topics.values() if not isinstance(topic, TidelogError)]
+        is_first = True
         while left:
-            answer = await self._change(method, request(topics=left))
+            try:
+                answer = await self._change(method, request(topics=left))
+            except TidelogError as failure:
+                if is_first:
+                    raise
+                # An exception would hide which of the other topics were changed before.
+                return outcomes | {topic.name: failure for topic in left}
+            is_first = False
             pauses: dict[str, int] = {}
             for topic, changed in zip(left, answer.topics, strict=True):
                 error = error_of(changed)
