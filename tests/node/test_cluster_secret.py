@@ -17,6 +17,7 @@ from node.api.table import APIS
 from node.security.cluster_secret import node_user, read_by_all
 from node.security.sasl_settings import SaslConfig
 from replication.controller.scram_users import CLUSTER_USER
+from tests.node.console_world import console
 from tests.node.real_nodes import CALL_MS, RealNodes, repeated
 from tests.node.sasl_nodes import transport_of
 from tidelog import Admin, Consumer, Producer, Sasl
@@ -125,6 +126,17 @@ async def ensure_no_node(transport: GrpcTransport, nodes: RealNodes, error: type
         replica = data_pb2.FetchRequest(replica=data_pb2.Replica(node_id=0, incarnation=bytes(16)))
         await stream.send(replica)
         await stream.receive()
+
+
+@pytest.mark.parametrize(
+    "name", [CLUSTER_USER, f"{CLUSTER_USER}\N{SOFT HYPHEN}", "\N{FULLWIDTH LATIN SMALL LETTER C}luster"]
+)
+async def test_the_secret_is_no_login_of_the_console_under_any_form_of_its_name(tmp_path: Path, name: str) -> None:
+    async with nodes_with_secret(tmp_path, 1, {0: SECRET}) as nodes:
+        await nodes.wait_whole()
+        async with console(nodes) as browser:
+            assert (await browser.log_in(name, SECRET)).status == 401
+            assert browser.cookies == {}
 
 
 async def test_a_node_with_another_secret_stays_outside_and_the_others_go_on(

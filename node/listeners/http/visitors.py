@@ -25,6 +25,7 @@ from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, Unsupport
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.protocol.v1 import sasl_pb2
 from tidelog.security.sasl_user import Sasl
+from tidelog.security.saslprep import saslprep
 from tidelog.types import Endpoint, PasswordMechanism
 from tidelog.values import dataclass
 
@@ -88,7 +89,7 @@ class Visitors:
         mechanism = self._sasl.login_mechanism(user)
         if mechanism is None or not self._sasl.requires(self._listener):
             raise UnsupportedSaslMechanism("this cluster has no users with passwords: show a certificate")
-        if not user or user == CLUSTER_USER:
+        if not user or _compared(user) == CLUSTER_USER:
             raise SaslAuthenticationFailed("wrong user name or password")
         caller = Caller(self._listener, connection, for_nodes=False, client_id="console", host=host)
         codec = codec_of(SASL_AUTHENTICATE.name)
@@ -117,3 +118,11 @@ class Visitors:
 
     def _form_token(self, of: str) -> str:
         return hmac.digest(self._key, of.encode(), "sha256").hex()
+
+
+def _compared(user: str) -> str:
+    """A name as a handshake compares it: letters without width and other forms of letters do not count."""
+    try:
+        return saslprep(user)
+    except ValueError:  # no user's name: the handshake refuses it
+        return user
