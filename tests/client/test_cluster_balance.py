@@ -19,7 +19,13 @@ from tidelog.balancing.move_planner import plan_moves
 from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
-from tidelog.errors import InvalidReplicaAssignment, InvalidRequest, TooFewNodes, UnknownTopicOrPartition
+from tidelog.errors import (
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    NoReassignmentInProgress,
+    TooFewNodes,
+    UnknownTopicOrPartition,
+)
 from tidelog.testing import Simulation
 from tidelog.types import NodeId, PartitionIndex, TopicPartition
 
@@ -35,7 +41,9 @@ async def drain(bootstrap: str, node: int, progress: list[MoveProgress]) -> list
     async with tidelog.Admin(bootstrap) as admin:
         balance = await look_at_balance(admin)
         moves = plan_moves(balance.nodes, balance.partitions, emptied={NodeId(node)}, evens_out=False)
-        return await execute_moves(admin, moves, MachineClock(), moves_per_node=1, on_progress=progress.append)
+        return await execute_moves(
+            admin, moves, MachineClock(), moves_per_node=1, on_progress=progress.append, begun=balance.moving
+        )
 
 
 async def rebalance(bootstrap: str) -> int:
@@ -142,6 +150,71 @@ def test_a_refused_move_does_not_stop_the_others() -> None:
         assert refused.partition == ("orders", 0)
         assert isinstance(refused.error, InvalidReplicaAssignment)
         assert ask(world, replicas)["orders", 1] == (target,)
+
+
+def test_a_move_that_an_earlier_run_began_is_waited_for_and_a_cancelled_one_is_no_success() -> None:
+    """The node that fetches dies at once. The command that continues does not report an empty node before the last
+    copy has left it; it says what it waits for, and names a move that somebody cancelled."""
+    with Simulation(15, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=1, replicas=1, min_insync_replicas="1")
+        ask(world, fill, 10)
+        ((source,),) = ask(world, replicas).values()
+        first: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, source, first)
+        world.run_until(lambda: any(each.running for each in first), what="the move has begun")
+        (target,) = next(iter(ask(world, replicas).values()))
+        world.kill(target)
+        command.kill()
+
+        progress: list[MoveProgress] = []
+        again = world.start(drain, world.bootstrap, source, progress)
+        world.run_until(lambda: len(progress) >= 5, what="it waits")
+        assert (progress[-1].done, progress[-1].running) == (0, 1)
+        assert progress[-1].waits_for == f"orders-0 waits for node {target} to be in sync"
+
+        async def cancel(bootstrap: str) -> None:
+            async with tidelog.Admin(bootstrap) as admin:
+                await admin.reassign({("orders", 0): None})
+
+        ask(world, cancel)
+        (cancelled,) = world.run(again)
+        assert isinstance(cancelled.error, NoReassignmentInProgress)
+        assert set(ask(world, replicas).values()) == {(source,)}
+
+
+def test_a_drain_names_the_dead_replica_without_which_too_few_copies_would_stay() -> None:
+    with Simulation(17, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=1, replicas=2)
+        ask(world, fill, 10)
+        ((leaving, dead),) = ask(world, replicas).values()
+        world.kill(dead)
+        world.run_for(4)
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, leaving, progress)
+        waits_for = f"orders-0 waits for node {dead} to be in sync"
+        world.run_until(lambda: len(progress) > 3 and progress[-1].waits_for == waits_for, what="it says so")
+        world.restart(dead)
+        assert world.run(command) == []
+        assert leaving not in next(iter(ask(world, replicas).values()))
+
+
+def test_a_topic_that_is_deleted_while_it_moves_is_named() -> None:
+    with Simulation(16, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=1, replicas=1, min_insync_replicas="1")
+        ((source,),) = ask(world, replicas).values()
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, source, progress)
+        world.run_until(lambda: any(each.running for each in progress), what="the move has begun")
+        (target,) = next(iter(ask(world, replicas).values()))
+        world.kill(target)
+
+        async def delete(bootstrap: str) -> None:
+            async with tidelog.Admin(bootstrap) as admin:
+                await admin.delete_topic("orders")
+
+        ask(world, delete)
+        (gone,) = world.run(command)
+        assert isinstance(gone.error, UnknownTopicOrPartition)
 
 
 def test_a_topic_gets_another_replication_factor() -> None:

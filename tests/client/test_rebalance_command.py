@@ -47,16 +47,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
                 resources=[admin_pb2.ResourceConfigs(configs=[throttle])]
             )
             node.scripted["list_partition_reassignments"] = admin_pb2.ListPartitionReassignmentsResponse()
-            node.on_get_metadata = partial(with_replicas, node.on_get_metadata)
+            node.on_get_metadata = partial(with_replicas, made, node.on_get_metadata)
             begin(node, admin_pb2.PartitionOutcome(partition=place(1)))
         yield made
 
 
-def with_replicas(answer: Callable[[Any], Any], request: admin_pb2.GetMetadataRequest) -> Any:
-    """The metadata, with partition n on node n."""
-    found = answer(request)
+def with_replicas(cluster: MemoryCluster, answer: Callable[[Any], Any], request: admin_pb2.GetMetadataRequest) -> Any:
+    """The metadata, with partition n on node n until it is moved."""
+    found, moved = answer(request), dict(begun(cluster))
     for partition in (each for topic in found.topics for each in topic.partitions):
-        partition.replicas[:] = partition.isr[:] = [partition.partition]
+        partition.replicas[:] = partition.isr[:] = moved.get(partition.partition, [partition.partition])
     return found
 
 
@@ -103,6 +103,26 @@ def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Termina
     assert tidelog("cluster", "rebalance", "--plan-file", plan, "--json") == 0
     assert tidelog.json == {"moved": 1, "bytes": 1_000, "refused": []}
     assert begun(cluster) == [(1, [0])]
+
+
+def test_moves_in_progress_are_part_of_the_task(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """An earlier run began to empty node 1: it is not empty yet."""
+
+    def moving(answer: Callable[[Any], Any], request: admin_pb2.GetMetadataRequest) -> Any:
+        found = answer(request)
+        for partition in (each for topic in found.topics for each in topic.partitions if each.partition == 1):
+            partition.replicas[:], partition.adding[:], partition.removing[:] = [0, 1], [0], [1]
+        return found
+
+    for node in cluster.nodes:
+        node.on_get_metadata = partial(moving, node.on_get_metadata)
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run") == 0
+    assert "1 partition already in progress" in tidelog.err
+    assert "nothing to move" not in tidelog.err
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run", "--json") == 0
+    assert (tidelog.json["moves"], tidelog.json["in_progress"]) == ([], ["orders-1"])
+    assert tidelog("cluster", "rebalance", "--drain", "0", "--dry-run") == 0
+    assert "already in progress" not in tidelog.err, "that move does not empty node 0"
 
 
 def test_a_refused_move_is_named(cluster: MemoryCluster, tidelog: Terminal) -> None:

@@ -4,6 +4,8 @@ Invariants:
   1. Every step can be repeated: a plan names nothing that has moved, and takes what is moving where it goes. After a
      crash of this process, or of any node, the same command continues.
   2. A node fetches at most `moves_per_node` partitions of the plan at a time, also counting moves that others began.
+  3. A move is complete when the partition has its new replicas and no others: what was cancelled or replaced meanwhile
+     counts as refused, and what an earlier run began is waited for. Else a node could be wiped with its last copies.
 
 Not here: the plan (move_planner.py); the rate at which a node fetches (its `follower.replication.throttled.rate`).
 """
@@ -18,12 +20,16 @@ from typing import Final
 from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
-from tidelog.cluster_descriptions import ClusterDescription, PartitionResult
-from tidelog.errors import Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
+from tidelog.errors import NoReassignmentInProgress, Retry, TidelogError, UnknownTopicOrPartition
 from tidelog.types import NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
 """How often the progress is looked at; also the pause after an error that may pass."""
+
+WAVE_MAX: Final = 500
+"""Moves that are begun, or found complete, at a time. Moves that fetch nothing are bounded by this alone, and nodes
+refuse requests with more than 10,000 partitions."""
 
 THROTTLE: Final = "follower.replication.throttled.rate"
 
@@ -35,6 +41,8 @@ class ClusterBalance:
     nodes: tuple[BalancedNode, ...]
     partitions: tuple[PlacedPartition, ...]
     """With the replicas that they have once the reassignments in progress are complete."""
+    moving: tuple[ReplicaMove, ...] = ()
+    """The reassignments in progress."""
     unanswered: tuple[NodeId, ...] = ()
     """Nodes that did not report the sizes of their logs: what only they have counts as empty."""
 
@@ -63,6 +71,8 @@ class MoveProgress:
     total_bytes: int
     left_ms: int | None
     """Estimate at the rate so far; None: no move with bytes is complete yet."""
+    waits_for: str = ""
+    """What the first of the running moves lacks, or why the cluster could not be asked."""
 
 
 async def look_at_balance(admin: Admin) -> ClusterBalance:
@@ -94,7 +104,18 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         for topic in topics
         for each in topic.partitions
     )
-    return ClusterBalance(nodes, partitions, tuple(unanswered))
+    moving = tuple(
+        ReplicaMove(
+            name := TopicPartition(topic.name, each.partition),
+            tuple(node for node in each.replicas if node not in each.adding),
+            tuple(node for node in each.replicas if node not in each.removing),
+            sizes.get(name, 0),
+        )
+        for topic in topics
+        for each in topic.partitions
+        if each.adding or each.removing
+    )
+    return ClusterBalance(nodes, partitions, moving, tuple(unanswered))
 
 
 async def change_replication_factor(
@@ -140,51 +161,116 @@ async def execute_moves(
     *,
     moves_per_node: int,
     on_progress: Callable[[MoveProgress], None],
+    begun: Sequence[ReplicaMove] = (),
 ) -> list[PartitionResult]:
-    """Begin moves as earlier ones complete, until all are complete. Returns those that were refused.
+    """Begin moves as earlier ones complete, until all are complete. Returns those that were refused, cancelled or
+    replaced by others. begun: moves in progress that are waited for too.
 
     An error that may pass is waited for: the cluster may be electing a controller. Raises any other one.
     """
-    pending, running = {move.partition: move for move in moves}, dict[TopicPartition, ReplicaMove]()
-    done: list[ReplicaMove] = []
-    refused: list[PartitionResult] = []
+    execution = _Execution(admin, moves, begun, moves_per_node)
     began = clock.monotonic_ms()
     while True:
+        waits_for = ""
         try:
-            ongoing = await admin.list_reassignments()
-            moving = {each.partition for each in ongoing}
-            done += [running.pop(each) for each in [*running] if each not in moving]
-            wave = _next_wave(
-                pending.values(), Counter(node for each in ongoing for node in each.adding), moves_per_node
-            )
-            if wave:
-                results = await admin.reassign({move.partition: move.after for move in wave})
-                for move, result in zip(wave, results, strict=True):
-                    del pending[move.partition]
-                    if result.error is None:
-                        running[move.partition] = move
-                    else:
-                        refused.append(result)
+            waits_for = await execution.review()
         except TidelogError as error:
             if error.retry is Retry.NEVER:
                 raise
-        on_progress(_progress(done, len(running), moves, clock.monotonic_ms() - began))
-        if not (pending or running):
-            return refused
+            waits_for = error.message
+        on_progress(execution.progress(clock.monotonic_ms() - began, waits_for))
+        if execution.ended:
+            return execution.refused
         await clock.sleep_ms(REVIEW_MS)
+
+
+class _Execution:
+    """Moves while they are executed."""
+
+    def __init__(
+        self, admin: Admin, moves: Sequence[ReplicaMove], begun: Sequence[ReplicaMove], moves_per_node: int
+    ) -> None:
+        self._admin, self._moves_per_node = admin, moves_per_node
+        self._pending = {move.partition: move for move in moves}
+        self._running = {move.partition: move for move in begun if move.partition not in self._pending}
+        self._all = [*self._running.values(), *moves]
+        self._done: list[ReplicaMove] = []
+        self._doubtful: set[TopicPartition] = set()
+        """Partitions that are not moving, and did not have their new replicas at the last review. The node that was
+        asked may have been behind."""
+        self.refused: list[PartitionResult] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether no move is left."""
+        return not (self._pending or self._running)
+
+    async def review(self) -> str:
+        """Look what is complete and begin what may begin. Returns what the first running move waits for."""
+        ongoing = {each.partition: each for each in await self._admin.list_reassignments()}
+        await self._settle([each for each in self._running if each not in ongoing][:WAVE_MAX])
+        busy = Counter(node for each in ongoing.values() for node in each.adding)
+        wave = _next_wave(self._pending.values(), busy, self._moves_per_node)
+        if wave:
+            results = await self._admin.reassign({move.partition: move.after for move in wave})
+            for move, result in zip(wave, results, strict=True):
+                del self._pending[move.partition]
+                if result.error is None:
+                    self._running[move.partition] = move
+                else:
+                    self.refused.append(result)
+        first = next((ongoing[each] for each in self._running if each in ongoing), None)
+        return "" if first is None else _waits_for(first)
+
+    async def _settle(self, stopped: Sequence[TopicPartition]) -> None:
+        """Tell complete moves from cancelled ones. stopped: running moves that are not in progress any more."""
+        described = await self._admin.describe_topics({each.topic for each in stopped}) if stopped else {}
+        self._doubtful.intersection_update(stopped)
+        for partition in stopped:
+            topic, wanted = described[partition.topic], self._running[partition].after
+            error: TidelogError
+            if isinstance(topic, TidelogError):
+                error = topic
+            elif (replicas := _replicas_of(topic, partition)) == wanted:
+                self._done.append(self._running.pop(partition))
+                continue
+            else:
+                error = NoReassignmentInProgress(
+                    f"the move to {list(wanted)} was cancelled or replaced, the replicas are {list(replicas)}: run the "
+                    "command again for a new plan"
+                )
+            if partition in self._doubtful:
+                del self._running[partition]
+                self.refused.append(PartitionResult(partition, error))
+            self._doubtful.add(partition)
+
+    def progress(self, elapsed_ms: int, waits_for: str) -> MoveProgress:
+        """How far the moves are. elapsed_ms: since the first one was begun."""
+        done_bytes, total_bytes = (sum(move.moved_bytes for move in each) for each in (self._done, self._all))
+        left_ms = elapsed_ms * (total_bytes - done_bytes) // done_bytes if done_bytes else None
+        return MoveProgress(
+            len(self._done), len(self._running), len(self._all), done_bytes, total_bytes, left_ms, waits_for
+        )
+
+
+def _replicas_of(topic: TopicDescription, partition: TopicPartition) -> tuple[NodeId, ...]:
+    """The replicas of a partition; none if the topic has fewer partitions."""
+    return next((each.replicas for each in topic.partitions if each.partition == partition.partition), ())
+
+
+def _waits_for(move: ReassignmentDescription) -> str:
+    """The replicas that are not in sync: new ones, or one that stays and without which too few would be in sync."""
+    missing = [node for node in move.replicas if node not in move.removing and node not in move.isr]
+    return f"{move.partition} waits for node {', '.join(map(str, missing))} to be in sync" if missing else ""
 
 
 def _next_wave(pending: Iterable[ReplicaMove], busy: Counter[NodeId], moves_per_node: int) -> list[ReplicaMove]:
     """The moves to begin now. busy: how many partitions each node is fetching."""
-    wave = []
+    wave: list[ReplicaMove] = []
     for move in pending:
+        if len(wave) == WAVE_MAX:
+            break
         if all(busy[node] < moves_per_node for node in move.adding):
             busy.update(move.adding)
             wave.append(move)
     return wave
-
-
-def _progress(done: Sequence[ReplicaMove], running: int, moves: Sequence[ReplicaMove], elapsed_ms: int) -> MoveProgress:
-    done_bytes, total_bytes = (sum(move.moved_bytes for move in each) for each in (done, moves))
-    left_ms = elapsed_ms * (total_bytes - done_bytes) // done_bytes if done_bytes else None
-    return MoveProgress(len(done), running, len(moves), done_bytes, total_bytes, left_ms)

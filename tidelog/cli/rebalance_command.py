@@ -29,6 +29,7 @@ from tidelog.standard_streams import say
 from tidelog.types import NodeId
 
 _REPORT_MS = 10_000
+_WAITING_MS = 60_000
 
 
 def rebalance(
@@ -51,7 +52,7 @@ def rebalance(
 ) -> None:
     """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. Waits
     until all have moved; Ctrl-C begins no more moves, and the same command continues. Exit code 1: a move was
-    refused."""
+    refused or cancelled."""
     if plan_file is not None and (drain or save_plan):
         raise WrongUsage("--plan-file is executed as it is: leave out --drain and --save-plan")
     with printed_warnings():
@@ -69,21 +70,27 @@ async def _rebalance(
 ) -> None:
     async with administrator(call.connection) as admin:
         balance = await look_at_balance(admin)
-        moves = _planned(balance, drain, plan_file)
+        moves, begun = _planned(balance, drain, plan_file)
         if balance.unanswered:
             say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
         if save_plan is not None:
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
-            _show_plan(call, moves, duration_ms)
+            _show_plan(call, moves, duration_ms, begun)
             return
         if not call.as_json:
-            say(_summary(moves, duration_ms))
+            say(_summary(moves, duration_ms, begun))
         progress = _ProgressLines(quiet=call.as_json)
         refused = await execute_moves(
-            admin, moves, MachineClock(), moves_per_node=moves_per_node, on_progress=progress.report
+            admin,
+            moves,
+            MachineClock(),
+            moves_per_node=moves_per_node,
+            on_progress=progress.report,
+            begun=begun,
         )
+        moves = [*begun, *moves]
         failures = [(str(each.partition), "" if each.error is None else each.error.message) for each in refused]
         if call.as_json:
             moved = {"moved": len(moves) - len(refused), "bytes": sum(move.moved_bytes for move in moves)}
@@ -96,12 +103,18 @@ async def _rebalance(
             raise click.exceptions.Exit(1)
 
 
-def _planned(balance: ClusterBalance, drain: Sequence[int], plan_file: Path | None) -> list[ReplicaMove]:
+def _planned(
+    balance: ClusterBalance, drain: Sequence[int], plan_file: Path | None
+) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
+    """The moves to begin, and those in progress that belong to the same task."""
     if plan_file is not None:
         try:
-            return balance.moves_to(parse_reassignment(plan_file.read_text(encoding="utf-8")))
+            targets = parse_reassignment(plan_file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUsage(f"the plan {str(plan_file)!r} cannot be read: {error}") from error
+        moves = balance.moves_to(targets)
+        begun = [move for move in balance.moving if targets.get(move.partition) == move.after]
+        return moves, begun
     known = {node.node_id for node in balance.nodes}
     for node in drain:
         if node not in known:
@@ -109,30 +122,35 @@ def _planned(balance: ClusterBalance, drain: Sequence[int], plan_file: Path | No
                 f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
             )
     emptied = {NodeId(node) for node in drain}
-    return plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not drain)
+    moves = plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not drain)
+    planned = {move.partition for move in moves}
+    leaving = [move for move in balance.moving if not emptied or emptied.intersection(move.before) - {*move.after}]
+    return moves, [move for move in leaving if move.partition not in planned]
 
 
 class _ProgressLines:
-    """Says how far the moves are, each time that much has changed."""
+    """Says how far the moves are, each time that much has changed, and what they wait for if nothing does."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self._said, self._clock = quiet, -_REPORT_MS, MachineClock()
         self._last = -1
 
     def report(self, progress: MoveProgress) -> None:
-        """Say it if moves were completed, at most every ten seconds."""
+        """Say it if moves were completed, at most every ten seconds; else every minute."""
         now = self._clock.monotonic_ms()
-        if self._quiet or progress.done == self._last or now - self._said < _REPORT_MS:
+        pause = _WAITING_MS if progress.done == self._last else _REPORT_MS
+        if self._quiet or now - self._said < pause:
             return
+        waits = f"; {progress.waits_for}" if progress.waits_for and progress.done == self._last else ""
         self._last, self._said = progress.done, now
         left = "" if progress.left_ms is None else f", about {_duration(progress.left_ms)} left"
         say(
             f"{progress.done} of {counted(progress.total, 'partition')} moved, {progress.running} in progress, "
-            f"{progress.done_bytes:,} of {progress.total_bytes:,} bytes{left}"
+            f"{progress.done_bytes:,} of {progress.total_bytes:,} bytes{left}{waits}"
         )
 
 
-def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int) -> None:
+def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> None:
     rows = [(str(move.partition), move.before, move.after, move.moved_bytes) for move in moves]
     if call.as_json:
         details = [
@@ -140,14 +158,25 @@ def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int
             for move in moves
         ]
         total = sum(move.moved_bytes for move in moves)
-        print_json({**reassignment_document(moves), "moves": details, "bytes": total, "expected_ms": duration_ms})
+        print_json(
+            {
+                **reassignment_document(moves),
+                "moves": details,
+                "bytes": total,
+                "expected_ms": duration_ms,
+                "in_progress": [str(move.partition) for move in begun],
+            }
+        )
         return
     if moves:
         print_table("moves", ("partition", "replicas", "new replicas", "bytes"), rows)
-    say(_summary(moves, duration_ms))
+    say(_summary(moves, duration_ms, begun))
 
 
-def _summary(moves: Sequence[ReplicaMove], duration_ms: int) -> str:
+def _summary(moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> str:
+    if begun:
+        more = f"; {_summary(moves, duration_ms, ())}" if moves else ""
+        return f"{counted(len(begun), 'partition')} already in progress{more}"
     if not moves:
         return "nothing to move"
     total = sum(move.moved_bytes for move in moves)
