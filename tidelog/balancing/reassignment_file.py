@@ -39,7 +39,7 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
         if document.get("version", 1) != 1:
             raise InvalidRequest(f"the plan has version {document['version']!r}: only version 1 is known")
         targets = [(_partition(entry), _replicas(entry)) for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidRequest(
             'the plan cannot be read: it must be JSON like {"version": 1, "partitions": [{"topic": "orders", '
             f'"partition": 0, "replicas": [1, 2]}}]}} ({error!r})'
