@@ -150,6 +150,16 @@ def test_a_replication_factor_is_raised_over_racks_and_lowered_without_moving_by
         plan_moves(nodes, partitions, replication_factors={"t": 4})
 
 
+def test_a_lower_replication_factor_removes_the_replica_that_is_down_not_one_that_works() -> None:
+    """Even if that one is the preferred leader, or its node has the fewest replicas."""
+    nodes = [BalancedNode(NodeId(0)), BalancedNode(NodeId(1), takes_replicas=False), BalancedNode(NodeId(2))]
+    others = [placed("other", index, [2]) for index in range(3)]
+    for replicas in ([0, 1, 2], [1, 0, 2]):
+        partitions = [placed("t", 0, replicas), *others]
+        (move,) = plan_moves(nodes, partitions, replication_factors={"t": 2}, evens_out=False)
+        assert move.after == (0, 2)
+
+
 def test_a_hundred_nodes_with_fifty_thousand_partitions_take_seconds() -> None:
     """Ten of the nodes are new, and one is emptied."""
     nodes = nodes_in(*("abc"[number % 3] for number in range(100)))

@@ -7,6 +7,7 @@ Invariants:
   3. A partition whose replicas need no change is not named in the plan: a plan for a balanced cluster is empty.
   4. A replica that can stay, stays: only what a rule above or a difference of more than one replica between two nodes
      asks for is moved. With one rack, or none named, any two nodes that take replicas then differ by at most one.
+  5. A lower replication factor removes replicas on nodes that take none before others.
 
 The steps are in the order of their weight: emptied nodes and replication factors, racks, replicas (the bytes are the
 second criterion), leaderships. The last one moves no bytes.
@@ -135,11 +136,7 @@ class _Placement:
             substitute = self._best_target(index, without=node) if len(replicas) <= factor else None
             self._replace(index, node, substitute)
         while len(replicas) > factor:
-            used = Counter(map(self._rack, replicas))
-            # The preferred leader goes last. Of the others, one whose rack has another.
-            self._replace(
-                index, max(replicas[1:], key=lambda node: (used[self._rack(node)] > 1, len(self._held[node]))), None
-            )
+            self._replace(index, self._dispensable(replicas), None)
         while len(replicas) < factor:
             self._add(index, self._best_target(index))
 
@@ -190,6 +187,21 @@ class _Placement:
 
     def _rack(self, node: NodeId) -> str:
         return self._racks.get(node, "")
+
+    def _dispensable(self, replicas: Sequence[NodeId]) -> NodeId:
+        """The replica that a lower replication factor removes: the preferred leader last, of the others one whose rack
+        has another."""
+        used = Counter(map(self._rack, replicas))
+        targets = set(self._targets)
+        return max(
+            replicas,
+            key=lambda node: (
+                node not in targets,  # else a copy that works would go, and one on a node that is down would stay
+                node != replicas[0],
+                used[self._rack(node)] > 1,
+                len(self._held[node]),
+            ),
+        )
 
     def _best_target(self, index: int, *, without: NodeId | None = None) -> NodeId:
         """The node for another replica of the partition: in the rack with the fewest of its replicas, then with the
