@@ -258,6 +258,8 @@ def test_a_plan_is_written_and_read_as_kafkas_tool_does() -> None:
         ("[" * 100_000, "cannot be read"),
         ('{"version": 2, "partitions": []}', "version 2"),
         ('{"partitions": [{"topic": 1, "partition": 0, "replicas": [1]}]}', "cannot be read"),
+        ('{"partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "cannot be read"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [false]}]}', "cannot be read"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "cannot be read"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/x"]}]}', "log directories"),
         ('{"partitions": [%s, %s]}' % (2 * ('{"topic": "t", "partition": 0, "replicas": [1]}',)), "twice"),

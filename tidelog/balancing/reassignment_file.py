@@ -51,14 +51,14 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
 
 def _partition(entry: dict[str, object]) -> TopicPartition:
     topic, index = entry["topic"], entry["partition"]
-    if not isinstance(topic, str) or not isinstance(index, int):
+    if not isinstance(topic, str) or type(index) is not int:  # a bool is an int too
         raise TypeError(f"not a partition: {topic!r}, {index!r}")
     return TopicPartition(topic, PartitionIndex(index))
 
 
 def _replicas(entry: dict[str, object]) -> tuple[NodeId, ...]:
     replicas = entry["replicas"]
-    if not isinstance(replicas, list) or not replicas or not all(isinstance(each, int) for each in replicas):
+    if not isinstance(replicas, list) or not replicas or not all(type(each) is int for each in replicas):
         raise ValueError(f"not a list of node ids: {replicas!r}")
     directories = entry.get("log_dirs") or []
     if not isinstance(directories, list) or any(each != _ANY_DIRECTORY for each in directories):
