@@ -125,6 +125,14 @@ def test_moves_in_progress_are_part_of_the_task(cluster: MemoryCluster, tidelog:
     assert "already in progress" not in tidelog.err, "that move does not empty node 0"
 
 
+def test_topics_that_the_caller_may_not_describe_are_no_empty_node(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """Their logs are on the node, and nodes do not list them."""
+    cluster.topics.pop("orders")
+    assert tidelog("cluster", "rebalance", "--drain", "1") == 0
+    assert "leaves out 1 topic that you may not DESCRIBE" in tidelog.err
+    assert "orders" in tidelog.err
+
+
 def test_a_refused_move_is_named(cluster: MemoryCluster, tidelog: Terminal) -> None:
     refusal = to_proto(InvalidReplicaAssignment("orders-1 cannot be moved"))
     for node in cluster.nodes:

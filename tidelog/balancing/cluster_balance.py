@@ -45,6 +45,9 @@ class ClusterBalance:
     """The reassignments in progress."""
     unanswered: tuple[NodeId, ...] = ()
     """Nodes that did not report the sizes of their logs: what only they have counts as empty."""
+    hidden: tuple[str, ...] = ()
+    """Topics with logs on the nodes that are not among `partitions`. Of a look at the whole cluster: the caller may not
+    describe them, or they were deleted just now."""
 
     def moves_to(self, targets: Mapping[TopicPartition, tuple[NodeId, ...]]) -> list[ReplicaMove]:
         """The moves that give these partitions these replicas. Raises UnknownTopicOrPartition."""
@@ -115,7 +118,8 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         for each in topic.partitions
         if each.adding or each.removing
     )
-    return ClusterBalance(nodes, partitions, moving, tuple(unanswered))
+    hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
+    return ClusterBalance(nodes, partitions, moving, tuple(unanswered), tuple(sorted(hidden)))
 
 
 async def change_replication_factor(

@@ -30,6 +30,7 @@ from tidelog.types import NodeId
 
 _REPORT_MS = 10_000
 _WAITING_MS = 60_000
+_NAMED_MAX = 5
 
 
 def rebalance(
@@ -73,6 +74,11 @@ async def _rebalance(
         moves, begun = _planned(balance, drain, plan_file)
         if balance.unanswered:
             say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
+        if balance.hidden and plan_file is None:
+            say(
+                f"warning: the plan leaves out {counted(len(balance.hidden), 'topic')} that you may not DESCRIBE, or "
+                f"that were deleted just now: {', '.join(balance.hidden[:_NAMED_MAX])}"
+            )
         if save_plan is not None:
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
