@@ -174,6 +174,9 @@ class Registration:
                     _log.log(level, "not registered yet, trying again: %s", error.message)
                 await self._clock.sleep_ms(RETRY_MS)
             else:
+                # Unfenced before its directories have the new number, they would count as older copies forever: also if
+                # they have just got the number of an earlier registration.
+                self._progress.ready = False
                 self._progress.node_epoch = answer.node_epoch
                 _log.info("registered with node epoch %d", answer.node_epoch)
                 return
@@ -240,8 +243,6 @@ class Registration:
             try:
                 answer = await self._heartbeat(found_later())
             except NodeIdNotRegistered:  # it was removed from the cluster while no controller heard from it
-                # Unfenced before its directories have the new number, they would count as older copies forever.
-                self._progress.ready = False
                 await self._register(damaged())
                 await self._get_ready()
             except StaleNodeEpoch:
