@@ -16,6 +16,7 @@ from tidelog.protocol import methods
 
 @pytest.mark.parametrize(("seed", "nodes", "count"), [(1, 1, 500), (2, 1, 500), (3, 3, 400)])
 def test_no_request_is_a_defect_or_ends_a_node(seed: int, nodes: int, count: int, tmp_path: Path) -> None:
+    """Hundreds of requests of every kind, some of which make topics of many partitions; then each node restarts."""
     found = asyncio.run(assault(tmp_path, count=count, nodes=nodes, seed=seed))
     assert found == [], f"replay: python -m tests.fuzz.requests --seed {seed} --nodes {nodes} --count {count}"
 

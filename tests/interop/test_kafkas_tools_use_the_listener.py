@@ -68,6 +68,7 @@ def made(cluster: LocalCluster, topic: str, partitions: int = 1) -> str:
 
 
 def test_partitions_and_settings_are_changed(cluster: LocalCluster) -> None:
+    """Each of the ten commands starts a Java virtual machine."""
     topic = made(cluster, "changed")
     tool(cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
     assert "PartitionCount: 3" in tool(cluster, "TopicCommand", "--describe", "--topic", topic)

@@ -94,6 +94,7 @@ def judge(seeds: range) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("found", regressions.WORLDS, ids=str)
 def test_worlds_that_found_a_defect_pass(found: FoundBy) -> None:
+    """The whole world again, with all nodes, faults and minutes that it had: some take half a minute."""
     outcome = random_world.run(found.plan)
     assert outcome.failure is None, f"replay with: {found.command}\n{outcome.failure}"
 
