@@ -15,11 +15,19 @@ def today() -> str:
 
 
 def description() -> str:
-    """`AMD EPYC, 2 cores, 23 GiB, Linux, Python 3.11`."""
+    """`AMD EPYC, 2 cores shared by process, 23 GiB, Linux, Python 3.11`."""
     cores = len(os.sched_getaffinity(0))
     memory = psutil.virtual_memory().total / 2**30
     python = ".".join(platform.python_version_tuple()[:2])
-    return f"{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()}, Python {python}"
+    return f"{_processor()}, {cores} cores{how_shared()}, {memory:.0f} GiB, {platform.system()}, Python {python}"
+
+
+def how_shared(switch: Path = Path("/proc/sys/kernel/sched_autogroup_enabled")) -> str:
+    """How processes that want more than there is share it. By thread, a program of many threads gets the most: three
+    nodes with a thread each against four clients whose twelve threads spin had 0.45 of Kafka's rate, by process 1.5."""
+    if not switch.exists():
+        return ""
+    return " shared by process" if switch.read_text(encoding="ascii").strip() == "1" else " shared by thread"
 
 
 def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench import __main__ as command
-from bench import report, suite_security, suites
+from bench import machine, report, suite_security, suites
 from bench.figure import Better, Figure, Run
 
 
@@ -66,6 +66,13 @@ def test_figures_of_different_units_share_no_axis() -> None:
 def test_a_ratio_to_nothing_is_refused() -> None:
     with pytest.raises(AssertionError, match="has no meaning"):
         Figure("append", value=1.0, unit="MB/s", baseline=0.0)
+
+
+@pytest.mark.parametrize(("switch", "shared"), [("1\n", " shared by process"), ("0\n", " shared by thread")])
+def test_a_machine_is_named_with_how_processes_share_it(tmp_path: Path, switch: str, shared: str) -> None:
+    (tmp_path / "switch").write_text(switch)
+    assert machine.how_shared(tmp_path / "switch") == shared
+    assert machine.how_shared(tmp_path / "absent") == ""
 
 
 def test_an_unknown_suite_is_rejected_with_the_list_of_suites(monkeypatch: pytest.MonkeyPatch) -> None:
