@@ -181,13 +181,17 @@ func commitsOffsets() error {
 	if err != nil || !committed {
 		return errors.Join(err, report.Same(committed, true))
 	}
-	// A transaction has ended before its markers are written: only offsets that are asked for as stable wait for them.
-	found, err := kadm.NewClient(session.Client()).FetchOffsets(kadm.RequireStable(ctx), topic)
-	if err != nil {
-		return err
+	// A transaction has ended before its markers are written, and until then a partition without an older offset is not
+	// among those of a group, even if only stable offsets are asked for.
+	for {
+		found, err := kadm.NewClient(session.Client()).FetchOffsets(kadm.RequireStable(ctx), topic)
+		if err != nil {
+			return err
+		}
+		if offset, ok := found.Lookup(topic, 0); ok {
+			return report.Same(offset.At, 1)
+		}
 	}
-	offset, _ := found.Lookup(topic, 0)
-	return report.Same(offset.At, 1)
 }
 
 func member(topic string) []kgo.Opt {
