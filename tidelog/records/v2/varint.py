@@ -15,7 +15,7 @@ from tidelog.types import Buffer
 
 _SMALL_MIN: Final = -64
 _SMALL_MAX: Final = 8191
-"""Bounds of the precomputed encodings: all of one byte and the positive ones of two bytes, which cover most fields."""
+"""Bounds of the kept encodings: all of one byte and the positive ones of two bytes, which cover most fields."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
@@ -35,13 +35,22 @@ def _encode(value: int) -> bytes:
 UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 """The number that each one-byte encoding stands for: readers look it up without a call."""
 
-_SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
+
+class _Small(dict[int, bytes]):
+    """The encodings that were used: a process with compiled code encodes few numbers here, and all take 0.4 MiB."""
+
+    def __missing__(self, value: int) -> bytes:
+        encoded = self[value] = _encode(value)
+        return encoded
+
+
+_SMALL: Final = _Small()
 
 
 def encode_varint(value: int) -> bytes:
     """Return the encoding of a signed integer. The caller ensures the range of 32 or 64 bits."""
     if _SMALL_MIN <= value <= _SMALL_MAX:
-        return _SMALL[value - _SMALL_MIN]
+        return _SMALL[value]
     return _encode(value)
 
 
