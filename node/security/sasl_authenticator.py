@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import logging
 import random
 from collections.abc import Callable, Iterable
@@ -43,6 +42,7 @@ from tidelog.errors import (
     SaslSessionEnded,
     UnsupportedSaslMechanism,
 )
+from tidelog.security.hashes import digest
 from tidelog.security.oauth_bearer import INVALID_TOKEN
 from tidelog.security.plain import read_message
 from tidelog.security.saslprep import saslprep
@@ -425,7 +425,7 @@ class SaslAuthenticator:
     def _usual_iterations(self, mechanism: ScramMechanism, name: str) -> int:
         """A number of iterations that users of the mechanism have, always the same for one name."""
         used = self._iterations.get(mechanism)
-        return used[hashlib.sha256(name.encode()).digest()[0] % len(used)] if used else ITERATIONS
+        return used[digest("sha256", name.encode())[0] % len(used)] if used else ITERATIONS
 
     def _drop_handshakes(self, at: Millis) -> None:
         while self._handshakes:

@@ -14,7 +14,6 @@ Source: KIP-368 (re-authentication).
 from __future__ import annotations
 
 import base64
-import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import field
@@ -22,6 +21,7 @@ from typing import Final, Protocol, TypeAlias
 
 from node.security.bearer_credential import BearerCredential
 from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, TidelogError, TooManyHandshakes
+from tidelog.security.hashes import digest
 from tidelog.security.scram import ScramCredential
 from tidelog.types import Millis
 from tidelog.values import dataclass
@@ -190,4 +190,4 @@ def _expired(session: SaslSession) -> SaslSessionEnded:
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return digest("sha256", token.encode())

@@ -12,7 +12,6 @@ Not here: which records are put (cleaning.py). Source: Kafka's SkimpyOffsetMap; 
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 from tidelog.types import Offset
@@ -30,7 +29,7 @@ _DIGESTS: Final = BUCKET_SLOTS * DIGEST_BYTES
 class OffsetMap:
     """A map from keys to offsets. `latest_offset`: all records up to this offset have been put, -1 for none."""
 
-    __slots__ = ("_buckets", "_counts", "_digests", "_offsets", "entries", "entries_max", "latest_offset")
+    __slots__ = ("_blake2b", "_buckets", "_counts", "_digests", "_offsets", "entries", "entries_max", "latest_offset")
 
     def __init__(self, memory_bytes: int) -> None:
         """memory_bytes: maximum memory of the map, at least one bucket (769 bytes). Pages are used as the map fills."""
@@ -38,6 +37,9 @@ class OffsetMap:
             raise ValueError(
                 f"an offset map of {memory_bytes} bytes is smaller than one bucket of {BUCKET_BYTES} bytes"
             )
+        from hashlib import blake2b  # with OpenSSL's functions: a node that compacts nothing does not load them
+
+        self._blake2b = blake2b
         self._buckets = memory_bytes // BUCKET_BYTES
         self._digests = bytearray(self._buckets * _DIGESTS)
         self._offsets = memoryview(bytearray(8 * self._buckets * BUCKET_SLOTS)).cast("q")
@@ -64,7 +66,7 @@ class OffsetMap:
     def put(self, key: bytes, offset: int) -> bool:
         """Store the offset of a key; it must be above all offsets stored before. Returns False, without a change, if
         the map is full and does not contain the key."""
-        digest = blake2b(key, digest_size=DIGEST_BYTES).digest()
+        digest = self._blake2b(key, digest_size=DIGEST_BYTES).digest()
         bucket = int.from_bytes(digest[:8]) % self._buckets
         digests, counts = self._digests, self._counts
         while True:
@@ -87,7 +89,7 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """The largest offset of the key, -1 if the map does not contain it."""
-        digest = blake2b(key, digest_size=DIGEST_BYTES).digest()
+        digest = self._blake2b(key, digest_size=DIGEST_BYTES).digest()
         bucket = int.from_bytes(digest[:8]) % self._buckets
         digests, counts = self._digests, self._counts
         while True:

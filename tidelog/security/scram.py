@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.errors import InvalidRequest, SaslAuthenticationFailed, UnacceptableCredential
+from tidelog.security.hashes import compare_digest, digest, hmac_digest, pbkdf2_hmac
 from tidelog.security.saslprep import saslprep
 from tidelog.types import ScramMechanism
 
@@ -76,8 +75,7 @@ def key_bytes(mechanism: ScramMechanism) -> int:
 def derive_keys(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> PasswordKeys:
     """The keys of a password, by PBKDF2: some milliseconds, without the interpreter lock. Raises
     UnacceptableCredential."""
-    digest = digest_of(mechanism)
-    salted = hashlib.pbkdf2_hmac(digest, _prepared("the password", password).encode(), salt, iterations)
+    salted = pbkdf2_hmac(digest_of(mechanism), _prepared("the password", password).encode(), salt, iterations)
     return _keys_of(mechanism, salted)
 
 
@@ -100,9 +98,9 @@ def credential_of_salted(
 
 
 def _keys_of(mechanism: ScramMechanism, salted_password: bytes) -> PasswordKeys:
-    digest = digest_of(mechanism)
+    function = digest_of(mechanism)
     return PasswordKeys(
-        hmac.digest(salted_password, b"Client Key", digest), hmac.digest(salted_password, b"Server Key", digest)
+        hmac_digest(salted_password, b"Client Key", function), hmac_digest(salted_password, b"Server Key", function)
     )
 
 
@@ -111,7 +109,7 @@ def _credential_of(keys: PasswordKeys, mechanism: ScramMechanism, salt: bytes, i
 
 
 def _stored(mechanism: ScramMechanism, keys: PasswordKeys) -> bytes:
-    return hashlib.new(digest_of(mechanism), keys.client_key).digest()
+    return digest(digest_of(mechanism), keys.client_key)
 
 
 def has_password(credential: ScramCredential, password: str) -> bool:
@@ -122,7 +120,7 @@ def has_password(credential: ScramCredential, password: str) -> bool:
         keys = derive_keys(mechanism, password, credential.salt, credential.iterations)
     except UnacceptableCredential:  # no credential is made of it
         return False
-    return hmac.compare_digest(_stored(mechanism, keys), credential.stored_key)
+    return compare_digest(_stored(mechanism, keys), credential.stored_key)
 
 
 def checked_name(name: str) -> str:
@@ -138,7 +136,7 @@ def decoy(mechanism: ScramMechanism, name: str, secret: bytes, iterations: int) 
     cluster, so that all nodes show the same. No password fits it."""
 
     def derived(label: bytes) -> bytes:
-        return hmac.digest(secret, b"\0".join((label, mechanism.mechanism_name.encode(), name.encode())), "sha512")
+        return hmac_digest(secret, b"\0".join((label, mechanism.mechanism_name.encode(), name.encode())), "sha512")
 
     length = key_bytes(mechanism)
     return ScramCredential(
@@ -188,16 +186,16 @@ class ScramClient:
         nonce, _, _ = _server_first(text)
         without_proof = f"c={_base64(_HEADER.encode())},r={nonce}"
         auth_message = f"{self._bare},{text},{without_proof}".encode()
-        stored_key = hashlib.new(self._digest, keys.client_key).digest()
-        proof = _xor(keys.client_key, hmac.digest(stored_key, auth_message, self._digest))
-        self._signature = hmac.digest(keys.server_key, auth_message, self._digest)
+        stored_key = digest(self._digest, keys.client_key)
+        proof = _xor(keys.client_key, hmac_digest(stored_key, auth_message, self._digest))
+        self._signature = hmac_digest(keys.server_key, auth_message, self._digest)
         return f"{without_proof},p={_base64(proof)}".encode()
 
     def verify(self, server_final: bytes) -> None:
         """Check that the server knows the keys of the password. Raises SaslAuthenticationFailed."""
         text = _text(server_final, SaslAuthenticationFailed)
         given = _decoded(text.partition(",")[0].removeprefix("v=")) if text.startswith("v=") else None
-        if not self._signature or given is None or not hmac.compare_digest(given, self._signature):
+        if not self._signature or given is None or not compare_digest(given, self._signature):
             raise SaslAuthenticationFailed(
                 "the node did not prove that it knows the credential of this user: it is not to be trusted. Check the "
                 "address"
@@ -273,13 +271,13 @@ class ScramServer:
         claim = self.claim
         credential = claim.credential
         auth_message = f"{self._messages},{found[1]}".encode()
-        client_key = _xor(proof, hmac.digest(credential.stored_key, auth_message, self._digest))
-        known = hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key)
+        client_key = _xor(proof, hmac_digest(credential.stored_key, auth_message, self._digest))
+        known = compare_digest(digest(self._digest, client_key), credential.stored_key)
         # librdkafka before 2.6.1 puts its own nonce in front once more, and could not log in. Its proof covers that.
-        repeated = hmac.compare_digest(found[3].encode(), (self._own + self._nonce).encode())
-        same = hmac.compare_digest(found[3].encode(), self._nonce.encode()) or repeated
+        repeated = compare_digest(found[3].encode(), (self._own + self._nonce).encode())
+        same = compare_digest(found[3].encode(), self._nonce.encode()) or repeated
         bound = header == self._header.encode()
-        signature = hmac.digest(credential.server_key, auth_message, self._digest)
+        signature = hmac_digest(credential.server_key, auth_message, self._digest)
         if not (known and same and bound and claim.exists):
             raise SaslAuthenticationFailed(
                 f"{self._mechanism.mechanism_name}: wrong user name or password, or the user has no credential of this "

@@ -10,7 +10,6 @@ Not here: the pages (tidelog/console/), sessions (visitors.py), the socket (node
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 from collections import Counter
@@ -24,6 +23,7 @@ from node.api.caller import ANONYMOUS
 from node.listeners.http.http_messages import FORM_KIND, HttpHead, fields_of, head_of, local_address, reply
 from node.listeners.http.visitors import VisitorIdentity, Visitors
 from tidelog.errors import InvalidRequest, SaslAuthenticationFailed, TidelogError
+from tidelog.security.hashes import compare_digest
 from tidelog.security.loopback import is_loopback
 from tidelog.values import dataclass
 
@@ -226,7 +226,7 @@ def _is_own(head: HttpHead) -> bool:
 
 def _is_of(identity: VisitorIdentity, form_token: str) -> bool:
     """Whether a form was made for this visitor."""
-    return identity.is_proved and hmac.compare_digest(form_token.encode(), identity.form_token.encode())
+    return identity.is_proved and compare_digest(form_token.encode(), identity.form_token.encode())
 
 
 def _form_of(head: HttpHead, body: bytes) -> dict[str, str]:

@@ -11,7 +11,6 @@ Not here: sessions (node/security/sasl_sessions.py), cookies and headers (consol
 
 from __future__ import annotations
 
-import hmac
 import random
 from typing import Final
 
@@ -24,6 +23,7 @@ from replication.controller.scram_users import CLUSTER_USER
 from tidelog.errors import SaslAuthenticationFailed, SaslSessionEnded, UnsupportedSaslMechanism
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.protocol.v1 import sasl_pb2
+from tidelog.security.hashes import hmac_digest
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.saslprep import saslprep
 from tidelog.types import Endpoint, PasswordMechanism
@@ -117,7 +117,7 @@ class Visitors:
         self._sasl.sessions.end(token)
 
     def _form_token(self, of: str) -> str:
-        return hmac.digest(self._key, of.encode(), "sha256").hex()
+        return hmac_digest(self._key, of.encode(), "sha256").hex()
 
 
 def _compared(user: str) -> str:
