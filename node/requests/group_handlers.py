@@ -55,6 +55,7 @@ from replication.controller.image import ClusterImage
 from replication.coordination import classic_requests as classic
 from replication.coordination.group_records import TopicPartitions
 from replication.coordination.group_requests import (
+    CONSUMER,
     CommittedPartition,
     CommittedPartitions,
     ConsumerGroupHeartbeat,
@@ -84,7 +85,6 @@ from replication.coordination.group_requests import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
-from replication.coordination.groups.descriptions import CONSUMER
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import GroupIdNotFound, InvalidRequest, NotCoordinator, TidelogError, TopicAuthorizationFailed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from replication.coordination.group_records import TopicPartitions
@@ -15,6 +15,10 @@ from tidelog.cluster_descriptions import GroupListing
 from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, NodeAddress, Offset, PartitionIndex, ProducerId, TopicId
 from tidelog.values import dataclass
+
+CONSUMER: Final = "consumer"
+CLASSIC: Final = "classic"
+"""The types of groups, as they are shown."""
 
 
 class CoordinatorType(IntEnum):

@@ -21,6 +21,8 @@ LATER = (
     "lzma",
     "node.listeners.kafka",  # without a listener of Kafka's protocol
     "prometheus_client",
+    "replication.coordination.groups.group_machine",  # until the node leads a partition of an internal topic
+    "replication.coordination.transactions.transaction_machine",
     "re2",  # members of groups that subscribe to a pattern
     "shutil",
     "stringprep",  # with unicodedata: names of users and hosts that are not ASCII

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from node.api.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
 from node.api.peers import Peers
@@ -41,11 +41,13 @@ from replication.coordination.transaction_requests import (
     WriteMarkers,
 )
 from replication.coordination.transactions.transaction_config import TransactionConfig
-from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tidelog.clock import Clock
 from tidelog.errors import ConcurrentTransactions, CoordinatorNotAvailable, TidelogError
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
 from tidelog.values import dataclass
+
+if TYPE_CHECKING:
+    from replication.coordination.transactions.transaction_machine import TransactionMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,9 @@ class TransactionCoordinators:
     # --- machines ---
 
     def _new_machine(self, partition: PartitionIndex) -> TransactionMachine:
+        # With the first partition that this node leads: others do not need it.
+        from replication.coordination.transactions.transaction_machine import TransactionMachine
+
         machine = self._machines[partition] = TransactionMachine(self._config)
         return machine
 

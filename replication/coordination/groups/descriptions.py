@@ -9,6 +9,8 @@ from replication.coordination.classic_requests import (
     DescribedClassicMember,
 )
 from replication.coordination.group_requests import (
+    CLASSIC,
+    CONSUMER,
     DescribedGroup,
     DescribedMember,
     DescribeGroups,
@@ -29,9 +31,6 @@ from replication.coordination.groups.states import GroupState
 from replication.coordination.groups.target_assignment import preferred_assignor
 from replication.coordination.groups.topic_catalog import TopicCatalog
 from tidelog.cluster_descriptions import GroupListing
-
-CONSUMER = "consumer"
-CLASSIC = "classic"
 
 
 def list_groups(state: GroupsState, request: ListGroups) -> ListGroupsAnswer:
