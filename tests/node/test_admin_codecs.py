@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -38,7 +39,7 @@ from tidelog.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol import methods
+from tidelog.protocol import methods, wire
 from tidelog.protocol.rpc import Method
 from tidelog.protocol.v1 import admin_pb2, common_pb2, controller_pb2
 from tidelog.types import (
@@ -124,6 +125,16 @@ def test_every_rpc_has_a_codec_and_a_handler_of_its_name() -> None:
             assert codec.api.name == str(codec.method)
             assert codec.api.handler == codec.method.attribute
             assert hasattr(handlers, codec.api.handler)
+
+
+@pytest.mark.parametrize("method", methods.ALL, ids=str)
+def test_every_message_has_the_fields_of_its_value(method: Method[Any, Any]) -> None:
+    """A node notices a missing one only when it reads or writes the first message of this kind."""
+    codec = codec_of(str(method))
+    for read, kind in ((codec.read_request, method.request), (codec.read_answer, method.answer)):
+        if read is not None:
+            with suppress(ValueError, TidelogError):  # an id of no bytes, an envelope without an API
+                read(wire.reader(kind)(b""))
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.api.name)

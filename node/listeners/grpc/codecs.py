@@ -43,10 +43,18 @@ def _derived(api: Api[Any, Any], method: Method[Any, Any]) -> ApiCodec[Any, Any]
     return ApiCodec(api, method, read_request, write_answer, write_request, read_answer)
 
 
-def _conversion(value_type: type[Any], message_type: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def _conversion(value_type: Any, message_type: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """How to read a value, which raises ValueError for an id that does not have 16 bytes, and how to write it."""
-    mapping = MessageMapping[Any](value_type, message_type.DESCRIPTOR, converters=CONVERTERS)
-    return mapping.from_message, lambda value: message_type(**mapping.to_fields(value))
+    return (
+        lambda message: _mapping(value_type, message_type).from_message(message),
+        lambda value: message_type(**_mapping(value_type, message_type).to_fields(value)),
+    )
+
+
+@cache
+def _mapping(value_type: type[Any], message_type: type[Any]) -> MessageMapping[Any]:
+    """Derived when the first such value is read or written: those of all APIs take 0.6 MiB, and 30 ms of the start."""
+    return MessageMapping(value_type, message_type.DESCRIPTOR, converters=CONVERTERS)
 
 
 # --- changes that a node forwards ---
