@@ -89,10 +89,10 @@ class FaultyCluster(LocalCluster):
 
     def cut_off(self, node_id: int, *others: int) -> None:
         """Cut a node off from these others, in both directions; without others, from all. Clients still reach it."""
-        for other in others or [each.node_id for each in self.nodes if each.node_id != node_id]:
-            for link in ((node_id, other), (other, node_id)):
-                self._links.cut(*link)
-                self._cuts.add(link)
+        rest = others or tuple(each.node_id for each in self.nodes if each.node_id != node_id)
+        links = [link for other in rest for link in ((node_id, other), (other, node_id))]
+        self._cuts.update(links)
+        self._links.cut(*links)
         self._count_out(node_id)
 
     def reconnect(self, node_id: int) -> None:

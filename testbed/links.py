@@ -3,6 +3,10 @@
 Nodes advertise the addresses of these proxies to each other. A connection belongs to the node whose process owns its
 other end. Invariants: bytes of a link that is cut are held, not lost: as on a network that drops packets, a connection
 continues after the repair unless an end has given it up. Clients do not use these addresses.
+
+The owner is searched for once a link is cut, not for each connection: the search takes milliseconds of the thread that
+passes everything on. On a busy machine, nodes that connect again after a failure would give up connections faster than
+the thread accepts them, and their cluster would never recover.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from testbed.socket_owners import HOST, owner_of
@@ -19,6 +24,20 @@ from tidelog.types import Endpoint
 
 _CHUNK_BYTES: Final = 1 << 16
 _START_S: Final = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """A connection from another process to a node."""
+
+    target: int
+    port: int
+    """Of the other process."""
+    own_port: int
+    """Of the proxy."""
+    source: int | None = None
+    """The node that has opened it; None for another process, which nothing cuts off."""
+    is_source_known: bool = False
 
 
 class Links:
@@ -34,7 +53,8 @@ class Links:
         self._loop = asyncio.new_event_loop()
         self._moved = asyncio.Event()
         """Set, and replaced, whenever a link is repaired."""
-        self._connections: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidelog links", daemon=True)
 
@@ -55,9 +75,12 @@ class Links:
         for each in self._sockets.values():
             each.close()
 
-    def cut(self, source: int, target: int) -> None:
-        """Hold back everything from one node to another, until `repair`."""
-        self._cut.add((source, target))
+    def cut(self, *links: tuple[int, int]) -> None:
+        """Hold back everything from the first node of each link to the second one, until `repair`."""
+        self._cut.update(links)
+        # Now, while both ends exist: that a process is killed later must not reach the other side of a cut either.
+        for each in tuple(self._connections.values()):
+            self._find_source(each)
 
     def repair(self, source: int, target: int) -> None:
         """Send what was held back, and hold back nothing more."""
@@ -76,62 +99,80 @@ class Links:
         self._loop.run_until_complete(self._listen())
         self._started.set()
         self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self._loop), return_exceptions=True))
+        self._loop.run_until_complete(self._end())
         self._loop.close()
 
     async def _listen(self) -> None:
         for node, listening in self._sockets.items():
-            await asyncio.start_server(self._accepts(node), sock=listening)
+            self._servers.append(await asyncio.start_server(self._accepts(node), sock=listening))
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        # What was accepted before that may still become a task: until there is none.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accepts(self, target: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = self._loop.create_task(self._carry(target, reader, writer))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            port, own_port = writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1]
+            connection = _Connection(target, port, own_port)
+            task = self._loop.create_task(self._carry(connection, reader, writer))
+            self._connections[task] = connection
+            task.add_done_callback(self._connections.pop)
 
         return accept
 
-    async def _carry(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its end."""
-        source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         try:
-            await self._open(source, target)
-            address = self._targets[target]
+            await self._open(connection)
+            address = self._targets[connection.target]
             inner_reader, inner_writer = await asyncio.open_connection(address.host, address.port)
         except OSError:
             writer.close()  # the node does not listen: its peer sees a connection that ends at once
             return
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, inner_writer, source, target))
-                pumps.create_task(self._pump(inner_reader, writer, target, source))
+                pumps.create_task(self._pump(reader, inner_writer, connection))
+                pumps.create_task(self._pump(inner_reader, writer, connection, is_answer=True))
         finally:
             writer.close()
             inner_writer.close()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: int | None, target: int | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: _Connection,
+        *,
+        is_answer: bool = False,
     ) -> None:
         """One direction of a connection, until either end closes it."""
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
-                await self._open(source, target)
+                await self._open(connection, is_answer=is_answer)
                 writer.write(data)
                 await writer.drain()
-        await self._open(source, target)
+        await self._open(connection, is_answer=is_answer)
         writer.close()
 
-    async def _open(self, source: int | None, target: int | None) -> None:
-        """Wait until the link is not cut."""
-        while (source, target) in self._cut:
+    async def _open(self, connection: _Connection, *, is_answer: bool = False) -> None:
+        """Wait until the link is not cut, in this direction."""
+        while self._cut:
+            self._find_source(connection)
+            ends = (connection.source, connection.target)
+            if (ends[::-1] if is_answer else ends) not in self._cut:
+                return
             await self._moved.wait()
 
-    def _owner(self, port: int, own_port: int) -> int | None:
-        """The node that has this port as its end of a connection; None for another process, which nothing cuts off."""
-        pids = {node: pid for node in self._targets if (pid := self._pid_of(node)) is not None}
-        return owner_of(port, own_port, pids)
+    def _find_source(self, connection: _Connection) -> None:
+        if not connection.is_source_known:
+            pids = {node: pid for node in self._targets if (pid := self._pid_of(node)) is not None}
+            connection.source = owner_of(connection.port, connection.own_port, pids)
+            connection.is_source_known = True
 
 
 def _bound() -> socket.socket:
