@@ -11,6 +11,7 @@ use, so that no other cluster is mistaken for this one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ from node.listener_settings import PROTOCOLS
 from node.listeners.grpc.health import READY
 from node.process.free_ports import free_ports
 from node.process.probe import ask
-from tidelog.errors import TidelogError
+from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, TidelogError, TopicExists
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.grpc_transport import blocking_channel
 from tidelog.protocol.rpc import Method
@@ -54,6 +55,8 @@ _METRICS: Final = "metrics.listener"
 _BETWEEN: Final = "inter.broker.listener.name"
 
 _POLL_S: Final = 0.05
+_CREATE_S: Final = 20.0
+"""For another controller to take over, on a busy machine."""
 _SHORT_RUN_S: Final = 10.0
 """A node that ends this soon after a restart is not restarted again."""
 _CALL_S: Final = 2.0
@@ -333,25 +336,49 @@ class LocalCluster:
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
         request = admin_pb2.CreateTopicsRequest(topics=[topic])
-        answer: admin_pb2.ChangedTopics = self._call(
-            self._running_node().node_id, methods.ADMIN_CREATE_TOPICS, request, 10
-        )
-        created = status.sound(answer.topics[0])
+        created = self._create(request, name)
         self.wait_until(
             lambda: self._in_sync(name, partitions) and self._is_served(name),
             within_s=20,
             what=f"topic {name} is in sync everywhere, and its leaders serve it",
         )
-        return created.topic_id
+        return created
+
+    def _create(self, request: admin_pb2.CreateTopicsRequest, name: str) -> bytes:
+        """Send the request until the active controller answers: that of before may have ended, or be paused. Returns
+        the topic's id."""
+        deadline = time.monotonic() + _CREATE_S
+        for attempt in itertools.count():
+            node_id = self._running_node().node_id
+            try:
+                answer: admin_pb2.ChangedTopics = self._call(node_id, methods.ADMIN_CREATE_TOPICS, request, 5)
+                return status.sound(answer.topics[0]).topic_id
+            except TopicExists:
+                if attempt == 0:
+                    raise
+                return self.metadata(node_id, name).topics[0].topic_id  # made by a request without an answer
+            except (ConnectionFailed, NotController, RequestTimedOut):
+                if time.monotonic() > deadline:
+                    raise
+            self._all_alive()
+            time.sleep(_POLL_S)
+        raise AssertionError("unreachable")
 
     def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
         """Wait until every running node, less those that are paused or cut off, is ready and reports that just these
         are unfenced, that every partition has a leader and, if `in_sync` and these are all nodes, that every replica is
-        in sync. Raises ClusterFailed."""
-        self.wait_until(lambda: self._healthy(in_sync=in_sync), within_s=within_s, what="the cluster is healthy")
+        in sync. Raises ClusterFailed with what is missing."""
+        missing = ""
 
-    def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str) -> None:
-        """Wait until `reached()` is true; a TidelogError counts as false. Raises ClusterFailed."""
+        def is_healthy() -> bool:
+            nonlocal missing
+            missing = self._missing(in_sync=in_sync)
+            return not missing
+
+        self.wait_until(is_healthy, within_s=within_s, what=lambda: f"the cluster is healthy ({missing})")
+
+    def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str | Callable[[], str]) -> None:
+        """Wait until `reached()` is true; a TidelogError counts as false. what: for the error. Raises ClusterFailed."""
         deadline = time.monotonic() + within_s
         last: TidelogError | None = None
         while True:
@@ -364,22 +391,35 @@ class LocalCluster:
             self._all_alive()
             if time.monotonic() > deadline:
                 logs = "\n".join(f"node {node.node_id}:\n{node.log_tail()}" for node in self.nodes)
-                raise ClusterFailed(f"not within {within_s:g} s: {what} (last answer: {last})\n{logs}")
+                unmet = what if isinstance(what, str) else what()
+                answer = "" if last is None else f"; the last answer: {last}"
+                raise ClusterFailed(f"not within {within_s:g} s: {unmet}{answer}\n{logs}")
             time.sleep(_POLL_S)
 
-    def _healthy(self, *, in_sync: bool) -> bool:
+    def _missing(self, *, in_sync: bool) -> str:
+        """What a healthy cluster would have; empty: it is healthy."""
         expected = {node.node_id for node in self.nodes if node.is_expected}
+        if not expected:
+            return "no node runs, or all that run are paused or cut off: start one"
+        absent = [node.node_id for node in self.nodes if not node.is_expected]
+        others = f"; nodes {absent} do not run, or are paused or cut off" if absent else ""
         for node_id in sorted(expected):
             # A process that starts again describes the cluster of before its end until it is registered again.
             if not ask(str(self.nodes[node_id].address), READY, round(_CALL_S * 1000), self._tls):
-                return False
+                return f"node {node_id} is not ready{others}"
             cluster = self.describe(node_id)
             unfenced = {node.address.node_id for node in cluster.nodes if not node.fenced}
-            if cluster.controller_id < 0 or unfenced != expected or cluster.leaderless_partitions:
-                return False
-            if in_sync and len(expected) == len(self.nodes) and cluster.under_replicated_partitions:
-                return False
-        return bool(expected)
+            if cluster.controller_id < 0:
+                return f"node {node_id} knows no active controller{others}"
+            if unfenced != expected:
+                return (
+                    f"node {node_id} knows as not fenced nodes {sorted(unfenced)} instead of {sorted(expected)}{others}"
+                )
+            if cluster.leaderless_partitions:
+                return f"partitions without a leader: {cluster.leaderless_partitions}{others}"
+            if in_sync and not absent and cluster.under_replicated_partitions:
+                return f"partitions with a replica that is not in sync: {cluster.under_replicated_partitions}"
+        return ""
 
     def _joined(self) -> bool:
         """Whether every node reports a controller, and that all nodes are unfenced. Without a controller the quorum has

@@ -282,7 +282,7 @@ class Client:
         for attempt in itertools.count():
             endpoint = self.rng.choice(self.bootstrap)
             try:
-                await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+                changed(await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS))
                 return
             except TidelogError as error:
                 if attempt > 0 and isinstance(error, done):

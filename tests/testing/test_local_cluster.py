@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from time import perf_counter
+from typing import cast
 
 import pytest
 
 import tidelog
-from tidelog.errors import DiskFull, TidelogError
-from tidelog.sync import Producer
-from tidelog.testing import LocalCluster
+from tidelog.errors import DiskFull, InvalidConfig, TidelogError
+from tidelog.sync import Admin, Producer
+from tidelog.testing import InProcessNode, LocalCluster
 
 pytestmark = pytest.mark.integration
 
@@ -111,6 +113,56 @@ async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalC
         tidelog_cluster.free_disk(leader)
         await producer.send(topic, b"fits again")
     assert await values_of(tidelog_cluster, topic) == [b"fits", b"late", b"fits again"]
+
+
+async def test_a_wait_in_vain_says_what_is_missing(tidelog_cluster: LocalCluster) -> None:
+    tidelog_cluster.kill(0)
+    tidelog_cluster.pause(1)
+    with pytest.raises(
+        TimeoutError, match=r"not within 2\.5 s: .* \(node 2 .*nodes \[0, 1\] do not run, or are paused"
+    ):
+        await tidelog_cluster.healthy(within=2.5)
+
+
+def test_a_topic_is_created_while_another_controller_takes_over(tidelog_cluster: LocalCluster) -> None:
+    """The request that waits at the paused one ends without an answer."""
+    with Admin(tidelog_cluster.bootstrap) as admin:
+        tidelog_cluster.pause(admin.describe_cluster().controller_id)
+    tidelog_cluster.create_topic(replicas=2)
+
+
+def test_arguments_that_cannot_be_are_refused(tidelog_cluster: LocalCluster) -> None:
+    with pytest.raises(ValueError, match="sync_ms must be 0 or more, not -5"):
+        tidelog_cluster.slow_disk(0, -5)
+    with pytest.raises(ValueError, match=r"there is no node 1\.0"):
+        tidelog_cluster.kill(cast("int", 1.0))
+    with pytest.raises(TypeError, match=r'the value of retention_ms must be a str, not 5: retention_ms="5"'):
+        tidelog_cluster.create_topic(retention_ms=cast("str", 5))
+    assert not tidelog_cluster.is_disturbed
+
+
+@pytest.mark.parametrize("kind", [LocalCluster, InProcessNode])
+def test_settings_by_which_nodes_find_each_other_are_refused(kind: type[LocalCluster | InProcessNode]) -> None:
+    """With another number, the first node of a cluster was waited for in vain."""
+    with pytest.raises(InvalidConfig, match=r"listeners, node\.id is chosen by tidelog\.testing"):
+        kind(settings={"node.id": 5, "listeners": "GRPC://127.0.0.1:1"})
+
+
+def test_a_cluster_that_is_closed_says_so() -> None:
+    cluster = LocalCluster(nodes=1)
+    cluster.close()
+    for call in (cluster.__enter__, cluster.heal, cluster.wait_healthy, cluster.create_topic, lambda: cluster.kill(0)):
+        with pytest.raises(RuntimeError, match="this cluster is closed"):
+            call()
+
+
+def test_a_cluster_that_was_never_started_leaves_no_directory() -> None:
+    cluster = LocalCluster(nodes=1)
+    home = cluster.directory
+    assert home.is_dir()
+    del cluster
+    gc.collect()
+    assert not home.exists()
 
 
 def test_a_directory_that_was_given_is_kept_and_a_temporary_one_is_not(tmp_path: object) -> None:

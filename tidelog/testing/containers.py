@@ -1,7 +1,8 @@
 """The image of a node for testcontainers: `with TidelogContainer() as tidelog:`.
 
-Needs `pip install testcontainers` and a Docker engine with the image. One node, a cluster of one; its data end with the
-container. Clients connect from outside, at the ports that Docker has chosen: the node starts once these are known.
+Needs `pip install 'tidelog[testcontainers]'` and a Docker engine with the image. One node, a cluster of one; its data
+end with the container. Clients connect from outside, at the ports that Docker has chosen: the node starts once these
+are known.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+try:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"tidelog.testing.containers needs {missing.name}: pip install 'tidelog[testcontainers]'", name=missing.name
+    ) from missing
 
 IMAGE: Final = "tidelog:dev"
 """As `make image` builds it."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tidelog.cli.server_packages import server_module
+from tidelog.testing.arguments import refuse_own_settings, topic_settings
 from tidelog.testing.unique_names import unique_name
 
 READY_S: Final = 30.0
@@ -22,7 +23,8 @@ class InProcessNode:
 
     def __init__(self, *, settings: Mapping[str, object] | None = None) -> None:
         """settings: of the node, by the names of docs/configuration.md. Raises UnsupportedVersion if the server's
-        packages are not installed, InvalidConfig for wrong settings."""
+        packages are not installed, InvalidConfig for wrong settings and for one that this class chooses."""
+        refuse_own_settings(settings)
         self._node: Any = server_module("testbed.embedded_node", "testing").EmbeddedNode(settings)
 
     def __enter__(self) -> Self:
@@ -70,7 +72,6 @@ class InProcessNode:
         from tidelog.sync import Admin
 
         chosen = unique_name() if name is None else name
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
         with Admin(self.bootstrap) as admin:
-            admin.create_topic(chosen, partitions=partitions, replication_factor=1, configs=settings)
+            admin.create_topic(chosen, partitions=partitions, replication_factor=1, configs=topic_settings(configs))
         return chosen

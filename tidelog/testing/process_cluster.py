@@ -1,7 +1,7 @@
 """A cluster of real node processes for tests, with faults on demand.
 
 Invariants: nodes and their data end with the object, or with the process of the test. Calls that name a node take its
-number, from 0, and raise ValueError for one that there is not.
+number, from 0, and raise ValueError for one that there is not; a fault of a cluster that is closed raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tidelog.cli.server_packages import server_module
 from tidelog.errors import TidelogError
+from tidelog.testing.arguments import node_number, not_negative, refuse_own_settings, topic_settings
 from tidelog.testing.unique_names import unique_name
 
 READY_S: Final = 60.0
@@ -38,20 +40,24 @@ class LocalCluster:
     ) -> None:
         """settings: of every node, by the names of docs/configuration.md; they come before those that make a test
         quick (a failed node is noticed after 1.5 s). directory: an empty one for data, configuration and logs, which
-        is kept; None: a temporary one. Raises ValueError for a directory with a cluster, UnsupportedVersion if the
-        server's packages are not installed."""
+        is kept; None: a temporary one. Raises ValueError for a directory with a cluster, InvalidConfig for a setting
+        that this class chooses, UnsupportedVersion if the server's packages are not installed."""
         if nodes < 1:
             raise ValueError(f"nodes must be 1 or more, not {nodes}")
         if directory is not None and any(Path(directory).glob("node-*")):
             raise ValueError(f"{directory} has a cluster already: name an empty directory, or none")
-        self._module: Any = server_module("testbed.faulty_cluster", "testing")
-        self._temporary = directory is None
+        refuse_own_settings(settings)
+        module: Any = server_module("testbed.faulty_cluster", "testing")
         home = Path(tempfile.mkdtemp(prefix="tidelog-")) if directory is None else Path(directory)
-        self._cluster: Any = self._module.FaultyCluster(home, nodes, settings=settings)
+        remove = shutil.rmtree if directory is None else _keep
+        self._removal = weakref.finalize(self, remove, home, ignore_errors=True)
+        """Also for an object that is never used, or not closed."""
+        self._cluster: Any = module.FaultyCluster(home, nodes, settings=settings)
 
     # --- lifecycle ---
 
     def __enter__(self) -> Self:
+        self._refuse_if_closed()
         try:
             self._cluster.start()
             self.wait_healthy()
@@ -72,8 +78,11 @@ class LocalCluster:
     def close(self) -> None:
         """Kill all nodes, and remove the temporary directory. Idempotent."""
         self._cluster.close()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._removal()
+
+    def _refuse_if_closed(self) -> None:
+        if not self._removal.alive:
+            raise RuntimeError("this cluster is closed: its nodes and data are gone; make another LocalCluster")
 
     # --- addresses ---
 
@@ -106,11 +115,8 @@ class LocalCluster:
         return tail
 
     def _known(self, node: int) -> int:
-        """The number of a node. Raises ValueError if there is none with it: Python would count from the end for -1,
-        which `leader` answers for none."""
-        if node not in self.nodes:
-            raise ValueError(f"there is no node {node}: the nodes are {', '.join(map(str, self.nodes))}")
-        return node
+        self._refuse_if_closed()
+        return node_number(node, self.nodes)
 
     # --- topics ---
 
@@ -119,12 +125,12 @@ class LocalCluster:
     ) -> str:
         """Create a topic and wait until all its replicas are in sync. name: None: one that no other test has. replicas:
         None: three, or as many as there are nodes. configs: its settings, with `_` for `.` (`retention_ms="1000"`).
-        Returns the name. Raises
-        TimeoutError, and the error of the request."""
+        Returns the name. Raises TimeoutError, and the error of the request."""
         chosen = unique_name() if name is None else name
         count = min(3, len(self.nodes)) if replicas is None else replicas
+        self._refuse_if_closed()
         with self._in_time():
-            self._cluster.create_topic(chosen, partitions, count, **configs)
+            self._cluster.create_topic(chosen, partitions, count, **topic_settings(configs))
         return chosen
 
     def leader(self, topic: str, partition: int = 0) -> int:
@@ -176,7 +182,7 @@ class LocalCluster:
 
     def slow_disk(self, node: int, sync_ms: float) -> None:
         """Let each sync on the disk of a node take so many milliseconds more; 0: none."""
-        self._cluster.slow_disk(self._known(node), sync_ms)
+        self._cluster.slow_disk(self._known(node), not_negative("sync_ms", sync_ms))
 
     def fill_disk(self, node: int) -> None:
         """Leave no free space on the disk of a node. What is there can be read."""
@@ -188,6 +194,7 @@ class LocalCluster:
 
     def heal(self) -> None:
         """End all faults and start every node that does not run; then wait with `healthy` or `wait_healthy`."""
+        self._refuse_if_closed()
         self._cluster.heal()
 
     @property
@@ -206,6 +213,7 @@ class LocalCluster:
 
     def wait_healthy(self, within: float = READY_S) -> None:
         """The same, without an event loop."""
+        self._refuse_if_closed()
         with self._in_time():
             self._cluster.wait_healthy(within)
 
@@ -216,3 +224,7 @@ class LocalCluster:
             yield
         except server_module("node.process.local_cluster", "testing").ClusterFailed as failed:
             raise TimeoutError(str(failed)) from failed
+
+
+def _keep(home: Path, *, ignore_errors: bool) -> None:
+    """No effect: the directory of a user stays."""

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from tidelog.cli.server_packages import server_module
 from tidelog.records import Record
+from tidelog.testing.arguments import node_number, not_negative, refuse_coroutine, topic_settings
 from tidelog.testing.unique_names import unique_name
 
 Arguments = ParamSpec("Arguments")
@@ -61,8 +62,10 @@ class Simulation:
 
     def __init__(self, seed: int, *, nodes: int = 3, voters: int = 1, trace: bool = False) -> None:
         """seed: decides every event; also of the module `random`, until the end. voters: nodes of the metadata quorum,
-        with 1 it is on node 0. trace: print each event. Raises UnsupportedVersion if `tidelog[testing]` is not
-        installed."""
+        with 1 it is on node 0. trace: print each event. Raises ValueError, and UnsupportedVersion if
+        `tidelog[testing]` is not installed."""
+        if not 1 <= voters <= nodes:
+            raise ValueError(f"a world has 1 or more nodes, and from 1 to as many voters: not {nodes} and {voters}")
         module: Any = server_module("testbed.sim.applications", "testing")
         self._world: Any = module.ApplicationWorld(seed, nodes=nodes, voters=voters, show=print if trace else None)
         self.seed = seed
@@ -113,15 +116,17 @@ class Simulation:
     ) -> str:
         """Create a topic and wait until its replicas are in sync. name: None: one that no other topic has. replicas:
         None: three, or as many as there are nodes; two of them must be in sync, unless `min_insync_replicas` says
-        otherwise. configs: its settings, with `_` for `.`. Returns the name."""
+        otherwise. configs: its settings, with `_` for `.`. Returns the name. Raises OutOfTime, and the error of the
+        request."""
         chosen = unique_name() if name is None else name
-        required = configs.pop("min_insync_replicas", None)
+        settings = topic_settings(configs)
+        required = settings.pop("min.insync.replicas", None)
         self._world.sim.create_topic(
             chosen,
             partitions=partitions,
             replicas=replicas,
             min_insync=None if required is None else int(required),
-            configs=configs,
+            configs=settings,
         )
         return chosen
 
@@ -145,6 +150,7 @@ class Simulation:
         **named: Arguments.kwargs,
     ) -> Application[T]:
         """Call a coroutine function in a process of its own. It runs while the world does."""
+        refuse_coroutine(function)
         application: Application[T] = self._world.start(function, *arguments, **named)
         return application
 
@@ -155,7 +161,7 @@ class Simulation:
 
     def run_for(self, seconds: float) -> None:
         """Run the world for that time."""
-        self._world.sim.run_for(seconds)
+        self._world.sim.run_for(not_negative("seconds", seconds))
 
     def run_until(self, reached: Callable[[], bool], within: float = END_S, what: str = "") -> None:
         """Run the world until `reached()` is true; it is called after every event. what: for the error if it does not
@@ -164,59 +170,64 @@ class Simulation:
 
     # --- faults ---
 
+    def _known(self, node: int) -> int:
+        return node_number(node, self.nodes)
+
     def kill(self, node: int) -> None:
         """End the process of a node at once. Its disk and page cache stay."""
-        self._world.sim.kill(node)
+        self._world.sim.kill(self._known(node))
 
     def stop(self, node: int) -> None:
         """Ask a node to stop gracefully."""
-        self._world.sim.stop(node)
+        self._world.sim.stop(self._known(node))
 
     def power_off(self, node: int) -> None:
         """Cut the power of a node's machine: what was not synced may be lost, and nobody is told."""
-        self._world.sim.power_off(node)
+        self._world.sim.power_off(self._known(node))
 
     def restart(self, node: int) -> None:
         """Start a node that does not run, on its disk."""
-        self._world.sim.restart(node)
+        self._world.sim.restart(self._known(node))
 
     def pause(self, node: int) -> None:
         """Stop the process of a node where it is."""
-        self._world.sim.pause(node)
+        self._world.sim.pause(self._known(node))
 
     def resume(self, node: int) -> None:
         """Continue a paused process."""
-        self._world.sim.resume(node)
+        self._world.sim.resume(self._known(node))
 
     def cut_off(self, node: int) -> None:
         """Cut a node off from the others, in both directions. Applications still reach it."""
-        self._world.sim.disconnect(node)
+        self._world.sim.disconnect(self._known(node))
 
     def reconnect(self, node: int) -> None:
         """End `cut_off`."""
-        self._world.sim.heal(node)
+        self._world.sim.heal(self._known(node))
 
     def slow_disk(self, node: int, factor: float) -> None:
         """Let the disk of a node take so many times as long; 1: as before."""
-        self._world.sim.slow_disk(node, factor)
+        self._world.sim.slow_disk(self._known(node), not_negative("factor", factor))
 
     def fill_disk(self, node: int) -> None:
         """Leave no free space on the disk of a node."""
-        self._world.sim.fill_disk(node, 0)
+        self._world.sim.fill_disk(self._known(node), 0)
 
     def free_disk(self, node: int) -> None:
         """End `fill_disk`."""
-        self._world.sim.fill_disk(node, None)
-        self._world.sim.restart(node)
+        self._world.sim.fill_disk(self._known(node), None)
+        self._world.sim.restart(self._known(node))
 
     def lose_messages(self, share: float) -> None:
-        """Lose this share of all messages; 0: none."""
+        """Lose this share of all messages; 0: none, 1: all."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must be from 0 to 1, not {share}")
         self._world.lose_messages(share)
 
     def disturb(self, seconds: float, *, applications: bool = True) -> None:
         """Run the world for that time, with one random fault after the other: of nodes, disks, links and clocks.
         applications: those that run are killed and started again, and paused, too."""
-        self._world.disturb(seconds, applications=applications)
+        self._world.disturb(not_negative("seconds", seconds), applications=applications)
 
     # --- checks ---
 
@@ -226,11 +237,20 @@ class Simulation:
         """Run the world until the target topic has exactly the results of the source topic's records, and fail if one
         is missing after `within` seconds without progress, is there twice, or belongs to no record. Open and aborted
         transactions do not count. results: the values that one record leads to, always the same ones. The target has
-        no other records."""
-        self._world.exactly_once(source, target, results, within=within)
+        no other records. Raises TypeError for a result that is not the value of a record."""
+        self._world.exactly_once(source, target, lambda record: _values(results(record)), within=within)
 
     def check(self, within: float = END_S) -> None:
         """End the world: applications and faults end. The cluster must recover within that time, with equal replicas,
         and everything acknowledged with `acks="all"` must be committed, where it was said to be, once. Raises
         AssertionError otherwise, and the error of an application that failed."""
         self._world.check(within)
+
+
+def _values(results: Iterable[object]) -> list[bytes | None]:
+    """The values that a record leads to. Bytes would be read as numbers, of which no record is one."""
+    found = list(results)
+    values = [value for value in found if value is None or isinstance(value, bytes)]
+    if isinstance(results, bytes | str) or len(values) < len(found):
+        raise TypeError(f"results must return a list of the values of records, each bytes or None, not {results!r}")
+    return values
