@@ -1,8 +1,8 @@
 """The connections of the HTTP port: how many there are at once, counted from before the handshake of TLS.
 
-Invariant: at most `most` connections are open, and no peer that is slow keeps others out: where the port is full, the
-connection is closed that has waited longest for its peer, which sends its request or reads its answer byte by byte.
-Not here: how long a request may take (metrics_server.py).
+Invariant: at most `most` connections are open, and neither a slow peer nor a request that waits for its turn keeps
+others out: where the port is full, the connection is closed that has waited longest. Few answers are made at once, so
+that a probe always finds one. Not here: how long a request may take (metrics_server.py).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class HttpConnections:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[HttpPeer, asyncio.WriteTransport] = {}
-        """Those that wait for their peer, the one that began first at the front."""
+        """Those that wait for their peer or for their turn, the one that began first at the front."""
         self._busy: dict[HttpPeer, asyncio.WriteTransport] = {}
-        """Those whose request this node answers."""
+        """Those whose answer this node makes."""
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._busy)
@@ -46,10 +46,13 @@ class HttpConnections:
         self._waiting[connection] = cast("asyncio.WriteTransport", transport)
         return True
 
-    def begin(self, connection: HttpPeer) -> None:
-        """Its request is here: it is not closed for others until it is answered."""
-        if connection in self._waiting:
-            self._busy[connection] = self._waiting.pop(connection)
+    def begin(self, connection: HttpPeer) -> bool:
+        """Its answer is being made: it is not closed for others until that is done. Returns False if it was closed
+        before."""
+        if connection not in self._waiting:
+            return False
+        self._busy[connection] = self._waiting.pop(connection)
+        return True
 
     def answered(self, connection: HttpPeer) -> None:
         """The answer is made: its peer has to read it."""
@@ -71,7 +74,24 @@ class HttpConnections:
         return _Encrypted(self, connection, inner, tls, timeout_s)
 
 
-class _Plain(asyncio.StreamReaderProtocol):
+class _Counted(asyncio.BaseProtocol):
+    """The part of a protocol that counts its connection. The protocol itself is the next base class."""
+
+    _connections: HttpConnections
+    _connection: HttpPeer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._connections.accept(self._connection, transport):
+            super().connection_made(transport)
+        else:
+            cast("asyncio.WriteTransport", transport).abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.leave(self._connection)
+        super().connection_lost(cast("Exception | None", exc))
+
+
+class _Plain(_Counted, asyncio.StreamReaderProtocol):
     def __init__(
         self,
         connections: HttpConnections,
@@ -82,18 +102,8 @@ class _Plain(asyncio.StreamReaderProtocol):
         super().__init__(reader, serve)
         self._connections, self._connection = connections, connection
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._connections.accept(self._connection, transport):
-            super().connection_made(transport)
-        else:
-            cast("asyncio.WriteTransport", transport).abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.leave(self._connection)
-        super().connection_lost(exc)
-
-
-class _Encrypted(SSLProtocol):
+class _Encrypted(_Counted, SSLProtocol):
     """asyncio's servers tell of a connection with TLS only after its handshake."""
 
     def __init__(
@@ -116,13 +126,3 @@ class _Encrypted(SSLProtocol):
             ssl_shutdown_timeout=limit,
         )
         self._connections, self._connection = connections, connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._connections.accept(self._connection, transport):
-            super().connection_made(transport)
-        else:
-            cast("asyncio.WriteTransport", transport).abort()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.leave(self._connection)
-        super().connection_lost(exc)

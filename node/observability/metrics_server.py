@@ -86,8 +86,7 @@ class MetricsServer:
             async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
                 if self._pages is None or _path_of(head) in OWN_PATHS:
-                    self._connections.begin(connection)
-                    answer = await self._response(head)
+                    answer = await self._response(connection, head)
                 else:
                     body = await self._pages.read_body(head, reader)
                     self._connections.begin(connection)
@@ -108,7 +107,7 @@ class MetricsServer:
         finally:
             writer.close()
 
-    async def _response(self, head: bytes) -> bytes:
+    async def _response(self, connection: HttpPeer, head: bytes) -> bytes:
         method = head.partition(b" ")[0]
         if method not in (b"GET", b"HEAD"):
             return _reply("405 Method Not Allowed", _PLAIN, b"only GET\n")
@@ -117,6 +116,9 @@ class MetricsServer:
             case b"/metrics":
                 kind = "text/plain; version=0.0.4; charset=utf-8"
                 async with self._scrapes:
+                    # Not before its turn: scrapes that wait give way to probes where the port is full.
+                    if not self._connections.begin(connection):
+                        return b""
                     return _reply("200 OK", kind, await self._text(), with_body=with_body)
             case b"/healthz":
                 return _reply("200 OK", _PLAIN, b"alive\n", with_body=with_body)
