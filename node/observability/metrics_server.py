@@ -23,6 +23,8 @@ _REQUEST_S_MAX: Final = 5
 """Time for a handshake, for a whole request with its form, for an answer of this file, and for its way to the peer."""
 HTTP_CONNECTIONS_MAX: Final = 256
 """Browsers open six at once for a page, scrapers and probes one."""
+_UNREAD_BYTES_MAX: Final = 16 << 20
+"""Of a body that is refused: its peer may send all of it before it reads the answer."""
 _SCRAPES_MAX: Final = 4
 """Texts of all metrics that are made at once: each takes megabytes on a node of many partitions."""
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -82,6 +84,7 @@ class MetricsServer:
             await self._server.wait_closed()
 
     async def _answer(self, connection: HttpPeer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b""
         try:
             async with asyncio.timeout(_REQUEST_S_MAX) as limit:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -101,6 +104,10 @@ class MetricsServer:
                 writer.transport.set_write_buffer_limits(high=0)
                 writer.write(answer)
                 await writer.drain()
+                if _is_unread(head, body):
+                    # Bytes that nobody has read at the close let the kernel reset the connection, and the answer,
+                    # which says what was wrong, would be lost.
+                    await _discard(reader, writer)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # No scraper, or one that has gone or does not read: `close` would keep what it has not read for ever.
             writer.transport.abort()
@@ -127,6 +134,25 @@ class MetricsServer:
                 status = "503 Service Unavailable" if why_not else "200 OK"
                 return _reply(status, _PLAIN, f"{why_not or 'ready'}\n".encode(), with_body=with_body)
         return _reply("404 Not Found", _PLAIN, b"there are /metrics, /healthz and /readyz\n", with_body=with_body)
+
+
+def _is_unread(head: bytes, body: bytes) -> bool:
+    """Whether the peer sends another body than the one that was read: one that is refused is not read."""
+    headers = (line.partition(b":") for line in head.lower().split(b"\r\n"))
+    length = b"%d" % len(body)
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != length)
+        for name, _, value in headers
+    )
+
+
+async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read what the peer still sends, in the time of its answer."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    unread = _UNREAD_BYTES_MAX
+    while unread > 0 and (data := await reader.read(unread)):
+        unread -= len(data)
 
 
 def _path_of(head: bytes) -> bytes:

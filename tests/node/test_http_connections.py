@@ -135,3 +135,32 @@ async def test_probes_are_answered_while_scrapes_wait_and_an_answer_that_is_bein
         assert len(begun) in (MOST - 1, MOST - 2), "no text is made for one that was closed"
         for _, each_writer in scrapers:
             each_writer.close()
+
+
+class Refusing:
+    """Pages that read no form."""
+
+    async def read_body(self, head: bytes, reader: asyncio.StreamReader, /) -> bytes:
+        return b""
+
+    async def answer(self, head: bytes, body: bytes, writer: asyncio.StreamWriter, /) -> bytes:
+        return b"HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\nConnection: close\r\n\r\ntoo large"
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+@pytest.mark.parametrize("header", ["Content-Length: 4000000", "Transfer-Encoding: chunked"])
+async def test_the_answer_to_a_form_that_is_refused_arrives(header: str, has_tls: bool, tmp_path: Path) -> None:
+    """A form is sent whole before its answer is read. The kernel reset the connection, for the bytes that were not
+    read."""
+    authority = Authority(tmp_path / "certificates") if has_tls else None
+    tls = None if authority is None else HttpTls("GRPC_SSL", authority.node(), MachineClock()).context
+    client = None if authority is None else client_of(authority.client("browser"))
+    server = MetricsServer(metrics, pages=Refusing(), tls=tls)
+    address = await server.start(Endpoint("127.0.0.1", 0))
+    for _ in range(5):
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=client)
+        writer.write(f"POST /topics HTTP/1.1\r\n{header}\r\n\r\n".encode() + bytes(4_000_000))
+        await writer.drain()
+        assert (await reader.readuntil(b"too large")).startswith(b"HTTP/1.1 400")
+        writer.close()
+    await server.stop()
