@@ -21,6 +21,7 @@ from tidelog.errors import (
     InconsistentClusterId,
     InvalidReplicationFactor,
     InvalidRequest,
+    InvalidTopic,
     OffsetOutOfRange,
     Retry,
     TopicExists,
@@ -150,6 +151,32 @@ async def test_each_partition_whose_records_are_deleted_has_its_outcome() -> Non
             ("orders", 0): 0,
             ("orders", 1): 1,
         }
+
+
+async def test_what_cannot_be_sent_is_the_outcome_of_its_partition() -> None:
+    """As with `create_topics`: the others' records are deleted."""
+    async with memory_cluster(1) as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.create("orders", 3)
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            await producer.send("orders", b"v", partition=0)
+        deleted = await admin.delete_records(
+            {
+                ("orders", 1): -2,
+                ("two words", 0): "latest",
+                ("orders", -1): 1,
+                ("orders", 2): datetime(2026, 1, 1),  # noqa: DTZ001
+                ("orders", 0): 1,
+            }
+        )
+        assert [type(each) for each in list(deleted.values())[:4]] == [
+            InvalidRequest,
+            InvalidTopic,
+            UnknownTopicOrPartition,
+            InvalidRequest,
+        ]
+        assert str(deleted["orders", 1]).startswith("the offset for orders-1=-2")
+        assert "has no time zone" in str(deleted["orders", 2])
+        assert deleted["orders", 0] == 1
 
 
 async def test_a_deletion_that_is_sent_again_deletes_no_newer_records() -> None:

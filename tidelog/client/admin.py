@@ -20,6 +20,7 @@ from tidelog.client.options import (
     text,
     topic_partition,
     topic_partitions,
+    unchecked_partition,
     whole_number,
 )
 from tidelog.client.read_committed import IsolationLevel, isolation_of
@@ -343,8 +344,9 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         starts now, or why its records were not deleted. Readers that are below continue or raise `OffsetOutOfRange`, by
         their `on_out_of_range`.
 
-        The errors are OffsetOutOfRange for an offset above the last committed record, PolicyViolation for a compacted
-        topic, InvalidTopic for an internal one, TopicAuthorizationFailed, UnknownTopicOrPartition; RequestTimedOut
+        The errors are OffsetOutOfRange for an offset above the last committed record, InvalidRequest for a negative one
+        and a datetime without a zone, PolicyViolation for a compacted topic, InvalidTopic for an internal one and for a
+        name that no topic can have, TopicAuthorizationFailed, UnknownTopicOrPartition; RequestTimedOut
         after `request_timeout_ms`: not all replicas in service have deleted the records yet, or no leader was found. A
         repeated deletion does no harm.
         """
@@ -352,7 +354,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         asked, note, timeout_ms = mapping_of("before", before), outcomes.__setitem__, self._timeout_ms
         offsets = await ends_of_deletion(self._cluster, asked, timeout_ms=timeout_ms, on_error=note)
         outcomes |= await delete_below(self._cluster, offsets, timeout_ms=timeout_ms, on_error=note)
-        return ByPartition({key: outcomes[key] for key in map(topic_partition, asked)})
+        return ByPartition({key: outcomes[key] for key in map(unchecked_partition, asked)})
 
     async def end_positions(
         self, partitions: Iterable[Place], *, isolation: IsolationLevel = "read_uncommitted"

@@ -110,12 +110,9 @@ async def list_positions(
     Looks up leaders again and retries for `timeout_ms`, then raises the last error.
     """
     found: dict[TopicPartition, EpochEnd] = {}
+    asked = dict(wanted)
     later: set[TopicPartition] = set()
     """Partitions without a record at or after the timestamp."""
-
-    def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
-        timestamp = LATEST if key in later else wanted[key]
-        return {"current_leader_epoch": partition.leader_epoch, "timestamp_ms": timestamp}
 
     def take(key: TopicPartition, answer: data_pb2.ListedOffset) -> bool:
         if answer.offset != -1:
@@ -125,19 +122,10 @@ async def list_positions(
             return True
         else:
             later.add(key)
+            asked[key] = LATEST
         return answer.offset != -1
 
-    await ask_leaders(
-        cluster,
-        wanted,
-        methods.DATA_LIST_OFFSETS,
-        question,
-        take,
-        known,
-        timeout_ms=timeout_ms,
-        on_error=on_error,
-        isolation_level=LEVELS[isolation],
-    )
+    await _list_offsets(cluster, asked, take, known, isolation, timeout_ms=timeout_ms, on_error=on_error)
     return {key: found[key] for key in wanted if key in found}
 
 
@@ -153,25 +141,42 @@ async def find_times(
     those of `list_positions`."""
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
-    def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
-        return {"current_leader_epoch": partition.leader_epoch, "timestamp_ms": wanted[key]}
-
     def take(key: TopicPartition, answer: data_pb2.ListedOffset) -> bool:
         record = Offset(answer.offset), Millis(answer.timestamp_ms), LeaderEpoch(answer.leader_epoch)
         found[key] = OffsetAndTimestamp(*record) if answer.offset != -1 else None
         return True
 
+    await _list_offsets(cluster, wanted, take, known, isolation, timeout_ms=timeout_ms)
+    return {key: found[key] for key in wanted}
+
+
+async def _list_offsets(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    take: Callable[[TopicPartition, data_pb2.ListedOffset], bool],
+    known: Callable[[TopicPartition], LeaderEpoch],
+    isolation: Isolation,
+    *,
+    timeout_ms: int,
+    on_error: OnError = _raised,
+) -> None:
+    """Ask the leaders for the offsets of timestamps. timestamps: read again for each request. The others are those of
+    `ask_leaders` and `list_positions`."""
+
+    def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
+        return {"current_leader_epoch": partition.leader_epoch, "timestamp_ms": timestamps[key]}
+
     await ask_leaders(
         cluster,
-        wanted,
+        timestamps,
         methods.DATA_LIST_OFFSETS,
         question,
         take,
         known,
         timeout_ms=timeout_ms,
+        on_error=on_error,
         isolation_level=LEVELS[isolation],
     )
-    return {key: found[key] for key in wanted}
 
 
 async def ask_leaders(

@@ -155,16 +155,23 @@ def partition_index(value: Any) -> PartitionIndex:
         ) from cause
 
 
-def topic_partition(value: Any) -> TopicPartition:
-    """Return a partition from a TopicPartition or a (topic, index) pair. Raises TypeError, InvalidTopic,
-    UnknownTopicOrPartition."""
+def unchecked_partition(value: Any) -> TopicPartition:
+    """Return a partition from a TopicPartition or a (topic, index) pair, also one that there cannot be. Raises
+    TypeError."""
     if isinstance(value, TopicPartition):
-        value = value.topic, value.partition
+        return value
     if not isinstance(value, tuple) or len(value) != 2:
         raise TypeError(
             f"a partition must be a TopicPartition or a (topic, index) pair, not {type(value).__name__}: {value!r}"
         )
-    return TopicPartition(topic_name(value[0]), partition_index(value[1]))
+    return TopicPartition(*value)
+
+
+def topic_partition(value: Any) -> TopicPartition:
+    """Return a partition from a TopicPartition or a (topic, index) pair. Raises TypeError, InvalidTopic,
+    UnknownTopicOrPartition."""
+    named = unchecked_partition(value)
+    return TopicPartition(topic_name(named.topic), partition_index(named.partition))
 
 
 def topic_partitions(values: object) -> list[TopicPartition]:

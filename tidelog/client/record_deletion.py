@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.offset_lookup import OnError, ask_leaders, list_positions, timestamp_of
-from tidelog.client.options import topic_partition, whole_number
+from tidelog.client.options import topic_partition, unchecked_partition, whole_number
+from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import INT64_MAX, LATEST, Offset, TopicPartition
@@ -25,18 +26,21 @@ async def ends_of_deletion(
     cluster: Cluster, before: Mapping[Any, object], *, timeout_ms: int, on_error: OnError
 ) -> dict[TopicPartition, Offset]:
     """Return the offset below which the records of each partition are to be deleted. before: an offset, an aware
-    datetime, or "latest" (in Kafka -1) for each partition. on_error: gets the errors of partitions whose offset cannot
-    be looked up. Raises TypeError, InvalidRequest."""
+    datetime, or "latest" (in Kafka -1) for each partition. on_error: gets the errors of partitions that there cannot be
+    and of offsets that are wrong or cannot be looked up. Raises TypeError."""
     offsets: dict[TopicPartition, Offset] = {}
     places: dict[TopicPartition, int] = {}
     for named, limit in before.items():
-        key = topic_partition(named)
-        if isinstance(limit, datetime) or limit == "latest":
-            places[key] = timestamp_of(limit)
-        elif limit == LATEST:
-            places[key] = LATEST
-        else:
-            offsets[key] = Offset(whole_number(f"the offset for {key}", limit, least=0, most=INT64_MAX))
+        try:
+            key = topic_partition(named)
+            if isinstance(limit, datetime) or limit == "latest":
+                places[key] = timestamp_of(limit)
+            elif limit == LATEST:
+                places[key] = LATEST
+            else:
+                offsets[key] = Offset(whole_number(f"the offset for {key}", limit, least=0, most=INT64_MAX))
+        except TidelogError as error:
+            on_error(unchecked_partition(named), error)
     if places:
         found = await list_positions(cluster, places, timeout_ms=timeout_ms, on_error=on_error)
         offsets |= {key: position.end_offset for key, position in found.items()}
