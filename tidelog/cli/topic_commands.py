@@ -22,6 +22,7 @@ from tidelog.standard_streams import say
 
 app = CommandGroup()
 Config = Annotated[list[str] | None, Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
+_REPLICAS = ("--replicas", "--replication-factor", "-r")
 
 
 @cluster_command(app)
@@ -34,9 +35,7 @@ def create(
     replicas: Annotated[
         int,
         Option(
-            "--replicas",
-            "--replication-factor",
-            "-r",
+            *_REPLICAS,
             help="Number of replicas of each partition.",
             show_default="default.replication.factor of the node",
         ),
@@ -70,9 +69,7 @@ def alter(
     replicas: Annotated[
         int,
         Option(
-            "--replicas",
-            "--replication-factor",
-            "-r",
+            *_REPLICAS,
             min=0,
             help="New number of replicas of each partition; returns once they are being made. 0: as many as now.",
         ),
