@@ -39,7 +39,10 @@ def records_of(
     node = image.nodes.get(node_id)
     if node is None:
         known = ", ".join(map(str, sorted(image.nodes)))
-        raise NodeIdNotRegistered(f"there is no node {node_id}; the registered nodes are {known}")
+        raise NodeIdNotRegistered(
+            f"there is no node {node_id}: it was removed before, also if the answer to that request was lost, or never "
+            f"registered; the registered nodes are {known} (`tidelog cluster status`)"
+        )
     if not node.fenced or in_session:
         raise InvalidRequest(
             f"node {node_id} is alive and would register again: stop it, and retry once it is fenced "

@@ -40,7 +40,10 @@ def test_a_dead_node_is_removed_once_and_returns_as_a_new_one() -> None:
     world.kill(3, alive=(1, 2))
     assert removed(world, 3) == NodeUnregistered(removed_voter=False, metadata_offset=world.end)
     assert nodes_of(world) == [1, 2]
-    assert isinstance(removed(world, 3), NodeIdNotRegistered)
+    again = removed(world, 3)  # the answer to the first request was lost
+    assert isinstance(again, NodeIdNotRegistered)
+    assert again.message.startswith("there is no node 3: it was removed before")
+    assert "the registered nodes are 1, 2 (`tidelog cluster status`)" in again.message
     assert isinstance(world.beat(3), NodeIdNotRegistered), "a late heartbeat does not bring it back"
     assert isinstance(world.register(3, run_number=2), Registered)
     world.beat(3)
