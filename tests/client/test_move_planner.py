@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves
+from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves, unplaceable
 from tidelog.errors import TooFewNodes
 from tidelog.types import NodeId, PartitionIndex, TopicPartition
 
@@ -148,6 +148,19 @@ def test_a_replication_factor_is_raised_over_racks_and_lowered_without_moving_by
     assert move.after == (0, 2), "the rack that has two loses one"
     with pytest.raises(TooFewNodes, match=r"t-0 needs another node .* only 3 nodes take replicas"):
         plan_moves(nodes, partitions, replication_factors={"t": 4})
+
+
+def test_every_partition_that_keeps_a_node_from_being_emptied_is_named_and_may_stay() -> None:
+    nodes = nodes_in("", "", "")
+    wide = [placed("wide", index, [0, 1, 2]) for index in range(7)]
+    partitions = [placed("t", 0, [0, 2]), *wide, placed("t", 1, [0, 1])]
+    emptied = {NodeId(2)}
+    with pytest.raises(TooFewNodes, match=r"^wide-0 needs another node .*; so do wide-1, .*, wide-4 and 2 more$"):
+        plan_moves(nodes, partitions, emptied=emptied, evens_out=False)
+    staying = unplaceable(nodes, partitions, emptied)
+    assert list(staying) == [each.partition for each in wide]
+    (move,) = plan_moves(nodes, partitions, emptied=emptied, evens_out=False, staying=staying)
+    assert (str(move.partition), move.after) == ("t-0", (0, 1))
 
 
 def test_a_lower_replication_factor_removes_the_replica_that_is_down_not_one_that_works() -> None:

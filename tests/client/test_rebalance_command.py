@@ -125,6 +125,34 @@ def test_moves_in_progress_are_part_of_the_task(cluster: MemoryCluster, tidelog:
     assert "already in progress" not in tidelog.err, "that move does not empty node 0"
 
 
+def test_a_partition_that_no_other_node_can_take_refuses_a_drain_which_may_be_partial(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    """A node that is only half empty cannot be removed: its operator learns that before bytes are moved."""
+
+    def wide(answer: Callable[[Any], Any], request: admin_pb2.GetMetadataRequest) -> Any:
+        found = answer(request)
+        for partition in (each for topic in found.topics for each in topic.partitions if topic.name == "wide"):
+            partition.replicas[:] = partition.isr[:] = [0, 1]
+        return found
+
+    cluster.create("wide")
+    for node in cluster.nodes:
+        node.on_get_metadata = partial(wide, node.on_get_metadata)
+    assert tidelog("cluster", "rebalance", "--drain", "1") == 1
+    assert "wide-0 needs another node" in tidelog.err
+    assert "Nothing was moved; --partial moves the others" in tidelog.err
+    assert begun(cluster) == []
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--partial", "--dry-run", "--json") == 0
+    assert (tidelog.json["partitions"], [each["partition"] for each in tidelog.json["staying"]]) == (NAMES, ["wide-0"])
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--partial") == 1
+    assert begun(cluster) == [(1, [0])]
+    assert "wide-0: wide-0 needs another node" in tidelog.err
+    assert "1 partition moved" in tidelog.err
+    assert tidelog("cluster", "rebalance", "--partial") == 2
+    assert "--partial is for --drain" in tidelog.err
+
+
 def test_topics_that_the_caller_may_not_describe_are_no_empty_node(cluster: MemoryCluster, tidelog: Terminal) -> None:
     """Their logs are on the node, and nodes do not list them."""
     cluster.topics.pop("orders")

@@ -27,6 +27,9 @@ from typing import Final
 from tidelog.errors import TooFewNodes
 from tidelog.types import NodeId, TopicPartition
 
+_NAMED_MAX: Final = 5
+"""Partitions that an error names."""
+
 _NEAREST: Final = 32
 """Partitions nearest to the wanted size that are tried before all others of the node."""
 
@@ -82,18 +85,22 @@ def plan_moves(
     emptied: Collection[NodeId] = (),
     replication_factors: Mapping[str, int] | None = None,
     evens_out: bool = True,
+    staying: Collection[TopicPartition] = (),
 ) -> list[ReplicaMove]:
     """The moves, in the order of the partitions.
 
     emptied: nodes that lose all replicas. replication_factors: of topics, by name; others keep theirs. evens_out:
-    False: change only what `emptied` and `replication_factors` ask for.
+    False: change only what `emptied` and `replication_factors` ask for. staying: partitions to which these do not
+    apply.
 
-    Raises TooFewNodes if a partition needs more nodes than take replicas.
+    Raises TooFewNodes, with their names, if partitions need more nodes than take replicas.
     """
     state = _Placement(nodes, partitions, emptied)
-    factors = replication_factors or {}
-    for index, placed in enumerate(partitions):
-        state.complete(index, factors.get(placed.partition.topic, len(placed.replicas)))
+    if short := state.complete_all(replication_factors or {}, staying):
+        names = [str(partition) for partition in short]
+        more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+        others = f"; so do {', '.join(names[1:_NAMED_MAX])}{more}" if len(names) > 1 else ""
+        raise TooFewNodes(f"{next(iter(short.values()))}{others}")
     if evens_out:
         state.use_racks()
         state.even_replicas()
@@ -103,6 +110,13 @@ def plan_moves(
         for placed, after in zip(partitions, state.replicas, strict=True)
         if tuple(after) != placed.replicas
     ]
+
+
+def unplaceable(
+    nodes: Iterable[BalancedNode], partitions: Sequence[PlacedPartition], emptied: Collection[NodeId]
+) -> dict[TopicPartition, str]:
+    """The partitions that need more nodes than take replicas once some are emptied, with the reason."""
+    return _Placement(nodes, partitions, emptied).complete_all({}, ())
 
 
 class _Placement:
@@ -128,6 +142,20 @@ class _Placement:
             held.sort()
 
     # --- steps ----------------------------------------------------------------------------------------------------
+
+    def complete_all(
+        self, factors: Mapping[str, int], staying: Collection[TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """`complete` all partitions but those that stay. Returns why some could not be: after that, this placement is
+        of no further use."""
+        short: dict[TopicPartition, str] = {}
+        for index, placed in enumerate(self._partitions):
+            if placed.partition not in staying:
+                try:
+                    self.complete(index, factors.get(placed.partition.topic, len(placed.replicas)))
+                except TooFewNodes as error:
+                    short[placed.partition] = error.message
+        return short
 
     def complete(self, index: int, factor: int) -> None:
         """Empty the nodes that are to be emptied, and give the partition this many replicas."""

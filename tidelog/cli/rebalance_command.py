@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +17,16 @@ from tidelog.balancing.cluster_balance import (
     expected_ms,
     look_at_balance,
 )
-from tidelog.balancing.move_planner import ReplicaMove, plan_moves
+from tidelog.balancing.move_planner import ReplicaMove, plan_moves, unplaceable
 from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, administrator
 from tidelog.cli.declared import Option
 from tidelog.cli.output import counted, print_json, print_table, printed_warnings
 from tidelog.clock import MachineClock
-from tidelog.errors import NodeIdNotRegistered
+from tidelog.errors import NodeIdNotRegistered, TooFewNodes
 from tidelog.standard_streams import say
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 _REPORT_MS = 10_000
 _WAITING_MS = 60_000
@@ -39,6 +39,9 @@ def rebalance(
         list[int] | None,
         Option("--drain", help="Move every replica away from this node, and nothing else; repeatable."),
     ] = None,
+    partial: Annotated[
+        bool, Option("--partial", help="With --drain: move what another node can take, though the rest stays.")
+    ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the plan, change nothing.")] = False,
     plan_file: Annotated[
         Path | None, Option("--plan-file", help="Execute this plan instead: Kafka's reassignment JSON.")
@@ -53,16 +56,19 @@ def rebalance(
 ) -> None:
     """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. Waits
     until all have moved; Ctrl-C begins no more moves, and the same command continues. Exit code 1: a move was
-    refused or cancelled."""
+    refused or cancelled, or a partition stays on a drained node."""
     if plan_file is not None and (drain or save_plan):
         raise WrongUsage("--plan-file is executed as it is: leave out --drain and --save-plan")
+    if partial and not drain:
+        raise WrongUsage("--partial is for --drain: nothing else needs that every replica finds another node")
     with printed_warnings():
-        asyncio.run(_rebalance(call, drain or [], dry_run, plan_file, save_plan, moves_per_node, assumed_rate))
+        asyncio.run(_rebalance(call, drain or [], partial, dry_run, plan_file, save_plan, moves_per_node, assumed_rate))
 
 
 async def _rebalance(
     call: CommandCall,
     drain: Sequence[int],
+    partial: bool,
     dry_run: bool,
     plan_file: Path | None,
     save_plan: Path | None,
@@ -71,7 +77,9 @@ async def _rebalance(
 ) -> None:
     async with administrator(call.connection) as admin:
         balance = await look_at_balance(admin)
-        moves, begun = _planned(balance, drain, plan_file)
+        emptied = _known_nodes(balance, drain)
+        staying = unplaceable(balance.nodes, balance.partitions, emptied) if partial else {}
+        moves, begun = _planned(balance, emptied, staying, plan_file)
         if balance.unanswered:
             say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
         if balance.hidden and plan_file is None:
@@ -83,7 +91,7 @@ async def _rebalance(
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
-            _show_plan(call, moves, duration_ms, begun)
+            _show_plan(call, moves, duration_ms, begun, staying)
             return
         if not call.as_json:
             say(_summary(moves, duration_ms, begun))
@@ -98,6 +106,7 @@ async def _rebalance(
         )
         moves = [*begun, *moves]
         failures = [(str(each.partition), "" if each.error is None else each.error.message) for each in refused]
+        failures += [(str(partition), why) for partition, why in staying.items()]
         if call.as_json:
             moved = {"moved": len(moves) - len(refused), "bytes": sum(move.moved_bytes for move in moves)}
             print_json({**moved, "refused": [{"partition": name, "error": why} for name, why in failures]})
@@ -105,12 +114,23 @@ async def _rebalance(
             for name, why in failures:
                 say(f"{name}: {why}")
             say(f"{counted(len(moves) - len(refused), 'partition')} moved")
-        if refused:
+        if failures:
             raise click.exceptions.Exit(1)
 
 
+def _known_nodes(balance: ClusterBalance, drain: Sequence[int]) -> set[NodeId]:
+    """The nodes to empty. Raises NodeIdNotRegistered."""
+    known = {node.node_id for node in balance.nodes}
+    for node in drain:
+        if node not in known:
+            raise NodeIdNotRegistered(
+                f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
+            )
+    return {NodeId(node) for node in drain}
+
+
 def _planned(
-    balance: ClusterBalance, drain: Sequence[int], plan_file: Path | None
+    balance: ClusterBalance, emptied: set[NodeId], staying: Collection[TopicPartition], plan_file: Path | None
 ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
     """The moves to begin, and those in progress that belong to the same task."""
     if plan_file is not None:
@@ -121,14 +141,11 @@ def _planned(
         moves = balance.moves_to(targets)
         begun = [move for move in balance.moving if targets.get(move.partition) == move.after]
         return moves, begun
-    known = {node.node_id for node in balance.nodes}
-    for node in drain:
-        if node not in known:
-            raise NodeIdNotRegistered(
-                f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
-            )
-    emptied = {NodeId(node) for node in drain}
-    moves = plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not drain)
+    try:
+        moves = plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not emptied, staying=staying)
+    except TooFewNodes as error:
+        # The goal is an empty node: before bytes are moved for it, its operator learns that it cannot be reached.
+        raise TooFewNodes(f"{error.message}. Nothing was moved; --partial moves the others") from error
     planned = {move.partition for move in moves}
     leaving = [move for move in balance.moving if not emptied or emptied.intersection(move.before) - {*move.after}]
     return moves, [move for move in leaving if move.partition not in planned]
@@ -156,7 +173,13 @@ class _ProgressLines:
         )
 
 
-def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> None:
+def _show_plan(
+    call: CommandCall,
+    moves: Sequence[ReplicaMove],
+    duration_ms: int,
+    begun: Sequence[ReplicaMove],
+    staying: Mapping[TopicPartition, str],
+) -> None:
     rows = [(str(move.partition), move.before, move.after, move.moved_bytes) for move in moves]
     if call.as_json:
         details = [
@@ -171,11 +194,14 @@ def _show_plan(call: CommandCall, moves: Sequence[ReplicaMove], duration_ms: int
                 "bytes": total,
                 "expected_ms": duration_ms,
                 "in_progress": [str(move.partition) for move in begun],
+                "staying": [{"partition": str(partition), "error": why} for partition, why in staying.items()],
             }
         )
         return
     if moves:
         print_table("moves", ("partition", "replicas", "new replicas", "bytes"), rows)
+    for partition, why in staying.items():
+        say(f"{partition} stays: {why}")
     say(_summary(moves, duration_ms, begun))
 
 
