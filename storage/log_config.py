@@ -9,7 +9,7 @@ Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms (the node's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -217,12 +217,18 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting[Any]]] = {key: declared for key, (_, 
 """Every setting that a topic may have, by the topic's key."""
 
 
+def unknown_setting(key: str, known: Iterable[str] = TOPIC_SETTINGS) -> InvalidConfig:
+    """The error for a setting that no topic has. known: those that exist."""
+    return InvalidConfig(
+        f'unknown topic setting "{key[:VALUE_LENGTH_MAX]}"; valid settings: {", ".join(sorted(known))}'
+    )
+
+
 def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, tuple[str, Setting[Any]]]) -> LogConfig:
     changes: dict[str, Any] = {}
     for key, text in configs.items():
         if key not in known:
-            named = key[:VALUE_LENGTH_MAX]
-            raise InvalidConfig(f'unknown topic setting "{named}"; valid settings: {", ".join(sorted(known))}')
+            raise unknown_setting(key, known)
         if len(text) > VALUE_LENGTH_MAX:
             raise InvalidConfig(f"{key} has {len(text)} characters: at most {VALUE_LENGTH_MAX} are allowed")
         field, declared = known[key]

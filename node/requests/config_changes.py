@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from node.api.config_requests import AlteredResource, ConfigOperation, SettingChange
 from replication.controller.events import ConfigChange
 from replication.controller.image import DURABILITY
-from storage.log_config import TOPIC_SETTINGS
+from storage.log_config import TOPIC_SETTINGS, unknown_setting
 from tidelog.errors import InvalidConfig, InvalidRequest
 from tidelog.settings import SettingType
 
@@ -25,6 +25,16 @@ def ensure_different(changes: Sequence[SettingChange]) -> None:
         if each.key in seen:
             raise InvalidRequest(f"{each.key} is changed twice in one request: name it only once")
         seen.add(each.key)
+
+
+def ensure_known(changes: Sequence[ConfigChange], configs: Mapping[str, str]) -> None:
+    """Raise InvalidConfig if a setting is to be reset that no topic has: a misspelt name would appear to have changed.
+
+    configs: what the topic sets. It may have a setting of a newer version, which can be removed.
+    """
+    for change in changes:
+        if change.value is None and change.key not in TOPIC_SETTINGS and change.key not in configs:
+            raise unknown_setting(change.key)
 
 
 def ensure_changes_nothing(asked: AlteredResource) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from node.api import admin_requests as admin
 from node.api import config_requests, table
 from node.metadata.metadata_log import MetadataLog
-from node.requests.config_changes import depends_on_present, ensure_changes_nothing, setting_changes
+from node.requests.config_changes import depends_on_present, ensure_changes_nothing, ensure_known, setting_changes
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.described_configs import DescribedConfigs, ensure_node
@@ -60,6 +60,9 @@ class ConfigHandlers(ForwardedChanges):
 
         async def alter(topic: events.AlterConfigs) -> events.ChangedTopic:
             ensure_topic_permitted(context, table.ADMIN_INCREMENTAL_ALTER_CONFIGS, topic.name)
+            present = self._metadata.image.topic(topic.name)
+            if present is not None:
+                ensure_known(topic.changes, present.configs)
             return await self._alter_topic(topic, context)
 
         return await each_topic(request.topics, alter, context)

@@ -93,6 +93,18 @@ async def test_settings_offsets_and_sizes_are_shown_with_their_sources(
         assert await tidelog.json("topic", "list") == [[]]
 
 
+async def test_a_misspelt_setting_is_not_reset_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with real_nodes(tmp_path) as nodes:
+        tidelog = Shell(nodes, capsys)
+        await tidelog("topic", "create", "orders", "-p", "1", "-r", "1", "-c", "retention.ms=5")
+        for command in (("topic", "alter", "orders"), ("config", "alter", "-t", "orders")):
+            await tidelog(*command, "-d", "retention.sm", code=1)
+            assert 'unknown topic setting "retention.sm"; valid settings: ' in tidelog.err
+        await tidelog("topic", "alter", "orders", "-d", "retention.ms")
+        (described,) = await tidelog.json("config", "describe", "--topic", "orders", "--changed")
+        assert described["settings"] == []
+
+
 async def test_top_shows_rates_and_lag_of_two_looks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with real_nodes(tmp_path) as nodes:
         tidelog = Shell(nodes, capsys)
