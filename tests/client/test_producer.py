@@ -17,6 +17,7 @@ from tidelog.errors import (
     CommitUnknown,
     ConnectionFailed,
     DeliveryTimedOut,
+    DiskFull,
     InvalidConfig,
     InvalidRecord,
     InvalidRequest,
@@ -225,6 +226,22 @@ async def test_memory_is_bounded_and_callers_wait_in_order() -> None:
             assert queued == 20_000 // 1224
             with pytest.raises(BufferExhausted):
                 producer.send_nowait("orders", b"x" * 1000)
+            await producer.close(flush=False)
+
+
+async def test_memory_that_is_full_because_batches_are_refused_says_why() -> None:
+    """The first refusals of a full disk are repeated within `delivery_timeout_ms`: the caller saw none of them, and was
+    told to send more slowly."""
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        cluster.nodes[0].on_produce = lambda entry: DiskFull("the disk of /data is full: delete topics")
+        async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=20_000, max_block_ms=400) as producer:
+            with pytest.raises(BufferExhausted) as raised:
+                while True:
+                    await producer.enqueue("orders", b"x" * 1000)
+            assert "records for orders-0 are not acknowledged: the disk of /data is full" in raised.value.message
+            assert "more slowly" not in raised.value.message
+            assert isinstance(raised.value.__cause__, DiskFull)
             await producer.close(flush=False)
 
 

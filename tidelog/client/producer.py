@@ -253,7 +253,7 @@ class Producer(Service, RecordSender):
                 _ = self._cluster
                 raise not_known(topic)
             self._routes[topic].at(topic, delivery[3] or 0)
-            raise memory_exhausted(self._buffer_bytes, "is full")
+            raise memory_exhausted(self._buffer_bytes, "is full", self._core.queues())
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
         return delivery
@@ -468,7 +468,8 @@ class Producer(Service, RecordSender):
                 call.timer.cancel()
             self._end_call(call)
         if delivery is None:
-            raise memory_exhausted(self._buffer_bytes, f"was full for max_block_ms={self._max_block_ms}")
+            full = f"was full for max_block_ms={self._max_block_ms}"
+            raise memory_exhausted(self._buffer_bytes, full, self._core.queues())
         return delivery
 
     async def _wait_partition(self, call: Call) -> None:

@@ -6,10 +6,11 @@ Not here: whether a batch has failed (producer_core.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
-from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.accumulator import Attempt, PartitionQueue, PendingBatch
 from tidelog.client.sequences import PLAIN
 from tidelog.errors import (
     BufferExhausted,
@@ -86,12 +87,23 @@ def not_known(topic: str) -> InvalidRequest:
     return InvalidRequest(f"the metadata of topic {topic!r} are not loaded: await partitions({topic!r}) first")
 
 
-def memory_exhausted(buffer_bytes: int, what: str) -> BufferExhausted:
-    """Return the error for a record for which there is no memory. what: the state of the memory, as a predicate."""
-    return BufferExhausted(
-        f"the producer's memory (buffer_bytes={buffer_bytes}) {what}: records arrive faster than the nodes acknowledge "
-        "them; send more slowly, or raise buffer_bytes. Nothing was queued."
+def memory_exhausted(buffer_bytes: int, what: str, queues: Iterable[PartitionQueue]) -> BufferExhausted:
+    """Return the error for a record for which there is no memory. what: the state of the memory, as a predicate.
+    queues: those whose records occupy it. If one of them is refused, as by a full disk, sending more slowly is no
+    remedy: that refusal is the reason."""
+    refusals = (
+        (queue.topic_partition, batch.cause)
+        for queue in queues
+        for batch in (*queue.begun[:1], *islice(queue.batches, 1))
+        if batch.cause is not None
     )
+    key, cause = next(refusals, (None, None))
+    why = "records arrive faster than the nodes acknowledge them; send more slowly, or raise buffer_bytes."
+    if cause is not None:
+        why = f"records for {key} are not acknowledged: {cause.message.rstrip('.')}."
+    error = BufferExhausted(f"the producer's memory (buffer_bytes={buffer_bytes}) {what}: {why} Nothing was queued.")
+    error.__cause__ = cause
+    return error
 
 
 def warn_of_format(topic: str, message_format: str) -> None:
