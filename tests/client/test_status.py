@@ -95,6 +95,15 @@ def test_a_status_without_details_names_address_and_phase(
     assert "Admin.GetMetadata at host:9192" in error.message
 
 
+def test_a_web_server_is_no_node_to_be_upgraded() -> None:
+    for code, number in ((grpc.StatusCode.UNIMPLEMENTED, 404), (grpc.StatusCode.PERMISSION_DENIED, 403)):
+        failed = _Failed(code, f"Received http2 header with status: {number}")
+        error = status.from_rpc_error(failed, address="ingress:443", phase="Admin.GetMetadata")
+        assert type(error) is ConnectionFailed
+        assert "no node answers there, but an HTTP server or a proxy" in error.message
+        assert str(number) in error.message and "Upgrade" not in error.message
+
+
 def test_invalid_status_details_are_ignored() -> None:
     assert status.from_details(b"\xff\xff\xff") is None
     assert status.from_details(b"") is None

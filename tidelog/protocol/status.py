@@ -51,6 +51,8 @@ _RETRY: Final = {
 }
 # gRPC's messages for a connection that was never established: nothing of the request was sent.
 _NEVER_CONNECTED: Final = ("failed to connect", "empty address list")
+_HTTP_STATUS: Final = "Received http2 header with status"
+"""gRPC's message for an answer without a gRPC status: the other side is none of its servers."""
 _NOT_RESOLVED: Final = ("name resolution", "dns resolution", "errors resolving", "address lookup failed")
 
 
@@ -192,6 +194,16 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
             return ConnectionLost(f"{where}: the connection broke before the answer arrived ({cause}). Try again.")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RequestTimedOut(f"{where}: no answer in time ({cause}). Try again, or raise the timeout.")
+        case (
+            grpc.StatusCode.UNIMPLEMENTED
+            | grpc.StatusCode.PERMISSION_DENIED
+            | grpc.StatusCode.UNAUTHENTICATED
+            | grpc.StatusCode.INTERNAL
+        ) if _HTTP_STATUS in cause:
+            return ConnectionFailed(
+                f"{where}: no node answers there, but an HTTP server or a proxy ({cause}). Check the address; gRPC "
+                "takes a proxy from http_proxy and https_proxy, and none for the hosts in no_proxy."
+            )
         case grpc.StatusCode.UNIMPLEMENTED:
             return UnsupportedVersion(f"{where}: the node does not support this call ({cause}). Upgrade the node.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
