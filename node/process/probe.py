@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from node.listeners.grpc.health import READY
-from tidelog.errors import TidelogError
+from tidelog.errors import ConnectionFailed, TidelogError
 from tidelog.protocol import status
 from tidelog.protocol.grpc_transport import blocking_channel
 from tidelog.security.tls_files import Tls
@@ -32,7 +32,11 @@ def ask(address: str, service: str, timeout_ms: int, tls: Tls | None = None) -> 
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return False
-            raise status.from_rpc_error(error, address=address, phase="Health.Check") from None
+            failure = status.from_rpc_error(error, address=address, phase="Health.Check")
+            if tls is None and isinstance(failure, ConnectionFailed):
+                # A listener with TLS closes the connection of a caller in plain text without a word.
+                raise ConnectionFailed(f"{failure.message} If it has TLS, name --tls-ca.") from None
+            raise failure from None
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 

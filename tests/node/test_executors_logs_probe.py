@@ -227,3 +227,4 @@ async def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixtur
     assert "is alive" in out
     assert "is not ready" in err
     assert "no connection" in err
+    assert "If it has TLS, name --tls-ca." in err
