@@ -151,12 +151,18 @@ class LocalCluster:
         the other nodes follow, their listeners GRPC are 100 and their metrics 200 higher; 0: any. Addresses of an
         existing cluster are kept. inner: nodes reach each other at a
         listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. Raises
-        ClusterFailed if the directory has more nodes."""
+        ClusterFailed if the directory has more nodes, or if it has none and an address is in use: then nothing is
+        written."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
         self._settings = dict(settings or {})
+        is_new = node_count(self.directory) == 0
         self.nodes = self._prepare(nodes, first_port, inner=inner, kafka=kafka)
+        if is_new:
+            # The configurations keep the addresses: with one that is in use, another port could never be chosen.
+            for node in self.nodes:
+                _ensure_free(node)
         self.write_configs()
 
     # --- lifecycle ---
@@ -577,5 +583,6 @@ def _ensure_free(node: LocalNode) -> None:
             except OSError as error:
                 raise ClusterFailed(
                     f"node {node.node_id} cannot listen at {address} ({error.strerror}): another process, perhaps "
-                    "another cluster, uses it. Stop that, or choose another directory and other ports"
+                    "another cluster, uses it. Stop that, or choose other ports; a directory with a cluster keeps its "
+                    "ports"
                 ) from None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from node.process.local_cluster import LocalCluster
+from node.process.local_cluster import ClusterFailed, LocalCluster
 from tests.client.memory_cluster import start, until
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer, ConsumerRecord
@@ -249,6 +250,18 @@ def test_an_interrupt_ends_produce_while_no_input_arrives(healed: LocalCluster) 
     assert typing.wait(timeout=60) == 130, "its standard input is still open"
     assert typing.stderr.read() == b"1 record acknowledged\n"
     typing.stdin.close()
+
+
+def test_a_directory_does_not_keep_ports_at_which_its_first_start_failed(tmp_path: Path) -> None:
+    """The second start, with other ports, kept those of the first, which another program has."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterFailed, match=f"node 0 cannot listen at 127.0.0.1:{port}"):
+            LocalCluster(tmp_path / "new", 2, first_port=port, kafka=True)
+        assert not (tmp_path / "new").exists()
+        again = LocalCluster(tmp_path / "new", 2, kafka=True)
+        assert port not in {address.port for node in again.nodes for address in node.listeners.values()}
 
 
 def test_up_rejects_the_ports_of_another_cluster(healed: LocalCluster, tmp_path: Path) -> None:
