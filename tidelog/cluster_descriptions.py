@@ -84,7 +84,10 @@ class ClusterDescription:
         silence = self.controller_silence_ms // 1_000
         heard = f"no active controller has been heard for {silence} s" if silence else "no active controller is known"
         if not self.voters:
-            return f"{heard}: the node that answered belongs to no cluster yet; query another node"
+            return (
+                f"{heard}: the node that answered belongs to no cluster yet; query another node, or see whether one of "
+                "them is configured to form the cluster (cluster.bootstrap.enable or cluster.bootstrap.node.id)"
+            )
         voters = ", ".join(str(voter.node_id) for voter in self.voters)
         return (
             f"{heard}: a majority of the voters (nodes {voters}) must run and reach each other; start the missing "

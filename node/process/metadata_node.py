@@ -279,6 +279,12 @@ class MetadataNode:
         form = None
         if self._config.quorum.bootstrap and not self.metadata.voters:
             form = await self._form_cluster()
+        elif not self.metadata.voters and not self._home.identity.cluster_id:
+            _log.info(
+                "this node belongs to no cluster: it joins the one that %s form. Exactly one node must have "
+                "cluster.bootstrap.enable = true, or its number in cluster.bootstrap.node.id; this one has neither",
+                ", ".join(map(str, self._config.quorum.nodes)),
+            )
         fetcher = QuorumFetcher(
             self._quorum,
             self.metadata,

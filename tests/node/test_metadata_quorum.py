@@ -39,6 +39,23 @@ def test_no_cluster_is_formed_before_every_node_of_the_list_has_answered() -> No
         world.wait_whole()
 
 
+def test_a_node_that_is_not_to_form_a_cluster_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    """If no node of the list is configured to form it, all wait for ever, each without a line."""
+    caplog.set_level("INFO", "node.metadata")
+    with MetadataWorld() as world:
+        world.start(1)
+        world.loop.run_for(20)
+        (line,) = (each for each in caplog.messages if "belongs to no cluster" in each)
+        assert str(endpoint_of(0)) in line and "cluster.bootstrap.enable = true" in line
+        world.start(0, 2)
+        world.wait_whole()
+        caplog.clear()
+        world.kill(1)
+        world.start(1)
+        world.wait_whole()
+        assert not [each for each in caplog.messages if "belongs to no cluster" in each], "it is a member"
+
+
 def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
     """Scenario 16: the other nodes' directories belong to the cluster whose only voter's directory is lost."""
     with MetadataWorld() as world:
