@@ -84,8 +84,9 @@ async def look_at(admin: Admin, clock: Clock) -> ClusterLook:
     ]
     at_ms = clock.monotonic_ms()
     try:
-        ends = await admin.list_offsets(led, "latest")
-    except TidelogError:  # a leader has just gone: the next look has the offsets again
+        # A leader may just have gone: the next look may have its offsets again.
+        ends = await admin.list_offsets(led, "latest", on_missing=_without)
+    except TidelogError:
         ends = ByPartition()
     return ClusterLook(at_ms, cluster, topics, ends, await _groups(admin), await _open_transactions(admin))
 
@@ -111,6 +112,10 @@ async def _open_transactions(admin: Admin) -> int:
         return len(await admin.list_transactions(states=["Ongoing"], on_missing=_left_out))
     except TidelogError:
         return 0
+
+
+def _without(_partition: TopicPartition, _error: TidelogError) -> None:
+    """A leader that does not answer: what others lead is shown."""
 
 
 def _left_out(_error: TidelogError) -> None:
@@ -162,7 +167,7 @@ def _tables(before: ClusterLook | None, after: ClusterLook) -> Iterator[TableCon
                 each.partitions,
                 each.under_replicated,
                 each.leaderless,
-                each.records,
+                "-" if each.records is None else each.records,
                 _rate(each.records_per_second),
             )
             for each in topic_flows(before, after)

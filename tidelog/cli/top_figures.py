@@ -45,8 +45,8 @@ class TopicFlow:
     partitions: int
     under_replicated: int
     leaderless: int
-    records: int
-    """The sum of its log ends."""
+    records: int | None
+    """The sum of its log ends, as far as leaders answered; None: none did."""
     records_per_second: float | None
     """None with the first look."""
 
@@ -76,7 +76,7 @@ def topic_flows(before: ClusterLook | None, after: ClusterLook) -> list[TopicFlo
                 len(keys),
                 sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
                 sum(each.leader == NO_NODE for each in topic.partitions),
-                sum(after.ends.get(key, 0) for key in keys),
+                sum(ends) if (ends := [after.ends[key] for key in keys if key in after.ends]) else None,
                 None if before is None else _growth(before, after, keys),
             )
         )

@@ -21,10 +21,12 @@ from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import ResourceConfigs
 from tidelog.errors import TidelogError
+from tidelog.standard_streams import say
 from tidelog.types import Offset, TopicPartition
 
-PATIENCE_S: Final = 3.0
-"""How long offsets and sizes may take: a partition whose leader does not answer is shown without them."""
+PATIENCE_S: Final = 5.0
+"""How long offsets and sizes may take, each end of the logs 2 s: a partition whose leader does not answer is shown
+without them."""
 
 Names = Annotated[list[str], Argument(metavar="TOPIC...", help="Names of topics.")]
 Regex = Annotated[bool, Option("--regex", "-r", help="The names are regular expressions over whole names.")]
@@ -46,8 +48,8 @@ class TopicReport:
 
     topic: TopicDescription
     extents: Mapping[int, PartitionExtent]
-    settings: ResourceConfigs | None
-    """None: the node that was asked does not tell the sources of settings."""
+    settings: ResourceConfigs | TidelogError
+    """The error: why their sources are not known."""
 
 
 def describe(call: CommandCall, names: Names, regex: Regex = False) -> None:
@@ -96,12 +98,17 @@ def offsets(
 
 
 async def _report(admin: Admin, topic: TopicDescription) -> TopicReport:
-    settings: ResourceConfigs | None = None
-    with suppress(TidelogError):  # a node of an earlier version, or no permission: the values are in the description
+    settings: ResourceConfigs | TidelogError
+    try:
         settings = (await admin.describe_topic_settings([topic.name]))[topic.name]
-    if settings is not None and settings.error is not None:
-        settings = None
+        settings = settings.error or settings
+    except TidelogError as error:  # a node of an earlier version: the values are in the description
+        settings = error
     return TopicReport(topic, await _extents(admin, topic), settings)
+
+
+def _unknown(_partition: TopicPartition, _error: TidelogError) -> None:
+    """A leader that does not answer: the partition is shown without offsets, and others with theirs."""
 
 
 async def _extents(admin: Admin, topic: TopicDescription) -> dict[int, PartitionExtent]:
@@ -111,8 +118,8 @@ async def _extents(admin: Admin, topic: TopicDescription) -> dict[int, Partition
     sizes: dict[TopicPartition, int] = {}
     with suppress(TidelogError, TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
-            starts = await admin.list_offsets(leaders, "earliest")
-            ends = await admin.list_offsets(leaders, "latest")
+            starts = await admin.list_offsets(leaders, "earliest", on_missing=_unknown)
+            ends = await admin.list_offsets(leaders, "latest", on_missing=_unknown)
     with suppress(TidelogError, TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
             found = await admin.describe_log_dirs(sorted(set(leaders.values())), leaders)
@@ -132,7 +139,8 @@ def _document(report: TopicReport) -> dict[str, object]:
     document = plain(report.topic)
     for partition in document["partitions"]:
         partition.update(plain(report.extents[partition["partition"]]))
-    settings = None if report.settings is None else [setting_document(each) for each in report.settings.configs]
+    known = None if isinstance(report.settings, TidelogError) else report.settings.configs
+    settings = None if known is None else [setting_document(each) for each in known]
     return {**document, "settings": settings}
 
 
@@ -153,8 +161,9 @@ def _print(report: TopicReport) -> None:
     ]
     columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline", "start", "end", "bytes")
     print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
-    if report.settings is None:
+    if isinstance(report.settings, TidelogError):
         print_table("settings", ("key", "value"), topic.configs.items())
+        say(f"not all settings of topic {topic.name} are shown: {report.settings.message}")
     else:
         print_table("settings", COLUMNS, setting_rows(report.settings.configs))
 

@@ -6,7 +6,7 @@ transactions (transaction_admin.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from tidelog.client.acl_options import checked_acl, checked_acl_field
 from tidelog.client.admin_arguments import id_bytes, mapping_of, replicas_of
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
-from tidelog.client.offset_lookup import list_positions, timestamp_of
+from tidelog.client.offset_lookup import list_positions, raise_for_partition, timestamp_of
 from tidelog.client.options import (
     text,
     topic_partition,
@@ -327,13 +327,22 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         place: Literal["earliest", "latest"] | datetime = "latest",
         *,
         isolation: IsolationLevel = "read_uncommitted",
+        on_missing: Callable[[TopicPartition, TidelogError], None] | None = None,
     ) -> ByPartition[Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
         record, an aware datetime is the first record at or after that time (the end if there is none). isolation: with
-        "read_committed" the log ends at the first transaction that is open."""
+        "read_committed" the log ends at the first transaction that is open. on_missing: called with each partition
+        whose leader does not answer within `patience_ms`, and its error; the others are returned. None: the call
+        fails."""
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
         level = isolation_of(isolation)
-        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
+        positions = await list_positions(
+            self._cluster,
+            wanted,
+            timeout_ms=self._patience_ms,
+            isolation=level,
+            on_error=on_missing or raise_for_partition,
+        )
         return ByPartition({key: position.end_offset for key, position in positions.items()})
 
     async def delete_records(
@@ -364,7 +373,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         isolation: as in `list_offsets`."""
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         level = isolation_of(isolation)
-        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
+        positions = await list_positions(self._cluster, wanted, timeout_ms=self._patience_ms, isolation=level)
         return ByPartition(positions)
 
     async def set_password(

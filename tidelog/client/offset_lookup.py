@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -40,6 +41,11 @@ from tidelog.types import (
 CALL_TIMEOUT_MS: Final = 5_000
 """Timeout of one request to a leader."""
 
+WARN_AFTER_MS: Final = 2_500
+"""How long the leader of a partition may not answer before a warning. Commands for operators give up earlier."""
+
+_log: Final = logging.getLogger("tidelog.client")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,7 +64,8 @@ OnError: TypeAlias = Callable[[TopicPartition, TidelogError], None]
 """Gets the error of a partition."""
 
 
-def _raised(_key: TopicPartition, error: TidelogError) -> None:
+def raise_for_partition(_key: TopicPartition, error: TidelogError) -> None:
+    """An OnError that raises."""
     raise error
 
 
@@ -98,7 +105,7 @@ async def list_positions(
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
-    on_error: OnError = _raised,
+    on_error: OnError = raise_for_partition,
 ) -> dict[TopicPartition, EpochEnd]:
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
@@ -179,6 +186,25 @@ async def _list_offsets(
     )
 
 
+class _MissingAnswers:
+    """Why partitions have no answer yet. Warns once: a call may be repeated for half a minute."""
+
+    def __init__(self, at: Millis) -> None:
+        self.reasons: dict[TopicPartition, TidelogError] = {}
+        """The last error of each partition that says more than that the time was over."""
+        self._warn_at: Millis | None = Millis(at + WARN_AFTER_MS)
+
+    def note(self, failures: Mapping[TopicPartition, TidelogError], at: Millis) -> None:
+        """A round of requests has ended with these failures."""
+        for key, error in failures.items():
+            # The last attempt may have a millisecond: that its time was over says nothing about the leader.
+            if not isinstance(error, RequestTimedOut) or key not in self.reasons:
+                self.reasons[key] = error
+        if self._warn_at is not None and failures and at >= self._warn_at:
+            self._warn_at, key = None, min(failures)
+            _log.warning("no answer from the leader of %s, the client keeps trying: %s", key, self.reasons[key].message)
+
+
 async def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
@@ -188,19 +214,21 @@ async def ask_leaders(
     known: Callable[[TopicPartition], LeaderEpoch] = lambda _: NO_LEADER_EPOCH,
     *,
     timeout_ms: int,
-    on_error: OnError = _raised,
+    on_error: OnError = raise_for_partition,
     **fields: object,
 ) -> None:
     """Ask the leaders of partitions, each about all that it leads, until `take` has returned True for each partition.
 
     question: the fields of the request for a partition besides its topic id and index. fields: the other fields of the
     request. take: gets what an answer has for a partition; returns False to ask again. known: as of `list_positions`.
-    on_error: gets the last error of each partition that has no answer; by default it is raised.
+    on_error: gets the last error of each partition that has no answer, before one that says only that the time was
+    over; by default it is raised.
     Looks up leaders again and retries for `timeout_ms`. UnknownTopicOrPartition is the error if nodes have reported a
     topic or partition as unknown for `NEW_TOPIC_MS`."""
     clock, retries = cluster.clock, cluster.retries(timeout_ms)
     left = list(partitions)
     unknown_since: Millis | None = None
+    missing = _MissingAnswers(clock.monotonic_ms())
     while left:
         answers, failures = await _round(cluster, left, method, question, known, retries.left_ms, fields)
         left = [key for key in left if key not in answers or not take(key, answers[key])]
@@ -209,6 +237,7 @@ async def ask_leaders(
             unknown_since = None
         elif unknown_since is None:
             unknown_since = at
+        missing.note(failures, at)
         waited = unknown_since is not None and at + BACKOFF_MS >= unknown_since + NEW_TOPIC_MS
         for key in [key for key, error in failures.items() if _is_final(cluster, key, error, waited=waited)]:
             left.remove(key)
@@ -221,8 +250,8 @@ async def ask_leaders(
                 await retries.pause(next(iter(failures.values())))
             except TidelogError:  # too late for another attempt
                 left = [key for key in left if key not in failures]
-                for key, error in failures.items():
-                    on_error(key, error)
+                for key in failures:
+                    on_error(key, missing.reasons[key])
             for topic in sorted({key.topic for key in left}):
                 if not await _refresh(cluster, topic, retries.left_ms):
                     unknown_since = None
