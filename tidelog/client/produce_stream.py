@@ -18,6 +18,7 @@ from tidelog.client.node_stream import NodeStream
 from tidelog.client.producer_events import Acknowledged, Lost, Refused
 from tidelog.client.producer_options import checked_receipts
 from tidelog.client.receipt import StoredBatch
+from tidelog.client.refusal_watch import RefusalWatch
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
@@ -77,6 +78,7 @@ class ProduceStream(NodeStream[Attempt, ProduceRequest, data_pb2.ProduceResponse
         self._transactional_id = transactional_id
         self._transaction_version = TRANSACTION_VERSION if transactional_id else 0
         self._receipts = receipts
+        self._refusals = RefusalWatch(endpoint)
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> ProduceRequest | None:
@@ -121,6 +123,7 @@ class ProduceStream(NodeStream[Attempt, ProduceRequest, data_pb2.ProduceResponse
                 error = from_proto(result.error)
                 error.record_errors = tuple(RecordError(each.index, each.message) for each in result.record_errors)
                 outcomes.append(Refused(result.batch_id, error, at))
+                self._refusals.refused(error, at)
             else:
                 base_offset, append_time = Offset(result.base_offset), Millis(result.log_append_time_ms)
                 stored = _stored(result) if self._receipts else None
