@@ -18,7 +18,13 @@ from tidelog import __version__
 from tidelog.cli import main, produce_command, record_input
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.produce_stream import ProduceStream
-from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
+from tidelog.errors import (
+    ElectionNotNeeded,
+    InvalidConfig,
+    InvalidRecord,
+    LeadershipLost,
+    PreferredLeaderNotAvailable,
+)
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, common_pb2
 
@@ -341,10 +347,15 @@ def test_leaders_are_elected_and_the_loss_is_reported(cluster: MemoryCluster, ti
     assert tidelog.json[0]["leader"] == 2
     refused = admin_pb2.PartitionOutcome(partition=PLACE, error=to_proto(ElectionNotNeeded("led already")), leader=-1)
     scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[refused]))
-    assert tidelog("partition", "elect") == 1
+    assert tidelog("partition", "elect") == 0, "a script can be run again"
     assert tidelog.err == "orders-0: led already\n"
-    assert tidelog("partition", "elect", "--json") == 1
+    assert tidelog("partition", "elect", "--json") == 0
     assert tidelog.json[0]["error"] == {"name": "ElectionNotNeeded", "message": "led already"}
+    absent = PreferredLeaderNotAvailable("orders-0 cannot be led by node 1")
+    refused = admin_pb2.PartitionOutcome(partition=PLACE, error=to_proto(absent), leader=-1)
+    scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[refused]))
+    assert tidelog("partition", "elect") == 1
+    assert tidelog.err == "orders-0 cannot be led by node 1\n", "its name is there once"
     assert tidelog("partition", "elect", "--unclean") == 2
     assert "name the partitions" in tidelog.err
 

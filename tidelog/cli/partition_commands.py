@@ -13,6 +13,7 @@ from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.transaction_commands import who_holds_lso
 from tidelog.client.admin import Admin
 from tidelog.cluster_descriptions import PartitionExplanation, PartitionResult
+from tidelog.errors import ElectionNotNeeded, TidelogError
 from tidelog.standard_streams import say
 
 app = CommandGroup()
@@ -72,7 +73,8 @@ def elect(
     yes: Annotated[bool, Option("--yes", help="With --unclean: do not ask for confirmation.")] = False,
 ) -> None:
     """Elect preferred leaders, or with --unclean any available replica. Exit code 1: an election was rejected or not
-    confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
+    confirmed; a partition that its preferred leader leads already counts as done. With --unclean and --json but without
+    --yes: show the loss and change nothing."""
     wanted = [partition_of(name) for name in names or ()]
     if unclean and not wanted:
         raise WrongUsage("--unclean loses records: name the partitions as TOPIC-N")
@@ -84,7 +86,9 @@ def elect(
             raise click.exceptions.Exit(1)
         if not _is_confirmed(expected):
             raise click.exceptions.Exit(1)
-    _show(call, call.query(lambda admin: admin.elect_leaders(wanted, unclean=unclean)))
+    outcomes = call.query(lambda admin: admin.elect_leaders(wanted, unclean=unclean))
+    # What the command is for is so already: the same script can be run again, as Kafka's command can.
+    _show(call, outcomes, harmless=ElectionNotNeeded)
 
 
 def _is_confirmed(expected: list[PartitionResult]) -> bool:
@@ -130,14 +134,16 @@ def moves(call: CommandCall) -> None:
     call.show(found, "reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
 
 
-def _show(call: CommandCall, outcomes: list[PartitionResult]) -> None:
+def _show(call: CommandCall, outcomes: list[PartitionResult], *, harmless: type[TidelogError] | tuple[()] = ()) -> None:
+    """Show the outcomes of partitions. harmless: errors that leave the exit code at 0."""
     refused = [each for each in outcomes if each.error is not None]
     if call.as_json:
         print_json([_plain(each) for each in outcomes])
     else:
         for each in outcomes:
             if each.error is not None:
-                say(f"{each.partition}: {each.error.message}")
+                said = each.error.message  # that of many errors names the partition already
+                say(said if said.startswith(str(each.partition)) else f"{each.partition}: {said}")
             elif each.loss:
                 say(f"{each.partition}: RECORDS MAY BE LOST: {each.loss}")
         done = [(str(each.partition), each.leader, each.leader_epoch) for each in outcomes if each.error is None]
@@ -145,7 +151,7 @@ def _show(call: CommandCall, outcomes: list[PartitionResult]) -> None:
             print_table(counted(len(done), "partition"), ("partition", "leader", "epoch"), done)
         elif not refused:
             say("nothing to do")
-    if refused:
+    if any(not isinstance(each.error, harmless) for each in refused):
         raise click.exceptions.Exit(1)
 
 
