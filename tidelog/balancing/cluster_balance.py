@@ -45,6 +45,8 @@ class ClusterBalance:
     """The reassignments in progress."""
     unanswered: tuple[NodeId, ...] = ()
     """Nodes that did not report the sizes of their logs: what only they have counts as empty."""
+    trouble: str = ""
+    """Why no change is possible now; the placement is as old as that."""
     hidden: tuple[str, ...] = ()
     """Topics with logs on the nodes that are not among `partitions`. Of a look at the whole cluster: the caller may not
     describe them, or they were deleted just now."""
@@ -119,7 +121,7 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         if each.adding or each.removing
     )
     hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
-    return ClusterBalance(nodes, partitions, moving, tuple(unanswered), tuple(sorted(hidden)))
+    return ClusterBalance(nodes, partitions, moving, tuple(unanswered), cluster.trouble, tuple(sorted(hidden)))
 
 
 async def change_replication_factor(

@@ -80,6 +80,8 @@ async def _rebalance(
         emptied = _known_nodes(balance, drain)
         staying = unplaceable(balance.nodes, balance.partitions, emptied) if partial else {}
         moves, begun = _planned(balance, emptied, staying, plan_file)
+        if balance.trouble:
+            say(f"warning: {balance.trouble}")
         if balance.unanswered:
             say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
         if balance.hidden and plan_file is None:
@@ -95,6 +97,8 @@ async def _rebalance(
             return
         if not call.as_json:
             say(_summary(moves, duration_ms, begun))
+            if not moves and not begun:
+                return
         progress = _ProgressLines(quiet=call.as_json)
         refused = await execute_moves(
             admin,
