@@ -73,6 +73,13 @@ def waits(log: Log) -> bool:
     return unflushed or log.durable_offset < log.log_end_offset or len(log.front.deleted) > 0
 
 
+def _not_opened(path: str, error: OSError) -> KafkaStorageError:
+    remedy = "check the disk"
+    if isinstance(error, (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError)):
+        remedy = "it must be a directory that the node may make and write; name another one in log.dirs"
+    return KafkaStorageError(f"the log directory {path} cannot be opened ({error.strerror or error}): {remedy}")
+
+
 class LogDirectory:
     """A log directory in use by this process."""
 
@@ -113,7 +120,7 @@ class LogDirectory:
                 self.identity.release()
                 raise
         except OSError as error:
-            raise KafkaStorageError(f"the log directory {path} cannot be opened: {error}; check the disk") from error
+            raise _not_opened(path, error) from error
         self.path = path
         self.files = files
         self.clock = clock

@@ -28,6 +28,14 @@ def text(bench: Bench, name: str) -> str:
     return data.decode()
 
 
+@pytest.mark.parametrize("below", ["", "/data"])
+def test_a_file_in_the_place_of_a_directory_is_no_fault_of_the_disk(tmp_path: Path, below: str) -> None:
+    path = tmp_path / "tidelog.toml"
+    path.write_text("")
+    with pytest.raises(KafkaStorageError, match=r"it must be a directory .*; name another one in log\.dirs"):
+        LogDirectory(f"{path}{below}", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+
+
 def test_a_new_directory_gets_an_id_and_keeps_it() -> None:
     bench = Bench()
     directory_id = bench.directory.directory_id
