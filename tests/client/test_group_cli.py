@@ -224,6 +224,7 @@ def test_records_that_were_deleted_unread_are_counted_apart(cluster: MemoryClust
         (("--shift-by", "-2"), {0: 4, 1: 0}),
         (("--to-time", "1970-01-01T00:00:03"), {0: 3, 1: 3}),
         (("--by-duration", "PT1H"), {0: 10, 1: 10}),
+        (("--by-duration", "1h"), {0: 10, 1: 10}),
         (("--by-duration", "P365000D"), {0: 0, 1: 0}),
     ],
 )
@@ -257,7 +258,7 @@ def test_a_reset_says_what_is_missing(cluster: MemoryCluster, tidelog: Terminal)
         (("--topic", "orders", "--to-earliest", "--to-latest"), 2, "with one of"),
         (("--topic", "orders", "--to-earliest", "--execute", "--dry-run"), 2, "pass one of them"),
         (("--topic", "orders", "--to-time", "yesterday"), 2, "2026-01-31"),
-        (("--topic", "orders", "--by-duration", "1h"), 2, "ISO 8601"),
+        (("--topic", "orders", "--by-duration", "an hour"), 2, "ISO 8601"),
         (("--topic", "orders", "--shift-by", "1"), 1, "orders-0, orders-1 has none"),
         (("--all-topics", "--to-earliest"), 1, "no committed offsets"),
         (("--partition", "orders", "--to-earliest"), 2, "TOPIC-NUMBER"),

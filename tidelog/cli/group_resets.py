@@ -37,7 +37,7 @@ def reset_offsets(
         str | None, Option("--to-time", help=f"To the first record at or after a time: {TIME_HELP}.")
     ] = None,
     by_duration: Annotated[
-        str | None, Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
+        str | None, Option("--by-duration", help="To the first record of the last PT1H, P7D, 1h30m, ...")
     ] = None,
     to_offset: Annotated[int | None, Option("--to-offset", min=0, help="To this offset.")] = None,
     shift_by: Annotated[int | None, Option("--shift-by", help="By this number of records; negative: back.")] = None,
@@ -111,7 +111,11 @@ def _time(text: str) -> datetime:
 
 def _before(duration: str) -> datetime:
     """Return the time of this duration ago."""
-    now = datetime.fromtimestamp(MachineClock().wall_ms() / 1000, UTC)
+    now_ms = MachineClock().wall_ms()
+    moment = moment_of(f"-{duration}", now_ms)  # 1h30m, as --to-time has it
+    if moment is not None:
+        return moment
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
     try:
         return now - timedelta(milliseconds=duration_ms(duration))
     except TidelogError as error:
