@@ -165,7 +165,7 @@ async def _list_offsets(
     isolation: Isolation,
     *,
     timeout_ms: int,
-    on_error: OnError = _raised,
+    on_error: OnError = raise_for_partition,
 ) -> None:
     """Ask the leaders for the offsets of timestamps. timestamps: read again for each request. The others are those of
     `ask_leaders` and `list_positions`."""
