@@ -43,6 +43,21 @@ async def test_a_consumer_of_a_group_joins_when_it_subscribes() -> None:
             assert heard.assigned == [ORDERS]
 
 
+async def test_a_static_member_may_subscribe_at_run_time() -> None:
+    """The options of a member hold for the subscription that comes later, as in Kafka's clients."""
+    heard = Heard()
+    async with memory_cluster() as cluster:
+        cluster.create("orders")
+        fill(cluster, "orders", 0, 1)
+        options: dict[str, Any] = {"instance_id": "one", "server_assignor": "range", "on_assigned": heard.on_assigned}
+        async with Consumer(cluster.bootstrap, group="g", max_wait_ms=100, **options) as consumer:
+            consumer.subscribe(["orders"])
+            assert len(await consumer.poll(timeout=10)) == 1
+            assert heard.assigned == [ORDERS]
+            assert [member.instance_id for member in cluster.groups.groups["g"].members.values()] == ["one"]
+            assert cluster.groups.heartbeats[0].server_assignor == "range"
+
+
 async def test_another_subscription_keeps_the_member_and_what_both_have() -> None:
     heard = Heard()
     async with memory_cluster() as cluster:

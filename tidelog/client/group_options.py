@@ -84,10 +84,10 @@ def group_options(
         "on_lost": on_lost,
     }
     given = [name for name, value in of_members.items() if value is not None]
-    if given and not (names or regex):  # they would have no effect
+    if given and group is None:  # they would have no effect
         raise InvalidConfig(
-            f"{given[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too"
-            + (", or give it to subscribe()" if given[0].startswith("on_") else "")
+            f'{given[0]}= is for members of a group: name it with group="...", and its topics with topics=, '
+            "topic_pattern= or subscribe()"
         )
     if group is None:
         return None
