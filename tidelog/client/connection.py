@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
 from tidelog import forks
 from tidelog.client.cluster import Cluster, parse_bootstrap
-from tidelog.client.machine import real_rng, secure_rng, start_root_task
+from tidelog.client.machine import real_rng, running_loop, secure_rng, start_root_task
 from tidelog.client.options import checked_client_id
 from tidelog.client.surroundings import SURROUNDINGS
 from tidelog.clock import Clock, MachineClock
@@ -89,6 +90,11 @@ class Service:
         self._closed = False
         self._is_foreign = False
         """True in a forked child process: it has a copy of this object, but none of its tasks."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which the client was started, and in which alone it may be used; None before."""
+        self._thread_id = 0
+        """The thread of this loop: for a check at each record. Before Python 3.12 to ask for the running loop is a call
+        of the system."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -106,7 +112,23 @@ class Service:
     def _cluster(self) -> Cluster:
         if self._cluster_or_none is None or self._closed:
             raise self._unusable()
+        self._ensure_here()
         return self._cluster_or_none
+
+    def _ensure_here(self) -> None:
+        """Raise InvalidRequest outside of the client's event loop, UsedAfterFork in a forked child.
+
+        Futures of another loop do not wake it: a call from there would wait for an answer that has arrived, and two
+        threads would change the queues at the same time.
+        """
+        if self._is_foreign:
+            raise self._unusable()
+        if self._loop is not None and running_loop() is not self._loop:
+            raise InvalidRequest(
+                f"the {self._what} belongs to the event loop in which it was started, and was called outside of it: "
+                "call it there (from other threads with asyncio.run_coroutine_threadsafe), create one in each loop, or "
+                f"use tidelog.sync.{type(self).__name__}, which any thread may call"
+            )
 
     def _unusable(self) -> TidelogError:
         if self._defect is not None:
@@ -126,6 +148,7 @@ class Service:
         if transport is None:
             transport = self._transport = client_transport(self._tls, self._sasl, self._client_id)
         forks.watch(self)
+        self._loop, self._thread_id = asyncio.get_running_loop(), get_ident()
         cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
         started = asyncio.Event()
         self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")
@@ -136,12 +159,21 @@ class Service:
         self._is_foreign = self._closed = True
         self._tasks = None
 
+    def _can_close(self) -> bool:
+        """Whether there is something that `close` could end: not in a forked child, nor after the client's loop was
+        closed. Raises InvalidRequest outside of the client's event loop."""
+        if self._is_foreign or (self._loop is not None and self._loop.is_closed()):
+            self._closed = True
+            return False
+        self._ensure_here()
+        return True
+
     async def close(self) -> None:
         """Stop all background tasks and close the connections, except those of a transport that was handed in.
         Idempotent."""
-        self._closed = True
-        if self._is_foreign:
+        if not self._can_close():
             return
+        self._closed = True
         root, self._root = self._root, None
         if root is None:
             return

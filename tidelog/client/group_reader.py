@@ -67,6 +67,8 @@ class GroupReader(FetchClient):
         its session times out. After an `async with` block that ends without an error, all returned records count as
         processed. Calls that wait raise InvalidRequest. Raises InvalidRequest in a callback of this consumer.
         """
+        if not self._can_close():
+            return
         member = self._member_or_none
         if member is not None:
             member.ensure_may_close()

@@ -28,6 +28,14 @@ END_SECONDS_MAX: Final = 1
 """How long calls of other threads may run after their client was closed; then they are cancelled."""
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, None if there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def real_rng() -> random.Random:
     """Return a random generator seeded by the operating system."""
     return random.Random()

@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any, Final, Literal, Unpack
 
 from tidelog.client.accumulator import OBJECT_BYTES, RECORD_BYTES, Attempt, PartitionQueue, record_size
@@ -171,8 +172,7 @@ class Producer(Service, RecordSender):
             self._clock, self.acks, self._take, self._report, throttled, transactional_id, receipts=receipts
         )
         self._todo: deque[Effect] = deque()
-        """Effects that are to be executed. They outlive `_execute`, so that after a defect `_abandon` still notifies
-        the senders of finished records."""
+        """Effects to execute. They outlive `_execute`: after a defect `_abandon` notifies senders of finished ones."""
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: Millis | None = None
@@ -276,8 +276,7 @@ class Producer(Service, RecordSender):
 
     async def flush(self) -> None:
         """Send all records queued before this call without lingering; return once all have an outcome."""
-        if self._is_foreign:
-            raise self._unusable()
+        self._ensure_here()
         outcomes = [batch.outcome for batch in self._core.unfinished()]
         self._handle(Flushed(self._clock.monotonic_ms()))
         for outcome in outcomes:
@@ -285,7 +284,7 @@ class Producer(Service, RecordSender):
 
     async def close(self, *, flush: bool = True) -> None:
         """Flush, then stop. flush=False: unsent records fail with an error. An open transaction is aborted."""
-        if self._is_foreign:
+        if not self._can_close():
             return
         try:
             if self._tasks is not None and self._transactions is not None and self._transactions.has_open:
@@ -365,8 +364,8 @@ class Producer(Service, RecordSender):
             size = record_size(key, value, headers)
         else:
             size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
-        if size > route.record_bytes_max:
-            self._check_size(topic, route, (key, value, headers))
+        if size > route.record_bytes_max or get_ident() != self._thread_id:
+            self._ensure_allowed(topic, route, (key, value, headers))
         core = self._core
         used = core.memory_used + size + OBJECT_BYTES
         if used > self._buffer_bytes or (self._waiting_for_memory and not first):
@@ -435,7 +434,7 @@ class Producer(Service, RecordSender):
         """Queue records of the first waiting call, for one turn of the loop."""
         route, core = self._routes[many.topic], self._core
         for index in many.too_large(route):
-            self._check_size(many.topic, route, many.content(index), index)
+            self._ensure_allowed(many.topic, route, many.content(index), index)
         if many.wants_more(self._buffer_bytes - core.memory_used, self._buffer_bytes):
             many.put(route, core, self._buffer_bytes, self._clock.monotonic_ms(), Millis(self._clock.wall_ms()))
             self._wake.set()
@@ -452,6 +451,7 @@ class Producer(Service, RecordSender):
         The time limit is a timer that completes `placed`, not `asyncio.timeout`, which could expire in the turn of the
         loop in which the record is queued, and then report a queued record as not queued.
         """
+        self._ensure_here()
         start = self._clock.monotonic_ms()
         try:
             route = self._routes.get(call.topic)
@@ -518,8 +518,9 @@ class Producer(Service, RecordSender):
         if self._waiting_for_memory and self._waiting_for_memory[0] is call:
             self._put_waiting()
 
-    def _check_size(self, topic: str, route: Route, content: Content, record: int | None = None) -> None:
+    def _ensure_allowed(self, topic: str, route: Route, content: Content, record: int | None = None) -> None:
         """Raise RecordTooLarge if the encoded record exceeds a limit. record: its index in a call of many."""
+        self._ensure_here()  # two threads would give two records the same place in a batch
         limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
         if self._codec is Codec.NONE:  # the compressed size is checked by the node
             limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
@@ -530,7 +531,7 @@ class Producer(Service, RecordSender):
     def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
         self._cluster.on_change(self._on_metadata)
         if self._transactions is not None:
-            self._transactions.start(self._cluster)
+            self._transactions.start(self._cluster, self._ensure_here)
         return {"produce": self._pump()}
 
     async def _pump(self) -> None:
@@ -592,8 +593,7 @@ class Producer(Service, RecordSender):
             self._timer.cancel()
             self._timer = self._timer_ms = None
         if alarm is not None and self._tasks is not None:
-            delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
-            self._timer_ms = alarm
+            self._timer_ms, delay = alarm, max(0, alarm - self._clock.monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._alarm_rang)
 
     def _alarm_rang(self) -> None:

@@ -80,10 +80,12 @@ class ProducerTransactions:
         """Returns the identity of the committer of the offsets that are being added."""
         self._stopped: TidelogError | None = None
         """Why the producer has ended; None while it runs."""
+        self._ensure_here: Callable[[], None] = lambda: None
 
-    def start(self, cluster: Cluster) -> None:
-        """Called when the producer has started."""
+    def start(self, cluster: Cluster, ensure_here: Callable[[], None]) -> None:
+        """Called when the producer has started. ensure_here: raises outside of the event loop of the producer."""
         self._cluster, self._coordinators = cluster, Coordinators(cluster, self._rng)
+        self._ensure_here = ensure_here
 
     def stop(self, reason: TidelogError) -> None:
         """Called when the producer has ended: fail the call that is under way. A transaction without a request to
@@ -238,6 +240,7 @@ class ProducerTransactions:
 
     async def _perform(self, decide: Callable[[], list[TransactionEffect]]) -> None:
         """Carry out a call of the application, and wait for its end. decide: passes it to the core."""
+        self._ensure_here()
         caller = self._caller = asyncio.get_running_loop().create_future()
         try:
             if self._stopped is not None:
