@@ -13,7 +13,7 @@ from tidelog import forks
 from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
-    from tidelog import sync
+    from tidelog import errors, sync
     from tidelog.client.admin import Admin, NewTopic, TopicDescription
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
@@ -44,6 +44,9 @@ __version__: Final = "0.1.0.dev0"
 
 set_defaults(os.environ)
 forks.register()
+
+_MODULES: Final = ("errors", "sync")
+"""Public modules that are loaded on first use, as the names of `_HOME`."""
 
 _HOME: Final = {
     "Acks": "tidelog.types",
@@ -114,20 +117,29 @@ __all__ = [
     "TransactionAborted",
     "TransactionOutcomeUnknown",
     "__version__",
+    "errors",
     "sync",
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load a public name from its module on first use."""
-    if name == "sync":
-        return import_module(f"{__name__}.{name}")  # its whole name would tie each test to all that the client imports
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker each public name is one of the imports above, and any other is a mistake
+
+    def __getattr__(name: str) -> object:
+        """Load a public name from its module on first use."""
+        if name in _MODULES:
+            return import_module(
+                f"{__name__}.{name}"
+            )  # a whole name would tie each test to all that the client imports
+        home = _HOME.get(name)
+        if home is None:
+            errors_module = import_module(_HOME["TidelogError"])
+            kind = getattr(errors_module, name, None)
+            is_error = isinstance(kind, type) and issubclass(kind, errors_module.TidelogError)
+            hint = f": it is tidelog.errors.{name}" if is_error else ""
+            raise AttributeError(f"module 'tidelog' has no attribute {name!r}{hint}")
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
