@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - threads are what a story is about
+from inspect import signature
 from threading import Event
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidelog import sync
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.delivery import SendResult
+from tidelog.client.kafka_options import ELSEWHERE, RENAMED
 from tidelog.client.machine import LoopThread
 from tidelog.client.producer import Producer
 from tidelog.errors import (
@@ -504,3 +506,28 @@ def test_a_client_id_fits_into_a_header(client: Any) -> None:
     made = client("localhost:1", client_id="loader of team-7")
     if isinstance(made, sync.Producer | sync.Consumer | sync.Admin):
         made.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (Producer, "compression_type", "Producer has no option compression_type=: use compression="),
+        (Producer, "linger.ms", "Producer has no option linger.ms=: write linger_ms="),
+        (Producer, "group_id", "Producer has no option group_id=: it has bootstrap, acks, "),
+        (Consumer, "group_id", "Consumer has no option group_id=: use group="),
+        (Consumer, "isolatoin", "Consumer has no option isolatoin=: do you mean isolation=?"),
+        (Consumer, "max_poll_records", "Consumer has no option max_poll_records=: pass max_records= to poll()"),
+        (Admin, "clientid", "Admin has no option clientid=: do you mean client_id=?"),
+        (sync.Consumer, "enable_auto_commit", "Consumer has no option enable_auto_commit=: use auto_commit="),
+        (sync.Admin, "security_protocol", "Admin has no option security_protocol=: pass tls=tidelog.Tls(...)"),
+    ],
+)
+def test_an_option_by_its_name_in_kafkas_clients_is_refused_with_the_name_here(kind: Any, name: str, says: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(says)}"):
+        kind("127.0.0.1:1", **{name: "1"})
+
+
+def test_each_name_that_such_an_error_recommends_is_an_option() -> None:
+    options = {*signature(Producer).parameters, *signature(Consumer).parameters}
+    assert set(RENAMED.values()) <= options
+    assert not options & {*RENAMED, *ELSEWHERE}

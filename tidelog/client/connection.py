@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
 from tidelog import forks
 from tidelog.client.cluster import Cluster, parse_bootstrap
+from tidelog.client.kafka_options import unknown_option
 from tidelog.client.machine import real_rng, running_loop, secure_rng, start_root_task
 from tidelog.client.options import checked_client_id
 from tidelog.client.surroundings import SURROUNDINGS
@@ -71,7 +72,10 @@ class Service:
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            raise unknown_option(type(self), name, ClientOptions.__annotations__)
         if tls is not None and not isinstance(tls, Tls):
             raise TypeError(f"tls must be a tidelog.Tls or None, not {type(tls).__name__}: {tls!r}")
         if (here := SURROUNDINGS.get()) is not None:
