@@ -147,6 +147,14 @@ FORMER_TERMS = re.compile(
 )
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_an_example_of_a_group_waits_long_enough_to_join_it(page: Path) -> None:
+    """A loop that ends with an empty list has read nothing where joining takes longer than `poll` waits
+    by default: README's did so on a new cluster."""
+    examples = [block for block in FENCE.findall(page.read_text(encoding="utf-8")) if "group=" in block]
+    assert [block for block in examples if re.search(r"while .*\.poll\(\)", block)] == []
+
+
 def former_terms(text: str) -> list[str]:
     """The former terms in the prose of a page: outside fences, code and the targets of links."""
     prose = re.sub(r"\]\([^)\s]+\)", "]", CODE.sub("", FENCE.sub("", text)))
