@@ -236,6 +236,49 @@ async def test_each_failing_handshake_names_its_cause_and_the_next_step(
         assert service.called == []
 
 
+@pytest.fixture
+def reporting_the_refused_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC tries `localhost` at ::1 and 127.0.0.1, and reports whichever failed last: here always the first, at which
+    nothing listens."""
+
+    def refused(_error: Exception, *, address: Endpoint, phase: str) -> ConnectionFailed:
+        return ConnectionFailed(f"{phase} at {address}: no connection (Connection refused (111)).")
+
+    monkeypatch.setattr(status, "from_rpc_error", refused)
+
+
+async def ask(transport: GrpcTransport, host: str, port: int) -> None:
+    await transport.call(Endpoint(host, port), methods.DATA_INIT_PRODUCER_ID, ASK, timeout_ms=CALL_MS)
+
+
+async def test_at_a_name_with_several_addresses_the_refused_one_hides_no_cause(
+    tmp_path: Path, reporting_the_refused_address: None
+) -> None:
+    authority = Authority(tmp_path)
+    async with listening(None) as (at, _, _), connected(Tls(authority.ca)) as transport:
+        with pytest.raises(TlsNotSpoken, match="plain text at this port, and this side began TLS"):
+            await ask(transport, "localhost", at.port)
+        with pytest.raises(ConnectionFailed, match="Connection refused"):  # it has no other address: it is the cause
+            await ask(transport, "127.0.0.1", at.port)
+
+
+async def test_what_accepts_connections_and_is_no_node_does_not_refuse_them(
+    reporting_the_refused_address: None,
+) -> None:
+    """As the listener for Kafka's protocol, at which programs of Kafka point their clients."""
+
+    async def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server, connected(None) as transport:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectionFailed, match="nothing at another one answers as a node"):
+            await ask(transport, "localhost", port)
+    async with connected(None) as transport:
+        with pytest.raises(ConnectionFailed, match="Connection refused"):
+            await ask(transport, "localhost", port)
+
+
 async def test_a_failed_handshake_without_files_to_look_for_its_cause_is_still_a_failed_connection(
     tmp_path: Path,
 ) -> None:

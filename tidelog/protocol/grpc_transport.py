@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from ipaddress import ip_address
 from typing import Any, Final, Generic, NoReturn
 
 import grpc
@@ -67,6 +68,9 @@ LOOK_AGAIN_S: Final = 5.0
 DIAGNOSE_AGAIN_S: Final = 5.0
 """The cause of a failed TLS connection is looked for again after this time; until then the last one is reported."""
 
+DIAGNOSE_MS: Final = 2_000
+"""Limit of the connections that tell whether a name is refused at all of its addresses."""
+
 WARN_AGAIN_S: Final = 60.0
 """Interval of the warnings about failed TLS connections of one transport."""
 
@@ -76,6 +80,15 @@ _ENDED_BY_NODE: Final = ("socket closed", "reset", "closed by peer", "broken pip
 _WRITE_FAILED: Final = "Internal error from Core"
 """What gRPC for Python reports, with INTERNAL, if the node ends a stream while a message is written to it. The error of
 the node is lost then."""
+
+
+def _is_address(host: str) -> bool:
+    """Whether the host is an IP address, and no name that may have several."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[str, int | str]]:
@@ -323,15 +336,33 @@ class GrpcTransport:
         if isinstance(failure, ClientCertificateRejected):  # the node says so: nothing is left to find
             return failure
         reason = failure.message.lower()
-        if "refused" in reason or (self._tls is None and not any(words in reason for words in _ENDED_BY_NODE)):
+        is_refused = "refused" in reason
+        if is_refused:
+            if _is_address(to.host):
+                return failure
+        elif self._tls is None and not any(words in reason for words in _ENDED_BY_NODE):
             return failure
         now = asyncio.get_running_loop().time()
         found_at, found = self._diagnoses.get(to, (now - 2 * DIAGNOSE_AGAIN_S, None))
         if now - found_at >= DIAGNOSE_AGAIN_S:
             self._diagnoses[to] = now, found  # other calls do not look for it meanwhile
-            found = await diagnose(to, None if self._tls is None else self._tls.tls, str(method))
+            found = await self._diagnose(to, method, is_refused=is_refused)
             self._diagnoses[to] = now, found
         return failure if found is None else type(found)(found.message)
+
+    async def _diagnose(self, to: Endpoint, method: object, *, is_refused: bool) -> ConnectionFailed | None:
+        """is_refused: gRPC reports a refused connection. Of several addresses of a name it reports the last one, for
+        `localhost` often that of IPv6, while the cause is what listens at another one."""
+        if is_refused and await self.is_refused(to, timeout_ms=DIAGNOSE_MS):
+            return None
+        found = await diagnose(to, None if self._tls is None else self._tls.tls, str(method))
+        if found is None and is_refused:
+            return ConnectionFailed(
+                f"{method} at {to}: one address of this name refuses connections, and nothing at another one answers "
+                "as a node. Is this the port of a listener for Tidelog's clients (by default 9192; 9092 is for clients "
+                "of Kafka)?"
+            )
+        return found
 
     async def _refresh_certificates(self) -> None:
         """Use new connections from now on if the certificates on disk have changed. Streams on the present ones
