@@ -58,8 +58,8 @@ class Problem(NamedTuple):
                 return "it has no key, which a compacted topic needs"
             case ProblemKind.TIMESTAMP:
                 return (
-                    f"its timestamp {self.detail} is out of range: {rules.timestamp_min} to {rules.timestamp_max} is "
-                    "allowed now"
+                    f"its timestamp {self.detail} is out of range: milliseconds since 1970 from {rules.timestamp_min} "
+                    f"to {rules.timestamp_max} are allowed now"
                 )
             case ProblemKind.OFFSET:
                 return f"its offset delta {self.detail} does not follow that of the record before"
