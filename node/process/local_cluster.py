@@ -381,7 +381,10 @@ class LocalCluster:
             missing = self._missing(in_sync=in_sync)
             return not missing
 
-        self.wait_until(is_healthy, within_s=within_s, what=lambda: f"the cluster is healthy ({missing})")
+        def what() -> str:
+            return f"the cluster is healthy ({missing})" if missing else "the cluster is healthy"
+
+        self.wait_until(is_healthy, within_s=within_s, what=what)
 
     def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str | Callable[[], str]) -> None:
         """Wait until `reached()` is true; a TidelogError counts as false. what: for the error. Raises ClusterFailed."""

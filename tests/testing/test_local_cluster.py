@@ -115,6 +115,16 @@ async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalC
     assert await values_of(tidelog_cluster, topic) == [b"fits", b"late", b"fits again"]
 
 
+def test_a_node_is_started_and_not_waited_for(tidelog_cluster: LocalCluster) -> None:
+    tidelog_cluster.kill(0)
+    tidelog_cluster.start(0)
+    assert not tidelog_cluster.is_disturbed
+
+
+def test_the_test_after_it_has_a_healthy_cluster_too(tidelog_cluster: LocalCluster) -> None:
+    tidelog_cluster.wait_healthy(within=0)
+
+
 async def test_a_wait_in_vain_says_what_is_missing(tidelog_cluster: LocalCluster) -> None:
     tidelog_cluster.kill(0)
     tidelog_cluster.pause(1)

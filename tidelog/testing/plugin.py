@@ -75,9 +75,7 @@ def tidelog_session_cluster(tidelog_cluster_options: Mapping[str, Any]) -> Itera
 def tidelog_cluster(tidelog_session_cluster: LocalCluster) -> Iterator[LocalCluster]:
     """The cluster of this run, healthy. What a test has disturbed is healed after it."""
     yield tidelog_session_cluster
-    if tidelog_session_cluster.is_disturbed:
-        tidelog_session_cluster.heal()
-        tidelog_session_cluster.wait_healthy()
+    tidelog_session_cluster.settle()
 
 
 @pytest.fixture

@@ -53,6 +53,8 @@ class LocalCluster:
         self._removal = weakref.finalize(self, remove, home, ignore_errors=True)
         """Also for an object that is never used, or not closed."""
         self._cluster: Any = module.FaultyCluster(home, nodes, settings=settings)
+        self._is_settled = False
+        """Whether the cluster was healthy after the last fault."""
 
     # --- lifecycle ---
 
@@ -144,19 +146,23 @@ class LocalCluster:
 
     # --- faults ---
 
+    def _faulty(self, node: int) -> int:
+        self._is_settled = False  # also for the end of a fault: a node that was started is not ready yet
+        return self._known(node)
+
     def kill(self, node: int) -> None:
         """End a process at once (SIGKILL). Its data stay."""
-        self._cluster.kill(self._known(node))
+        self._cluster.kill(self._faulty(node))
 
     def stop(self, node: int) -> None:
         """Stop a node gracefully: it hands its leaderships over and closes its logs. Raises TimeoutError if it does not
         end, which kills it."""
         with self._in_time():
-            self._cluster.stop_node(self._known(node))
+            self._cluster.stop_node(self._faulty(node))
 
     def start(self, node: int) -> None:
         """Start a node that was killed or stopped, on its data."""
-        self._cluster.kill(self._known(node))  # it may have ended by itself
+        self._cluster.kill(self._faulty(node))  # it may have ended by itself
         self._cluster.start_node(node)
 
     def restart(self, node: int) -> None:
@@ -166,36 +172,44 @@ class LocalCluster:
 
     def pause(self, node: int) -> None:
         """Stop a process where it is (SIGSTOP): its connections stay open, and nothing answers."""
-        self._cluster.pause(self._known(node))
+        self._cluster.pause(self._faulty(node))
 
     def resume(self, node: int) -> None:
         """Continue a paused process."""
-        self._cluster.resume(self._known(node))
+        self._cluster.resume(self._faulty(node))
 
     def cut_off(self, node: int, *others: int) -> None:
         """Cut a node off from these nodes, or from all, in both directions. Clients still reach it."""
-        self._cluster.cut_off(self._known(node), *map(self._known, others))
+        self._cluster.cut_off(self._faulty(node), *map(self._known, others))
 
     def reconnect(self, node: int) -> None:
         """End every `cut_off` of a node; what was held back arrives now."""
-        self._cluster.reconnect(self._known(node))
+        self._cluster.reconnect(self._faulty(node))
 
     def slow_disk(self, node: int, sync_ms: float) -> None:
         """Let each sync on the disk of a node take so many milliseconds more; 0: none."""
-        self._cluster.slow_disk(self._known(node), not_negative("sync_ms", sync_ms))
+        self._cluster.slow_disk(self._faulty(node), not_negative("sync_ms", sync_ms))
 
     def fill_disk(self, node: int) -> None:
         """Leave no free space on the disk of a node. What is there can be read."""
-        self._cluster.fill_disk(self._known(node))
+        self._cluster.fill_disk(self._faulty(node))
 
     def free_disk(self, node: int) -> None:
         """End `fill_disk`."""
-        self._cluster.fill_disk(self._known(node), full=False)
+        self._cluster.fill_disk(self._faulty(node), full=False)
 
     def heal(self) -> None:
         """End all faults and start every node that does not run; then wait with `healthy` or `wait_healthy`."""
         self._refuse_if_closed()
+        self._is_settled = False
         self._cluster.heal()
+
+    def settle(self) -> None:
+        """`heal` and `wait_healthy`, if a fault has begun or ended since the cluster was healthy."""
+        if self.is_disturbed:
+            self.heal()
+        if not self._is_settled:
+            self.wait_healthy()
 
     @property
     def is_disturbed(self) -> bool:
@@ -216,6 +230,7 @@ class LocalCluster:
         self._refuse_if_closed()
         with self._in_time():
             self._cluster.wait_healthy(within)
+        self._is_settled = True
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
