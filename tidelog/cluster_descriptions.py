@@ -39,6 +39,19 @@ class NodeDescription:
     leaders: int
     """How many partitions it leads."""
     replicas: int
+    cordoned: bool = False
+    """It gets no new replicas, and keeps those that it has."""
+
+    @property
+    def state(self) -> str:
+        """As it is shown: `alive`, `draining` or `fenced`, and whether it is cordoned."""
+        state = "fenced" if self.fenced else "draining" if self.draining else "alive"
+        return f"{state}, cordoned" if self.cordoned else state
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether new replicas may be placed on it now."""
+        return not (self.fenced or self.draining or self.cordoned)
 
 
 @dataclass(frozen=True, slots=True)

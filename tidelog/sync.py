@@ -381,6 +381,8 @@ class Admin(_SyncClient[_admin.Admin]):
     explain_restart = blocking(_admin.Admin.explain_restart)
     remove_voter = blocking(_admin.Admin.remove_voter)
     unregister_node = blocking(_admin.Admin.unregister_node)
+    cordon_node = blocking(_admin.Admin.cordon_node)
+    uncordon_node = blocking(_admin.Admin.uncordon_node)
     create_acls = blocking(_admin.Admin.create_acls)
     delete_acls = blocking(_admin.Admin.delete_acls)
     describe_acls = blocking(_admin.Admin.describe_acls)

@@ -391,6 +391,7 @@ ADMIN_EXPLAIN_RESTART: Final = Api(
 )
 ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", events.RemoveVoter, events.VoterRemoved, _ALTER)
 ADMIN_UNREGISTER_NODE: Final = _change("Admin.UnregisterNode", events.UnregisterNode, events.NodeUnregistered, _ALTER)
+ADMIN_ALTER_CORDON: Final = _change("Admin.AlterCordon", events.AlterCordon, events.CordonAltered, _ALTER)
 ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", events.CreateAcls, events.AclsCreated, _ALTER)
 ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", events.DeleteAcls, events.AclsDeleted, _ALTER)
 ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", admin.DescribeAclsRequest, admin.DescribeAclsAnswer, _DESCRIBE)

@@ -24,6 +24,7 @@ class ClusterFigures:
     active_nodes: int = 0
     draining_nodes: int = 0
     fenced_nodes: int = 0
+    cordoned_nodes: int = 0
 
 
 NODE: Final = MetricTable[MetricSources](
@@ -380,5 +381,11 @@ CLUSTER: Final = MetricTable[ClusterFigures](
                 command="tidelog cluster status",
             ),
         ),
+    ),
+    Metric(
+        "tidelog_cluster_cordoned_nodes",
+        "Registered nodes now that get no new replicas, in whatever state",
+        lambda c: c.cordoned_nodes,
+        "`tidelog cluster status` names them. `tidelog node uncordon N` ends it, or a new topic may lack nodes",
     ),
 )

@@ -195,6 +195,7 @@ class AdminHandlers(ConfigHandlers):
                     draining=node.draining,
                     leaders=leaders[node.node_id],
                     replicas=replicas[node.node_id],
+                    cordoned=node.cordoned,
                 )
                 for _, node in sorted(image.nodes.items())
             ),
@@ -339,6 +340,10 @@ class AdminHandlers(ConfigHandlers):
     async def unregister_node(self, request: events.UnregisterNode, context: RequestContext) -> events.NodeUnregistered:
         """Forward; respond when this node has applied the removal."""
         return await self._alter(table.ADMIN_UNREGISTER_NODE, request, context, "the node was removed")
+
+    async def alter_cordon(self, request: events.AlterCordon, context: RequestContext) -> events.CordonAltered:
+        """Forward; respond when this node has applied the change."""
+        return await self._alter(table.ADMIN_ALTER_CORDON, request, context, "the cordon was changed")
 
     async def alter_user_scram_credentials(
         self, request: events.AlterScramCredentials, context: RequestContext

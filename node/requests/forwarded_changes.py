@@ -27,6 +27,7 @@ Altered = TypeVar(
     events.ClientQuotasAltered,
     events.GroupConfigsAltered,
     events.NodeUnregistered,
+    events.CordonAltered,
 )
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 

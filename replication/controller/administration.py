@@ -16,6 +16,7 @@ from replication.controller import (
     events,
     features,
     group_configs,
+    node_cordon,
     reassignment,
     scram_users,
     topics,
@@ -98,8 +99,8 @@ def decide(
             return _alter_client_quotas(batch, request)
         case events.AlterGroupConfigs():
             return _alter_group_configs(batch, request, valid_group_configs)
-        case events.UpdateFeatures():
-            return _update_features(batch, request, known_levels)
+        case events.UpdateFeatures() | events.AlterCordon():
+            return _change_nodes(batch, request, known_levels)
         case events.CreateAcls() | events.DeleteAcls():
             return _change_acls(batch, request)
         case events.AlterScramCredentials():
@@ -140,9 +141,13 @@ def _alter_group_configs(
     return events.GroupConfigsAltered(batch.image.offset)
 
 
-def _update_features(
-    batch: Batch, request: events.UpdateFeatures, known_levels: Mapping[NodeId, int]
-) -> events.FeaturesUpdated:
+def _change_nodes(
+    batch: Batch, request: events.UpdateFeatures | events.AlterCordon, known_levels: Mapping[NodeId, int]
+) -> events.FeaturesUpdated | events.CordonAltered:
+    if isinstance(request, events.AlterCordon):
+        records = node_cordon.records_of(batch.image, request.node_id, cordoned=request.cordoned)
+        batch.add(records)
+        return events.CordonAltered(bool(records), batch.image.offset)
     features.refuse_update(batch.image, request.level, known_levels)
     if request.level > batch.image.feature_level and not request.validate_only:
         batch.add([ClusterRecord(batch.image.cluster_id, request.level)])

@@ -365,6 +365,14 @@ class AlterScramCredentials:
     deletions: tuple[ScramCredentialRemovalRecord, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AlterCordon:
+    """Cordon a node, so that it gets no new replicas, or end that (KIP-1066)."""
+
+    node_id: NodeId
+    cordoned: bool
+
+
 AdminRequest: TypeAlias = (
     CreateTopic
     | DeleteTopic
@@ -378,6 +386,7 @@ AdminRequest: TypeAlias = (
     | AlterScramCredentials
     | AlterClientQuotas
     | AlterGroupConfigs
+    | AlterCordon
 )
 """Changes requested by operators or clients."""
 
@@ -568,6 +577,14 @@ class NodeUnregistered:
     metadata_offset: Offset
 
 
+@dataclass(frozen=True, slots=True)
+class CordonAltered:
+    """The image is as requested from `metadata_offset` on. changed: it was not before."""
+
+    changed: bool
+    metadata_offset: Offset
+
+
 Result: TypeAlias = (
     Registered
     | HeartbeatAnswer
@@ -579,6 +596,7 @@ Result: TypeAlias = (
     | FeaturesUpdated
     | VoterRemoved
     | NodeUnregistered
+    | CordonAltered
     | ProducerIdBlock
     | AclsCreated
     | AclsDeleted

@@ -25,6 +25,7 @@ from replication.controller.metadata_records import (
     LocatedRecord,
     MetadataRecord,
     NodeChangeRecord,
+    NodeCordonRecord,
     NodeRegistrationRecord,
     NodeRemovalRecord,
     NodeStateSnapshot,
@@ -88,6 +89,8 @@ class NodeRegistration:
     """Directories of earlier registrations that this one did not name."""
     offline_directories: tuple[DirectoryState, ...] = ()
     """Directories that this registration named, and that have failed since."""
+    cordoned: bool = False
+    """It gets no new replicas; those that it has stay."""
 
     @property
     def active(self) -> bool:
@@ -246,6 +249,8 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
         fenced=True,
         draining=False,
         former_directories=former,
+        # A node that is to be emptied may restart meanwhile: without this it would get replicas again by that.
+        cordoned=previous is not None and previous.cordoned,
     )
 
 
@@ -312,10 +317,8 @@ class _Draft:
             case NodeRegistrationRecord():
                 nodes = self._own_nodes()
                 nodes[record.node_id] = register(offset, record, nodes.get(record.node_id))
-            case NodeChangeRecord():
+            case NodeChangeRecord() | NodeRemovalRecord() | NodeCordonRecord():
                 self._change_node(offset, record)
-            case NodeRemovalRecord():
-                del self._own_nodes()[self._registered(offset, record).node_id]
             case TopicRecord():
                 self._add_topic(offset, record)
             case TopicConfigsRecord():
@@ -447,15 +450,21 @@ class _Draft:
             raise _contradiction(offset, f"partition {change.key} does not exist")
         partitions[change.partition] = changed(partitions[change.partition], change)
 
-    def _registered(self, offset: Offset, record: NodeChangeRecord | NodeRemovalRecord) -> NodeRegistration:
-        """The registration that the record is about."""
+    def _change_node(self, offset: Offset, record: NodeChangeRecord | NodeRemovalRecord | NodeCordonRecord) -> None:
         node = self._own_nodes().get(record.node_id)
-        if node is None or node.node_epoch != record.node_epoch:
+        if node is None:
+            raise _contradiction(offset, f"node {record.node_id} is not registered")
+        if isinstance(record, NodeCordonRecord):
+            self._own_nodes()[record.node_id] = replace(node, cordoned=record.cordoned)
+            return
+        if node.node_epoch != record.node_epoch:
             raise _contradiction(offset, f"node {record.node_id} has no registration {record.node_epoch}")
-        return node
+        if isinstance(record, NodeRemovalRecord):
+            del self._own_nodes()[record.node_id]
+        else:
+            self._change_registration(node, record)
 
-    def _change_node(self, offset: Offset, change: NodeChangeRecord) -> None:
-        node = self._registered(offset, change)
+    def _change_registration(self, node: NodeRegistration, change: NodeChangeRecord) -> None:
         if change.fenced is False:
             directories = tuple(
                 DirectoryState(directory.directory_id, node.node_epoch) for directory in node.directories

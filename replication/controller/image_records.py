@@ -18,6 +18,7 @@ from replication.controller.metadata_records import (
     ClusterRecord,
     GroupConfigsRecord,
     MetadataRecord,
+    NodeCordonRecord,
     NodeRegistrationRecord,
     NodeStateSnapshot,
     PartitionRecord,
@@ -35,6 +36,8 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
     yield VotersRecord(image.voters)
     for node in image.nodes.values():
         yield _registration(node)
+        if node.cordoned:
+            yield NodeCordonRecord(node.node_id, cordoned=True)
     for topic in image.topics.values():
         yield TopicRecord(topic.name, topic.topic_id, topic.configs)
         for state in topic.partitions:

@@ -111,6 +111,14 @@ class NodeRemovalRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCordonRecord:
+    """The node gets no new replicas from now on, or may get some again. It holds for all registrations of the node."""
+
+    node_id: NodeId
+    cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """A topic; its partitions follow in the same batch."""
 
@@ -259,6 +267,7 @@ MetadataRecord: TypeAlias = (
     | NodeRegistrationRecord
     | NodeChangeRecord
     | NodeRemovalRecord
+    | NodeCordonRecord
     | TopicRecord
     | TopicConfigsRecord
     | TopicRemovalRecord

@@ -20,7 +20,8 @@ from replication.controller import features, voter_changes
 from replication.controller.elections import name_of
 from replication.controller.image import ClusterImage
 from replication.controller.metadata_records import NodeRemovalRecord, VotersRecord
-from tidelog.errors import InvalidRequest, NodeIdNotRegistered
+from replication.controller.node_state import registered_node
+from tidelog.errors import InvalidRequest
 from tidelog.types import NodeId
 
 _NAMED_MAX: Final = 5
@@ -36,13 +37,7 @@ def records_of(
     UnsupportedVersion.
     """
     features.require(image, features.NODE_REMOVAL, "the removal of a node")
-    node = image.nodes.get(node_id)
-    if node is None:
-        known = ", ".join(map(str, sorted(image.nodes)))
-        raise NodeIdNotRegistered(
-            f"there is no node {node_id}: it was removed before, also if the answer to that request was lost, or never "
-            f"registered; the registered nodes are {known} (`tidelog cluster status`)"
-        )
+    node = registered_node(image, node_id)
     if not node.fenced or in_session:
         raise InvalidRequest(
             f"node {node_id} is alive and would register again: stop it, and retry once it is fenced "

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from replication.controller.image import NodeRegistration
+from replication.controller.image import ClusterImage, NodeRegistration
 from replication.controller.metadata_records import NodeChangeRecord
+from tidelog.errors import NodeIdNotRegistered
+from tidelog.types import NodeId
 
 
 class NodeState(Enum):
@@ -54,6 +56,18 @@ def node_state_of(node: NodeRegistration) -> NodeState:
     if node.fenced:
         return NodeState.STOPPED if node.draining else NodeState.FENCED
     return NodeState.DRAINING if node.draining else NodeState.SERVING
+
+
+def registered_node(image: ClusterImage, node_id: NodeId) -> NodeRegistration:
+    """The node that an operator names. Raises NodeIdNotRegistered."""
+    node = image.nodes.get(node_id)
+    if node is None:
+        known = ", ".join(map(str, sorted(image.nodes)))
+        raise NodeIdNotRegistered(
+            f"there is no node {node_id}: it was removed before, also if the answer to that request was lost, or never "
+            f"registered; the registered nodes are {known} (`tidelog cluster status`)"
+        )
+    return node
 
 
 def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:

@@ -56,8 +56,11 @@ def place(
     ]
 
 
-def refuse_replicas(image: ClusterImage, partition: str, replicas: Sequence[NodeId]) -> None:
-    """Raise InvalidReplicaAssignment if the partition cannot have these replicas, whichever of the nodes run."""
+def refuse_replicas(
+    image: ClusterImage, partition: str, replicas: Sequence[NodeId], *, present: Collection[NodeId] = ()
+) -> None:
+    """Raise InvalidReplicaAssignment if the partition cannot have these replicas, whichever of the nodes run. present:
+    those that it has."""
     if not replicas or len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(
             f"{partition}: invalid replicas {list(replicas)}: name at least one, each only once"
@@ -65,6 +68,11 @@ def refuse_replicas(image: ClusterImage, partition: str, replicas: Sequence[Node
     for node_id in replicas:
         if node_id not in image.nodes:
             raise InvalidReplicaAssignment(f"{partition} cannot have a replica on node {node_id}: it is not registered")
+        if image.nodes[node_id].cordoned and node_id not in present:
+            raise InvalidReplicaAssignment(
+                f"{partition} cannot get a replica on node {node_id}: the node is cordoned; name another one, or end "
+                f"that first (`tidelog node uncordon {node_id}`)"
+            )
 
 
 def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:

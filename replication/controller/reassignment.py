@@ -57,7 +57,7 @@ def _refuse_new(image: ClusterImage, state: PartitionState, replicas: tuple[Node
     """Raise InvalidReplicaAssignment if the partition cannot get these replicas now. A new one must be able to copy the
     records: until it is in sync, those that it replaces stay."""
     name = name_of(image, state)
-    refuse_replicas(image, name, replicas)
+    refuse_replicas(image, name, replicas, present=state.replicas)
     for node_id in replicas:
         node = image.nodes[node_id]
         if node_id not in state.replicas and not node.active:

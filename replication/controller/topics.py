@@ -106,26 +106,37 @@ def _refuse_assignments(
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
-    """Raise InvalidReplicationFactor, or TooFewNodes if there are too few nodes for that many replicas now."""
+    """Raise InvalidReplicationFactor, also where cordons leave too few nodes, or TooFewNodes if there are too few for
+    that many replicas now."""
     if replication_factor < 1:
         raise InvalidReplicationFactor(f"topic {name} cannot have {replication_factor} replicas: request 1 or more")
     usable = _usable(image)
     if replication_factor > len(usable):
-        raise TooFewNodes(
+        # Clients repeat a request that has too few nodes, because others may be starting: those end no cordon.
+        barred = sum(not node.cordoned for node in image.nodes.values()) < replication_factor <= len(image.nodes)
+        raise (InvalidReplicationFactor if barred else TooFewNodes)(
             f"topic {name} cannot have {replication_factor} replicas: {len(usable)} of {len(image.nodes)} "
-            "registered nodes are usable now; start more nodes, or request fewer replicas"
+            f"registered nodes are usable now; start more nodes, or request fewer replicas{_cordons(image)}"
         )
     if all(node.fenced for node in usable):
         raise TooFewNodes(
-            f"topic {name} would have no leader: all {len(usable)} registered nodes that are not being stopped are "
-            "fenced now; start one"
+            f"topic {name} would have no leader: all {len(usable)} registered nodes that may get replicas are fenced "
+            f"now; start one{_cordons(image)}"
         )
+
+
+def _cordons(image: ClusterImage) -> str:
+    """What an error says of the cordoned nodes; empty if there are none."""
+    cordoned = [str(node_id) for node_id, node in sorted(image.nodes.items()) if node.cordoned]
+    if not cordoned:
+        return ""
+    return f". Cordoned nodes get no replicas: node {', '.join(cordoned)} (`tidelog node uncordon {cordoned[0]}`)"
 
 
 def _usable(image: ClusterImage) -> list[NodeRegistration]:
     """The nodes that may get replicas of new partitions. A node that has stopped is fenced, and runs again later; one
-    that is being stopped hands over what it has."""
-    return [node for node in image.nodes.values() if node.fenced or not node.draining]
+    that is being stopped hands over what it has, and one that is cordoned may be emptied."""
+    return [node for node in image.nodes.values() if (node.fenced or not node.draining) and not node.cordoned]
 
 
 def records_of(

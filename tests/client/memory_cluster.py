@@ -416,6 +416,11 @@ class MemoryNode:
             self.cluster.voters.remove(request.node_id)
         return admin_pb2.UnregisterNodeResponse(removed_voter=removed_voter)
 
+    async def alter_cordon(self, request: admin_pb2.AlterCordonRequest, context: RequestContext) -> Any:
+        before = set(self.cluster.cordoned)
+        (self.cluster.cordoned.add if request.cordoned else self.cluster.cordoned.discard)(request.node_id)
+        return admin_pb2.AlterCordonResponse(changed=before != self.cluster.cordoned)
+
     async def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Any:
         for each in request.upsertions:
             self.cluster.users[each.name, each.mechanism] = each
@@ -439,6 +444,7 @@ class MemoryNode:
                 ),
                 incarnation=bytes(16),
                 fenced=node.server is None,
+                cordoned=node.node_id in self.cluster.cordoned,
             )
             for node in self.cluster.nodes
         ]
@@ -475,6 +481,7 @@ class MemoryCluster:
         self.described: dict[str, Any] = {}
         """Other fields of the cluster's description."""
         self.voters = [node.node_id for node in self.nodes]
+        self.cordoned: set[int] = set()
         self._ids = 0
 
     @property

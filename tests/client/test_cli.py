@@ -126,6 +126,7 @@ LARGE = "9" * 20
         (("partition", "reassign", "orders-0", "-r", LARGE), f"a replica={LARGE}"),
         (("cluster", "remove-voter", LARGE), f"node_id={LARGE}"),
         (("node", "remove", LARGE), f"node_id={LARGE}"),
+        (("node", "cordon", LARGE), f"node_id={LARGE}"),
     ],
 )
 def test_an_invalid_argument_is_reported_in_one_sentence(
@@ -263,6 +264,23 @@ def test_a_removed_node_may_have_been_a_voter(cluster: MemoryCluster, tidelog: T
     assert "it was a voter" in tidelog.err
     assert tidelog("node", "remove", "1", "--json") == 0
     assert tidelog.json == {"removed_node": 1, "removed_voter": False}
+
+
+def test_a_cordoned_node_is_shown_until_that_ends(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("node", "cordon", "1") == 0
+    assert "node 1 is cordoned\n" in tidelog.err
+    assert tidelog("node", "cordon", "1") == 0
+    assert "node 1 is cordoned already" in tidelog.err
+    assert tidelog("cluster", "status") == 0
+    assert b"alive, cordoned" in tidelog.out
+    assert tidelog("cluster", "status", "--json") == 0
+    assert [node["cordoned"] for node in tidelog.json["nodes"]] == [False, True]
+    assert tidelog("node", "uncordon", "1", "--json") == 0
+    assert tidelog.json == {"uncordoned_node": 1, "changed": True}
+    assert tidelog("node", "uncordon", "1") == 0
+    assert "node 1 was not cordoned" in tidelog.err
+    assert tidelog("cluster", "status") == 0
+    assert b"cordoned" not in tidelog.out
 
 
 def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,11 @@ async def replicas(bootstrap: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
         return {each.partition: each.replicas for each in (await look_at_balance(admin)).partitions}
 
 
+async def raise_factor(bootstrap: str) -> list[PartitionResult]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await change_replication_factor(admin, "orders", 3)
+
+
 async def remove(bootstrap: str, node: int) -> bool:
     async with tidelog.Admin(bootstrap) as admin:
         return await admin.unregister_node(node)
@@ -76,6 +81,38 @@ async def nodes(bootstrap: str) -> list[int]:
 
 def ask(world: Simulation, question, *arguments):  # type: ignore[no-untyped-def]
     return world.run(world.start(question, world.bootstrap, *arguments))
+
+
+async def cordon(bootstrap: str, node: int) -> bool:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await admin.cordon_node(node)
+
+
+async def uncordon(bootstrap: str, node: int) -> bool:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await admin.uncordon_node(node)
+
+
+def test_a_cordoned_node_gets_its_share_once_it_is_uncordoned() -> None:
+    """Neither new topics nor a rebalance nor a higher replication factor place anything on it, also after a restart of
+    the controller."""
+    with Simulation(12, nodes=3, voters=3) as world:
+        assert ask(world, cordon, 2)
+        world.create_topic("orders", partitions=6, replicas=2)
+        ask(world, fill, 20)
+        world.kill(0)
+        world.run_for(4)
+        world.restart(0)
+        world.run_for(4)
+        assert ask(world, rebalance) == 0
+        with pytest.raises(TooFewNodes, match="only 2 nodes take replicas: start or uncordon another one"):
+            ask(world, raise_factor)
+        assert {node for found in ask(world, replicas).values() for node in found} == {0, 1}
+        assert ask(world, uncordon, 2)
+        assert not ask(world, uncordon, 2), "it is not cordoned any more"
+        assert ask(world, rebalance) > 0
+        held = Counter(node for found in ask(world, replicas).values() for node in found)
+        assert held == {0: 4, 1: 4, 2: 4}
 
 
 def test_a_drain_that_is_killed_together_with_the_controller_is_continued_by_the_same_command() -> None:

@@ -33,8 +33,8 @@ class Cluster:
         image = group_stories.image_of(topics, racks=dict.fromkeys((1, 2, 3), ""))
         return replace(image, feature_level=features.COORDINATORS)
 
-    def change(self, node: int, *, fenced: bool, draining: bool = False) -> None:
-        changed = replace(self.image.nodes[NodeId(node)], fenced=fenced, draining=draining)
+    def change(self, node: int, *, fenced: bool, draining: bool = False, cordoned: bool = False) -> None:
+        changed = replace(self.image.nodes[NodeId(node)], fenced=fenced, draining=draining, cordoned=cordoned)
         self.image = replace(self.image, nodes={**self.image.nodes, changed.node_id: changed})
 
     async def wait_until(self, condition: Callable[[], bool], /) -> None:
@@ -85,3 +85,12 @@ async def test_no_node_is_awaited_without_need(fenced: tuple[int, ...], stopped:
     async with asyncio.timeout(internal_topics.NODES_MS / 2_000):
         await InternalTopics(cluster, cluster.create).ensure(replace(WANTED, replication_factor=factor))
     assert len(cluster.created) == 1
+
+
+async def test_a_cordoned_node_that_is_down_is_not_awaited() -> None:
+    """It would get no replica: whether the others suffice is for the controller to decide."""
+    cluster = Cluster()
+    cluster.change(3, fenced=True, cordoned=True)
+    async with asyncio.timeout(internal_topics.NODES_MS / 2_000):
+        await InternalTopics(cluster, cluster.create).ensure(WANTED)
+    assert [each.replication_factor for each in cluster.created] == [3]

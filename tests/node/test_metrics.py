@@ -466,7 +466,10 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         partition_state(3, leader=0, isr=(0, 1), adding=(2,)),
     )
     topic = SimpleNamespace(partitions=partitions, min_insync_replicas=2)
-    nodes = [SimpleNamespace(fenced=fenced, draining=draining) for fenced, draining in ((0, 0), (0, 1), (1, 0))]
+    nodes = [
+        SimpleNamespace(fenced=fenced, draining=draining, cordoned=cordoned)
+        for fenced, draining, cordoned in ((0, 0, 1), (0, 1, 0), (1, 0, 1))
+    ]
     image = SimpleNamespace(
         topics={1: cast("TopicState", topic)},
         nodes=dict(enumerate(cast("list[NodeRegistration]", nodes))),
@@ -496,6 +499,7 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         ('nodes{state="active"}', "1"),
         ('nodes{state="draining"}', "1"),
         ('nodes{state="fenced"}', "1"),
+        ("cordoned_nodes", "2"),
     ]
     assert 'tidelog_elections_total{kind="failed"} 3.0' in text
     assert "tidelog_controller_oldest_request_seconds 1.5" in text

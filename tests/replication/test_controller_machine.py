@@ -13,13 +13,14 @@ from replication.controller.controller import PRODUCER_ID_BLOCK
 from replication.controller.elections import electable
 from replication.controller.events import (
     AllocateProducerIds,
+    AlterCordon,
     DeleteTopic,
     ElectionType,
     ElectLeaders,
     ProducerIdBlock,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord, PartitionRecord
 from replication.controller.node_state import NodeState, node_state_of
 from tests.replication.controlled import Controlled, directory
 from tidelog.errors import TidelogError
@@ -62,6 +63,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.seen: ClusterImage = self.world.image
         self.checked, self.walked = 0, EMPTY
         self.counted, self.before = 0, EMPTY
+        self.placed, self.unplaced = 0, EMPTY
         self.complete: dict[PartitionKey, set[NodeId]] = {}
         for node in NODES:
             self.restart(node, reboot=False, without_second=False)
@@ -174,6 +176,10 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"))
     def delete(self, name: str) -> None:
         self.world.ask(DeleteTopic(name))
+
+    @rule(node=nodes, cordoned=st.booleans())
+    def cordon(self, node: int, cordoned: bool) -> None:
+        self.world.ask(AlterCordon(NodeId(node), cordoned))
 
     @rule(node=nodes)
     def allocate_producer_ids(self, node: int) -> None:
@@ -313,6 +319,19 @@ class ControllerMachine(RuleBasedStateMachine):
                 )
             self.before = after
         self.counted = len(self.world.batches)
+
+    @invariant()
+    def no_replica_is_placed_on_a_cordoned_node(self) -> None:
+        for batch in self.world.batches[self.placed :]:
+            for offset, record in batch:
+                before = self.unplaced
+                self.unplaced = apply(before, [(offset, record)])
+                if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                    state, old = self.unplaced.partition(record.key), before.partition(record.key)
+                    assert state is not None
+                    new = set(state.replicas) - set(() if old is None else old.replicas)
+                    assert not any(before.nodes[node].cordoned for node in new)
+        self.placed = len(self.world.batches)
 
     @invariant()
     def one_leader_and_one_life_of_it_per_epoch(self) -> None:

@@ -7,6 +7,7 @@ from tests.sim import (
     classic_group_stories,
     controller_stories,
     coordinator_stories,
+    cordon_stories,
     damage_stories,
     deletion_stories,
     deposed_reader_stories,
@@ -68,4 +69,5 @@ STORIES = [
     *lease_stories.ALL,
     *coordinator_stories.ALL,
     *pipeline_stories.ALL,
+    *cordon_stories.ALL,
 ]

@@ -177,6 +177,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.DELETE: operators.delete,
     Kind.UNCLEAN: operators.elect_uncleanly,
     Kind.REMOVE_VOTER: operators.remove_voter,
+    Kind.CORDON: operators.cordon,
     Kind.CUT_BYTES: lambda sim, fault: sim.network.cut_byte_streams(fault.amount, int(fault.lasts * MICROS)),
 }
 

@@ -180,6 +180,19 @@ def _loses_records(topic: TopicState) -> bool:
     return "file.delete.delay.ms" in topic.configs and "cleanup.policy" not in topic.configs
 
 
+def cordon(sim: Simulation, fault: Fault) -> None:
+    """Cordon a node for a while. The one operator ends it too, whatever the world does then: a cluster of three nodes
+    could not place a topic any more."""
+    client = sim.client()
+
+    async def ask() -> None:
+        await client.admin(methods.ADMIN_ALTER_CORDON, admin_pb2.AlterCordonRequest(node_id=fault.node, cordoned=True))
+        await client.sleep(fault.lasts)
+        await client.admin(methods.ADMIN_ALTER_CORDON, admin_pb2.AlterCordonRequest(node_id=fault.node))
+
+    client.start(ask(), f"cordons node {fault.node}")
+
+
 def remove_voter(sim: Simulation, fault: Fault) -> None:
     """Kill the node. Once it is fenced, remove it from the voters; the cluster refuses this if too few would remain."""
     sim.kill(fault.node)

@@ -48,6 +48,7 @@ class Kind(Enum):
     CLIENT_STOP = "close a client of a coordinator; later another one takes its place"
     RESET_OFFSETS = "close all members of a group and set its offsets back; later start them again"
     MOVE_COORDINATOR = "move a partition of an internal topic to other nodes"
+    CORDON = "cordon a node, and end that later: it gets no new replicas meanwhile"
     CUT_BYTES = "cut connections of clients of Kafka's protocol; each end learns of it by itself"
 
 
@@ -65,12 +66,14 @@ CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP, Kind.RE
 """Faults of clients of coordinators."""
 COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
 """Kinds of worlds that have coordinators."""
-ADDED: Final = (*COORDINATED, Kind.CUT_BYTES)
-"""Kinds of worlds with clients of a kind; they are drawn by themselves."""
+ADDED: Final = (*COORDINATED, Kind.CUT_BYTES, Kind.CORDON)
+"""Kinds of worlds with clients of a kind, and cordons; they are drawn by themselves."""
 KAFKA_SHARE: Final = 0.3
 """The share of worlds with clients of Kafka's protocol, among those whose topics have the current format."""
 COORDINATED_SHARE: Final = 0.35
 """The share of worlds with coordinators."""
+CORDONS_SHARE: Final = 0.3
+"""The share of worlds in which nodes are cordoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,7 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0, *, coo
     """The plan of a seed. coordinated: whether it has coordinators; None: as the seed has it."""
     plan = _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
     plan = _with_kafka(plan, random.Random(f"kafka {seed}"))
+    plan = _with_cordons(plan, random.Random(f"cordons {seed}"))
     rng = random.Random(f"coordinators {seed}")
     share = rng.random() < COORDINATED_SHARE
     return _with_coordinators(plan, rng) if (share if coordinated is None else coordinated) else plan
@@ -255,6 +259,22 @@ def _with_kafka(plan: Plan, rng: random.Random) -> Plan:
         kafka_readers=1 if plan.consumers else 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
+
+
+def _with_cordons(plan: Plan, rng: random.Random) -> Plan:
+    """The world, sometimes with cordons one after the other, beside the actions that place replicas; the rest of it is
+    as it was before there were any."""
+    if rng.random() >= CORDONS_SHARE:
+        return plan
+    faults, at = list(plan.faults), rng.uniform(0, 3)
+    while at < plan.seconds:
+        node, lasts = rng.randrange(plan.nodes), rng.uniform(1, 6)
+        kind = rng.choice((Kind.REASSIGN, Kind.GROW))
+        faults.append(Fault(round(at, 3), Kind.CORDON, node, 0, round(lasts, 3), 0.0))
+        # Neither the time nor the node of the cordon: else a move to a cordoned node would be rare.
+        faults.append(Fault(round(at + lasts / 2, 3), kind, node, 0, 0.5, round(rng.random(), 2)))
+        at += lasts + rng.uniform(1, 3)
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
 def _cut_connections(seconds: float, rng: random.Random) -> list[Fault]:

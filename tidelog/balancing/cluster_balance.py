@@ -96,10 +96,7 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
             continue
         for log in (log for directory in directories for log in directory.logs):
             sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
-    nodes = tuple(
-        BalancedNode(node.node_id, node.rack, takes_replicas=not (node.fenced or node.draining))
-        for node in cluster.nodes
-    )
+    nodes = tuple(BalancedNode(node.node_id, node.rack, takes_replicas=node.takes_replicas) for node in cluster.nodes)
     partitions = tuple(
         PlacedPartition(
             name := TopicPartition(topic.name, each.partition),

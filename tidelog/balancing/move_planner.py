@@ -44,7 +44,7 @@ class BalancedNode:
     rack: str = ""
     """Nodes without one are in one rack."""
     takes_replicas: bool = True
-    """It runs, and is not to be emptied."""
+    """It runs, is not cordoned, and is not to be emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,8 @@ class _Placement:
             staying = len(replicas) - (without is not None)
             raise TooFewNodes(
                 f"{self._partitions[index].partition} needs another node for a replica beside the {staying} that stay, "
-                f"and only {len(self._targets)} nodes take replicas: start another one, or ask for fewer replicas"
+                f"and only {len(self._targets)} nodes take replicas: start or uncordon another one, or ask for fewer "
+                "replicas"
             )
         used = Counter(self._rack(node) for node in replicas if node != without)
         return min(able, key=lambda node: (used[self._rack(node)], len(self._held[node]), self._bytes[node], node))

@@ -79,7 +79,7 @@ def _print(found: ClusterDescription) -> None:
         (
             node.node_id,
             str(node.endpoint),
-            "fenced" if node.fenced else "draining" if node.draining else "alive",
+            node.state,
             "controller" if node.node_id == found.controller_id else "voter" if node.node_id in voters else "",
             node.leaders,
             node.replicas,

@@ -1,4 +1,4 @@
-"""`tidelog node run|probe|safe-to-restart|remove`."""
+"""`tidelog node run|probe|safe-to-restart|cordon|uncordon|remove`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def safe_to_restart(call: CommandCall, node_id: Annotated[int, Argument(help="Th
             say(f"not now: {reason}")
     if not restart.safe:
         raise click.exceptions.Exit(1)
+
+
+@cluster_command(app)
+def cordon(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
+    """Place no new replicas on a node; those that it has stay. It holds until `tidelog node uncordon`, also over
+    restarts."""
+    changed = call.query(lambda admin: admin.cordon_node(node_id))
+    already = "" if changed else " already"
+    call.report({"cordoned_node": node_id, "changed": changed}, f"node {node_id} is cordoned{already}")
+
+
+@cluster_command(app)
+def uncordon(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
+    """Let a node get new replicas again. None are moved to it: `tidelog cluster rebalance` does that."""
+    changed = call.query(lambda admin: admin.uncordon_node(node_id))
+    done = f"node {node_id} may get new replicas again" if changed else f"node {node_id} was not cordoned"
+    call.report({"uncordoned_node": node_id, "changed": changed}, done)
 
 
 @cluster_command(app)

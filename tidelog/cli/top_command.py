@@ -150,7 +150,7 @@ def _tables(before: ClusterLook | None, after: ClusterLook) -> Iterator[TableCon
             (
                 int(each.node_id),
                 str(each.endpoint),
-                "fenced" if each.fenced else "draining" if each.draining else "alive",
+                each.state,
                 "controller" if each.node_id == cluster.controller_id else "voter" if each.node_id in voters else "",
                 each.leaders,
                 each.replicas,

@@ -237,6 +237,22 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         request = admin_pb2.UnregisterNodeRequest(node_id=whole_number("node_id", node_id))
         return (await self._change(methods.ADMIN_UNREGISTER_NODE, request)).removed_voter
 
+    async def cordon_node(self, node_id: int) -> bool:
+        """Place no new replicas on a node, until `uncordon_node` (KIP-1066): neither of new topics and partitions, nor
+        by reassignments. The replicas that it has stay, and a restart does not change it. Returns False if it was
+        cordoned already. Raises NodeIdNotRegistered, UnsupportedVersion below feature level 9."""
+        return await self._alter_cordon(node_id, cordoned=True)
+
+    async def uncordon_node(self, node_id: int) -> bool:
+        """Let a node get new replicas again. Returns False if it was not cordoned. Raises NodeIdNotRegistered,
+        UnsupportedVersion."""
+        return await self._alter_cordon(node_id, cordoned=False)
+
+    async def _alter_cordon(self, node_id: int, *, cordoned: bool) -> bool:
+        request = admin_pb2.AlterCordonRequest(node_id=whole_number("node_id", node_id), cordoned=cordoned)
+        changed: bool = (await self._change(methods.ADMIN_ALTER_CORDON, request)).changed
+        return changed
+
     async def create_acls(self, bindings: Iterable[AclBinding], *, validate_only: bool = False) -> int:
         """Add rules to the access control lists, all or none. Returns how many did not exist before.
 

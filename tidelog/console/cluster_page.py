@@ -51,10 +51,10 @@ def _nodes(found: ClusterDescription) -> Html:
 
     def state(node: NodeDescription) -> Content:
         if node.fenced:
-            return element("strong", "fenced", class_="bad")
+            return element("strong", node.state, class_="bad")
         if node.node_id in found.unanswered_nodes:
             return element("strong", "no report about its disks", class_="bad")
-        return "draining" if node.draining else "alive"
+        return node.state
 
     return table(
         "Nodes",

@@ -31,6 +31,7 @@ from tests.sim.mutants import (
     controller_rules,
     controllers,
     coordinators,
+    cordons,
     damage,
     deletions,
     directories,
@@ -683,6 +684,7 @@ MUTANTS: Final = (
     *kafka_groups.MUTANTS,
     *kafka_transactions.MUTANTS,
     *coordinators.MUTANTS,
+    *cordons.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -596,6 +596,7 @@ class NodeStatus(_message.Message):
     DRAINING_FIELD_NUMBER: _builtins.int
     LEADERS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    CORDONED_FIELD_NUMBER: _builtins.int
     node_epoch: _builtins.int
     """number of its registration"""
     incarnation: _builtins.bytes
@@ -608,6 +609,8 @@ class NodeStatus(_message.Message):
     """number of partitions it leads"""
     replicas: _builtins.int
     """number of its replicas"""
+    cordoned: _builtins.bool
+    """it gets no new replicas"""
     @_builtins.property
     def address(self) -> _common_pb2.NodeAddress:
         """address of the listener that got the request"""
@@ -622,10 +625,11 @@ class NodeStatus(_message.Message):
         draining: _builtins.bool = ...,
         leaders: _builtins.int = ...,
         replicas: _builtins.int = ...,
+        cordoned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "fenced", b"fenced", "incarnation", b"incarnation", "leaders", b"leaders", "node_epoch", b"node_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cordoned", b"cordoned", "draining", b"draining", "fenced", b"fenced", "incarnation", b"incarnation", "leaders", b"leaders", "node_epoch", b"node_epoch", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -713,6 +717,54 @@ class UnregisterNodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnregisterNodeResponse: _TypeAlias = UnregisterNodeResponse  # noqa: Y015
+
+@_typing.final
+class AlterCordonRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    CORDONED_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """node"""
+    cordoned: _builtins.bool
+    """false: it may get replicas again"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        cordoned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterCordonRequest: _TypeAlias = AlterCordonRequest  # noqa: Y015
+
+@_typing.final
+class AlterCordonResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """it was not so before"""
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterCordonResponse: _TypeAlias = AlterCordonResponse  # noqa: Y015
 
 @_typing.final
 class QuorumVoter(_message.Message):

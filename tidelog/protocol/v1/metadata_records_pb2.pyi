@@ -47,6 +47,7 @@ class MetadataRecord(_message.Message):
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
     NODE_REMOVAL_FIELD_NUMBER: _builtins.int
+    NODE_CORDON_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -101,6 +102,10 @@ class MetadataRecord(_message.Message):
     def node_removal(self) -> Global___NodeRemovalRecord:
         """feature level 8"""
 
+    @_builtins.property
+    def node_cordon(self) -> Global___NodeCordonRecord:
+        """feature level 9"""
+
     def __init__(
         self,
         *,
@@ -122,12 +127,13 @@ class MetadataRecord(_message.Message):
         client_quota: Global___ClientQuotaRecord | None = ...,
         group_configs: Global___GroupConfigsRecord | None = ...,
         node_removal: Global___NodeRemovalRecord | None = ...,
+        node_cordon: Global___NodeCordonRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs", "node_removal"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs", "node_removal", "node_cordon"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -144,7 +150,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord; 9: NodeCordonRecord"""
     def __init__(
         self,
         *,
@@ -894,3 +900,29 @@ class NodeRemovalRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeRemovalRecord: _TypeAlias = NodeRemovalRecord  # noqa: Y015
+
+@_typing.final
+class NodeCordonRecord(_message.Message):
+    """The node gets no new replicas from now on, or may get some again. It holds for all registrations of the node (KIP-1066)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    CORDONED_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """the node"""
+    cordoned: _builtins.bool
+    """false: no longer"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        cordoned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeCordonRecord: _TypeAlias = NodeCordonRecord  # noqa: Y015

@@ -98,6 +98,9 @@ ADMIN_REMOVE_VOTER: Final = Method(
 ADMIN_UNREGISTER_NODE: Final = Method(
     ADMIN, "UnregisterNode", admin_pb2.UnregisterNodeRequest, admin_pb2.UnregisterNodeResponse, CallKind.UNARY
 )
+ADMIN_ALTER_CORDON: Final = Method(
+    ADMIN, "AlterCordon", admin_pb2.AlterCordonRequest, admin_pb2.AlterCordonResponse, CallKind.UNARY
+)
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Method(
     ADMIN, "AlterUserScramCredentials", sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse, CallKind.UNARY
 )

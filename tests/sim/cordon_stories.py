@@ -1,0 +1,76 @@
+"""Stories of cordoned nodes in a cluster of whole nodes: topics, partitions and moves come, the controller changes.
+
+testbed/sim/checkers.py checks after every event that no replica is placed on a cordoned node. test_scenarios.py runs
+each story as it is; test_mutants.py runs it with its rule weakened.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.sim.world import Simulation
+from testbed.topic_requests import creating, growing
+from tests.sim.controller_stories import moving
+from tests.sim.stories import TOPIC, fenced, write
+from tidelog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from tidelog.protocol import methods
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.types import NodeId
+
+
+def cordon(sim: Simulation, node: int, *, cordoned: bool = True) -> None:
+    """Cordon the node, or end that."""
+    sim.admin(methods.ADMIN_ALTER_CORDON, admin_pb2.AlterCordonRequest(node_id=node, cordoned=cordoned))
+
+
+def is_cordoned(sim: Simulation, node: int) -> bool:
+    return sim.image().nodes[NodeId(node)].cordoned
+
+
+def nodes_of(sim: Simulation, topic: str) -> set[int]:
+    return {int(node) for state in sim.topic(topic).partitions for node in state.replicas}
+
+
+def cordoned_node_gets_no_replica(sim: Simulation) -> None:
+    """KIP-1066: neither of a new topic, nor of new partitions, nor where a reassignment names it. It keeps what it has,
+    and gets replicas again once that ends."""
+    sim.start(nodes=4, topics=())
+    sim.create_topic("before", partitions=4, replicas=4, min_insync=1)
+    cordon(sim, 3)
+    sim.create_topic(TOPIC, partitions=6, replicas=3, min_insync=1)
+    sim.admin(methods.ADMIN_CREATE_PARTITIONS, growing(topic=TOPIC, count=9))
+    assert (nodes_of(sim, TOPIC), nodes_of(sim, "before")) == ({0, 1, 2}, {0, 1, 2, 3})
+    with pytest.raises(InvalidReplicaAssignment, match="the node is cordoned"):
+        sim.reassign(TOPIC, 0, 1, 3)
+    write(sim, 0, "a", 5)
+    cordon(sim, 3, cordoned=False)
+    sim.reassign(TOPIC, 0, 1, 3)
+    sim.run_until(lambda: not moving(sim) and 3 in sim.isr(TOPIC), what="the replica has moved")
+    sim.must_heal()
+
+
+def cordon_outlives_the_controller_and_the_node(sim: Simulation) -> None:
+    """The node is started again, and the controller is replaced twice: the cordon holds. A topic with a replica on each
+    node is refused until it ends."""
+    sim.start(nodes=3, topics=(), voters=3, min_insync=1)
+    cordon(sim, 2)
+    sim.kill(2)
+    sim.run_until(lambda: fenced(sim, 2), what="node 2 is fenced")
+    sim.restart(2)
+    sim.run_until(lambda: not fenced(sim, 2), what="node 2 serves again")
+    assert is_cordoned(sim, 2), "a registration ended the cordon"
+    for node in (0, 1):
+        sim.kill(node)
+        sim.run_until(lambda node=node: fenced(sim, node), within=20, what="another controller fences it")  # type: ignore[misc]
+        sim.restart(node)
+        sim.run_until(lambda node=node: not fenced(sim, node), within=20, what="it serves again")  # type: ignore[misc]
+    sim.create_topic(TOPIC, partitions=6, replicas=2, min_insync=1)
+    assert nodes_of(sim, TOPIC) == {0, 1}, "placed on the cordoned node"
+    with pytest.raises(InvalidReplicationFactor, match="Cordoned nodes get no replicas: node 2"):
+        sim.admin(methods.ADMIN_CREATE_TOPICS, creating(name="everywhere", partitions=1, replication_factor=3))
+    cordon(sim, 2, cordoned=False)
+    sim.create_topic("everywhere", partitions=1, replicas=3, min_insync=1)
+    sim.must_heal()
+
+
+ALL = (cordoned_node_gets_no_replica, cordon_outlives_the_controller_and_the_node)
