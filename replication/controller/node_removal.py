@@ -66,5 +66,5 @@ def _refuse_replicas(image: ClusterImage, node_id: NodeId) -> None:
     )
     raise InvalidRequest(
         f"node {node_id} has replicas of {len(held)} partitions ({', '.join(names[:_NAMED_MAX])}{more}){loss}; move "
-        f"them to other nodes first (`tidelog cluster rebalance --drain {node_id}`)"
+        f"them to other nodes first (`tidelog node drain {node_id}`)"
     )

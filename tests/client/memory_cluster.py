@@ -445,6 +445,7 @@ class MemoryNode:
                 incarnation=bytes(16),
                 fenced=node.server is None,
                 cordoned=node.node_id in self.cluster.cordoned,
+                replicas=self.cluster.replicas_of.get(node.node_id, 0),
             )
             for node in self.cluster.nodes
         ]
@@ -482,6 +483,8 @@ class MemoryCluster:
         """Other fields of the cluster's description."""
         self.voters = [node.node_id for node in self.nodes]
         self.cordoned: set[int] = set()
+        self.replicas_of: dict[int, int] = {}
+        """The number of replicas that a node is said to have, by node."""
         self._ids = 0
 
     @property

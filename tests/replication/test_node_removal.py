@@ -71,7 +71,7 @@ def test_a_node_with_replicas_is_not_removed_before_they_have_moved() -> None:
     refused = removed(world, lost)
     assert isinstance(refused, InvalidRequest)
     assert "orders-0" in refused.message
-    assert "tidelog cluster rebalance --drain" in refused.message
+    assert "tidelog node drain" in refused.message
     assert "LOST" not in refused.message, "the leader has every record"
     world.reassign(state.key, [state.leader, spare])
     assert isinstance(removed(world, lost), InvalidRequest), "it stays a replica until the new one is in sync"

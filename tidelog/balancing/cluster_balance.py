@@ -13,15 +13,15 @@ Not here: the plan (move_planner.py); the rate at which a node fetches (its `fol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves
+from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves, unplaceable
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
-from tidelog.errors import NoReassignmentInProgress, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import NodeIdNotRegistered, NoReassignmentInProgress, Retry, TidelogError, UnknownTopicOrPartition
 from tidelog.types import NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
@@ -50,6 +50,30 @@ class ClusterBalance:
     hidden: tuple[str, ...] = ()
     """Topics with logs on the nodes that are not among `partitions`. Of a look at the whole cluster: the caller may not
     describe them, or they were deleted just now."""
+
+    def planned(
+        self, emptied: Collection[int], staying: Collection[TopicPartition] = ()
+    ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
+        """The moves that empty these nodes or, without any, even out all of them; and the moves in progress that belong
+        to the same task. staying: partitions that stay where they are. Raises NodeIdNotRegistered, TooFewNodes."""
+        leaving = self._registered(emptied)
+        moves = plan_moves(self.nodes, self.partitions, emptied=leaving, evens_out=not leaving, staying=staying)
+        named = {move.partition for move in moves}
+        begun = [move for move in self.moving if not leaving or leaving.intersection(move.before) - {*move.after}]
+        return moves, [move for move in begun if move.partition not in named]
+
+    def staying(self, emptied: Collection[int]) -> dict[TopicPartition, str]:
+        """The partitions that keep these nodes from being emptied, with the reason. Raises NodeIdNotRegistered."""
+        return unplaceable(self.nodes, self.partitions, self._registered(emptied))
+
+    def _registered(self, nodes: Collection[int]) -> set[NodeId]:
+        known = {node.node_id for node in self.nodes}
+        for node in nodes:
+            if node not in known:
+                raise NodeIdNotRegistered(
+                    f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
+                )
+        return {NodeId(node) for node in nodes}
 
     def moves_to(self, targets: Mapping[TopicPartition, tuple[NodeId, ...]]) -> list[ReplicaMove]:
         """The moves that give these partitions these replicas. Raises UnknownTopicOrPartition."""
@@ -165,13 +189,15 @@ async def execute_moves(
     moves_per_node: int,
     on_progress: Callable[[MoveProgress], None],
     begun: Sequence[ReplicaMove] = (),
+    before_wave: Callable[[], Awaitable[None]] | None = None,
 ) -> list[PartitionResult]:
     """Begin moves as earlier ones complete, until all are complete. Returns those that were refused, cancelled or
-    replaced by others. begun: moves in progress that are waited for too.
+    replaced by others. begun: moves in progress that are waited for too. before_wave: raises if no more moves may
+    begin.
 
     An error that may pass is waited for: the cluster may be electing a controller. Raises any other one.
     """
-    execution = _Execution(admin, moves, begun, moves_per_node)
+    execution = _Execution(admin, moves, begun, moves_per_node, before_wave)
     began = clock.monotonic_ms()
     while True:
         waits_for = ""
@@ -191,9 +217,14 @@ class _Execution:
     """Moves while they are executed."""
 
     def __init__(
-        self, admin: Admin, moves: Sequence[ReplicaMove], begun: Sequence[ReplicaMove], moves_per_node: int
+        self,
+        admin: Admin,
+        moves: Sequence[ReplicaMove],
+        begun: Sequence[ReplicaMove],
+        moves_per_node: int,
+        before_wave: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        self._admin, self._moves_per_node = admin, moves_per_node
+        self._admin, self._moves_per_node, self._before_wave = admin, moves_per_node, before_wave
         self._pending = {move.partition: move for move in moves}
         self._running = {move.partition: move for move in begun if move.partition not in self._pending}
         self._all = [*self._running.values(), *moves]
@@ -214,6 +245,8 @@ class _Execution:
         await self._settle([each for each in self._running if each not in ongoing][:WAVE_MAX])
         busy = Counter(node for each in ongoing.values() for node in each.adding)
         wave = _next_wave(self._pending.values(), busy, self._moves_per_node)
+        if wave and self._before_wave is not None:
+            await self._before_wave()
         if wave:
             results = await self._admin.reassign({move.partition: move.after for move in wave})
             for move, result in zip(wave, results, strict=True):

@@ -1,4 +1,4 @@
-"""`tidelog node run|probe|safe-to-restart|cordon|uncordon|remove`."""
+"""`tidelog node run|probe|safe-to-restart|cordon|uncordon|drain|remove`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from tidelog.cli.cluster_command import CommandCall, cluster_command
 from tidelog.cli.cluster_options import CONNECTION, connection_options, profile_defaults
 from tidelog.cli.declared import Argument, CommandGroup, Option
+from tidelog.cli.drain_command import drain
 from tidelog.cli.output import Json, print_json
 from tidelog.cli.server_packages import server_module
 from tidelog.errors import TidelogError
@@ -84,6 +85,9 @@ def uncordon(call: CommandCall, node_id: Annotated[int, Argument(help="The node'
     changed = call.query(lambda admin: admin.uncordon_node(node_id))
     done = f"node {node_id} may get new replicas again" if changed else f"node {node_id} was not cordoned"
     call.report({"uncordoned_node": node_id, "changed": changed}, done)
+
+
+cluster_command(app)(drain)
 
 
 @cluster_command(app)

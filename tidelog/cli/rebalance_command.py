@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,20 +18,26 @@ from tidelog.balancing.cluster_balance import (
     expected_ms,
     look_at_balance,
 )
-from tidelog.balancing.move_planner import ReplicaMove, plan_moves, unplaceable
+from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, administrator
 from tidelog.cli.declared import Option
 from tidelog.cli.output import counted, print_json, print_table, printed_warnings
 from tidelog.clock import MachineClock
-from tidelog.errors import NodeIdNotRegistered, TooFewNodes
+from tidelog.cluster_descriptions import PartitionResult
+from tidelog.errors import TooFewNodes
 from tidelog.standard_streams import say
-from tidelog.types import NodeId, TopicPartition
+from tidelog.types import TopicPartition
 
 _REPORT_MS = 10_000
 _WAITING_MS = 60_000
 _NAMED_MAX = 5
+
+MovesPerNode = Annotated[int, Option("--moves-per-node", min=1, help="Partitions that a node fetches at a time.")]
+AssumedRate = Annotated[
+    int, Option("--assumed-rate", min=1, help="Bytes per second that a node fetches, for the expected duration.")
+]
 
 
 def rebalance(
@@ -47,12 +54,8 @@ def rebalance(
         Path | None, Option("--plan-file", help="Execute this plan instead: Kafka's reassignment JSON.")
     ] = None,
     save_plan: Annotated[Path | None, Option("--save-plan", help="Write the plan to this file first.")] = None,
-    moves_per_node: Annotated[
-        int, Option("--moves-per-node", min=1, help="Partitions that a node fetches at a time.")
-    ] = 5,
-    assumed_rate: Annotated[
-        int, Option("--assumed-rate", min=1, help="Bytes per second that a node fetches, for the expected duration.")
-    ] = 50_000_000,
+    moves_per_node: MovesPerNode = 5,
+    assumed_rate: AssumedRate = 50_000_000,
 ) -> None:
     """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. Waits
     until all have moved; Ctrl-C begins no more moves, and the same command continues. Exit code 1: a move was
@@ -77,29 +80,20 @@ async def _rebalance(
 ) -> None:
     async with administrator(call.connection) as admin:
         balance = await look_at_balance(admin)
-        emptied = _known_nodes(balance, drain)
-        staying = unplaceable(balance.nodes, balance.partitions, emptied) if partial else {}
-        moves, begun = _planned(balance, emptied, staying, plan_file)
-        if balance.trouble:
-            say(f"warning: {balance.trouble}")
-        if balance.unanswered:
-            say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
-        if balance.hidden and plan_file is None:
-            say(
-                f"warning: the plan leaves out {counted(len(balance.hidden), 'topic')} that you may not DESCRIBE, or "
-                f"that were deleted just now: {', '.join(balance.hidden[:_NAMED_MAX])}"
-            )
+        staying = balance.staying(drain) if partial else {}
+        moves, begun = _planned(balance, drain, staying, plan_file)
+        say_what_is_missing(balance if plan_file is None else replace(balance, hidden=()))
         if save_plan is not None:
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
-            _show_plan(call, moves, duration_ms, begun, staying)
+            show_plan(call, moves, duration_ms, begun, staying)
             return
         if not call.as_json:
-            say(_summary(moves, duration_ms, begun))
-            if not moves and not begun:
+            say(summary_of(moves, duration_ms, begun))
+            if not (moves or begun or staying):
                 return
-        progress = _ProgressLines(quiet=call.as_json)
+        progress = ProgressLines(quiet=call.as_json)
         refused = await execute_moves(
             admin,
             moves,
@@ -109,32 +103,21 @@ async def _rebalance(
             begun=begun,
         )
         moves = [*begun, *moves]
-        failures = [(str(each.partition), "" if each.error is None else each.error.message) for each in refused]
-        failures += [(str(partition), why) for partition, why in staying.items()]
+        failures = refusals_of(refused)
+        failures += [{"partition": str(partition), "error": why} for partition, why in staying.items()]
         if call.as_json:
             moved = {"moved": len(moves) - len(refused), "bytes": sum(move.moved_bytes for move in moves)}
-            print_json({**moved, "refused": [{"partition": name, "error": why} for name, why in failures]})
+            print_json({**moved, "refused": failures})
         else:
-            for name, why in failures:
-                say(f"{name}: {why}")
+            for each in failures:
+                say(f"{each['partition']}: {each['error']}")
             say(f"{counted(len(moves) - len(refused), 'partition')} moved")
         if failures:
             raise click.exceptions.Exit(1)
 
 
-def _known_nodes(balance: ClusterBalance, drain: Sequence[int]) -> set[NodeId]:
-    """The nodes to empty. Raises NodeIdNotRegistered."""
-    known = {node.node_id for node in balance.nodes}
-    for node in drain:
-        if node not in known:
-            raise NodeIdNotRegistered(
-                f"there is no node {node}; the registered nodes are {', '.join(map(str, sorted(known)))}"
-            )
-    return {NodeId(node) for node in drain}
-
-
 def _planned(
-    balance: ClusterBalance, emptied: set[NodeId], staying: Collection[TopicPartition], plan_file: Path | None
+    balance: ClusterBalance, drain: Sequence[int], staying: Collection[TopicPartition], plan_file: Path | None
 ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
     """The moves to begin, and those in progress that belong to the same task."""
     if plan_file is not None:
@@ -146,16 +129,34 @@ def _planned(
         begun = [move for move in balance.moving if targets.get(move.partition) == move.after]
         return moves, begun
     try:
-        moves = plan_moves(balance.nodes, balance.partitions, emptied=emptied, evens_out=not emptied, staying=staying)
+        return balance.planned(drain, staying)
     except TooFewNodes as error:
         # The goal is an empty node: before bytes are moved for it, its operator learns that it cannot be reached.
         raise TooFewNodes(f"{error.message}. Nothing was moved; --partial moves the others") from error
-    planned = {move.partition for move in moves}
-    leaving = [move for move in balance.moving if not emptied or emptied.intersection(move.before) - {*move.after}]
-    return moves, [move for move in leaving if move.partition not in planned]
 
 
-class _ProgressLines:
+def say_what_is_missing(balance: ClusterBalance) -> None:
+    """Say what a plan for the cluster does not know."""
+    if balance.trouble:
+        say(f"warning: {balance.trouble}")
+    if balance.unanswered:
+        say(f"warning: node {', '.join(map(str, balance.unanswered))} did not report the sizes of its logs")
+    if balance.hidden:
+        say(
+            f"warning: the plan leaves out {counted(len(balance.hidden), 'topic')} that you may not DESCRIBE, or "
+            f"that were deleted just now: {', '.join(balance.hidden[:_NAMED_MAX])}"
+        )
+
+
+def refusals_of(refused: Sequence[PartitionResult]) -> list[dict[str, str]]:
+    """The moves that were refused or cancelled, and why."""
+    return [
+        {"partition": str(each.partition), "error": "" if each.error is None else each.error.message}
+        for each in refused
+    ]
+
+
+class ProgressLines:
     """Says how far the moves are, each time that much has changed, and what they wait for if nothing does."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -177,13 +178,14 @@ class _ProgressLines:
         )
 
 
-def _show_plan(
+def show_plan(
     call: CommandCall,
     moves: Sequence[ReplicaMove],
     duration_ms: int,
     begun: Sequence[ReplicaMove],
     staying: Mapping[TopicPartition, str],
 ) -> None:
+    """Print a plan that is not executed. staying: partitions that no other node can take, with the reason."""
     rows = [(str(move.partition), move.before, move.after, move.moved_bytes) for move in moves]
     if call.as_json:
         details = [
@@ -206,12 +208,13 @@ def _show_plan(
         print_table("moves", ("partition", "replicas", "new replicas", "bytes"), rows)
     for partition, why in staying.items():
         say(f"{partition} stays: {why}")
-    say(_summary(moves, duration_ms, begun))
+    say(summary_of(moves, duration_ms, begun))
 
 
-def _summary(moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> str:
+def summary_of(moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> str:
+    """A plan in a line. duration_ms: what it takes at least."""
     if begun:
-        more = f"; {_summary(moves, duration_ms, ())}" if moves else ""
+        more = f"; {summary_of(moves, duration_ms, ())}" if moves else ""
         return f"{counted(len(begun), 'partition')} already in progress{more}"
     if not moves:
         return "nothing to move"

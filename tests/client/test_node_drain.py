@@ -1,0 +1,178 @@
+"""A node of a simulated cluster is drained while topics are created, processes end and an operator cancels it; and what
+`tidelog node drain` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+import tidelog
+from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.client.terminal import Terminal
+from tidelog.balancing.cluster_balance import MoveProgress, look_at_balance
+from tidelog.balancing.node_drain import DrainOutcome, cancel_drain, drain_node
+from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import PartitionResult
+from tidelog.errors import InvalidRequest, TooFewNodes
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.testing import Simulation
+from tidelog.types import NodeId, TopicPartition
+
+
+async def nothing(*_plan: object) -> None:
+    """No plan is shown."""
+
+
+async def drain(bootstrap: str, node: int, progress: list[MoveProgress]) -> DrainOutcome:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await drain_node(
+            admin, NodeId(node), MachineClock(), moves_per_node=1, on_plan=nothing, on_progress=progress.append
+        )
+
+
+async def cancel(bootstrap: str, node: int) -> list[PartitionResult]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await cancel_drain(admin, NodeId(node), MachineClock())
+
+
+async def replicas(bootstrap: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return {each.partition: each.replicas for each in (await look_at_balance(admin)).partitions}
+
+
+async def moving(bootstrap: str) -> int:
+    async with tidelog.Admin(bootstrap) as admin:
+        return len(await admin.list_reassignments())
+
+
+async def cordoned(bootstrap: str) -> list[int]:
+    async with tidelog.Admin(bootstrap) as admin:
+        return [each.node_id for each in (await admin.describe_cluster()).nodes if each.cordoned]
+
+
+async def remove(bootstrap: str, node: int) -> bool:
+    async with tidelog.Admin(bootstrap) as admin:
+        return await admin.unregister_node(node)
+
+
+def ask(world: Simulation, question, *arguments):  # type: ignore[no-untyped-def]
+    return world.run(world.start(question, world.bootstrap, *arguments))
+
+
+def held_by(world: Simulation, node: int) -> int:
+    return Counter(each for found in ask(world, replicas).values() for each in found)[NodeId(node)]
+
+
+def test_a_drain_that_is_killed_is_continued_and_new_topics_go_elsewhere() -> None:
+    """The command and the controller end in the middle, and topics are created all the time. The same command empties
+    the node for good: it can be removed."""
+    with Simulation(21, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=9, replicas=3)
+        on_node = held_by(world, 3)
+        assert on_node > 2
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, 3, progress)
+        world.run_until(lambda: any(each.done for each in progress), what="a part has moved")
+        world.create_topic("events", partitions=4, replicas=3)
+        assert not any(3 in found for key, found in ask(world, replicas).items() if key.topic == "events")
+        command.kill()
+        world.kill(0)
+        world.run_for(4)
+        world.restart(0)
+        world.run_for(4)
+        world.create_topic("invoices", partitions=4, replicas=3)
+        outcome = ask(world, drain, 3, progress)
+        assert (outcome.refused, outcome.left) == ((), 0)
+        assert 0 < outcome.moved < on_node, "what the first command moved is not moved again"
+        assert held_by(world, 3) == 0
+        assert ask(world, cordoned) == [3]
+        assert ask(world, drain, 3, progress).moved == 0
+        world.kill(3)
+        world.run_for(4)
+        ask(world, remove, 3)
+        assert ask(world, cordoned) == []
+
+
+def test_a_cancelled_drain_begins_no_more_moves() -> None:
+    """Another operator cancels it: what is moving returns to the node, what has moved stays, and the first command ends
+    with an error."""
+    with Simulation(22, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=12, replicas=3)
+        on_node = held_by(world, 3)
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, 3, progress)
+        world.run_until(lambda: any(each.done for each in progress), what="a part has moved")
+        results = ask(world, cancel, 3)
+        assert all(each.error is None for each in results)
+        with pytest.raises(InvalidRequest, match="node 3 is not cordoned any more, so its drain was cancelled"):
+            world.run(command)
+        world.run_for(5)
+        assert ask(world, moving) == 0
+        assert ask(world, cordoned) == []
+        left = held_by(world, 3)
+        assert 0 < left < on_node
+        outcome = ask(world, drain, 3, progress)
+        assert (outcome.moved, outcome.left) == (left, 0)
+
+
+def test_a_drain_that_is_not_possible_leaves_no_cordon() -> None:
+    with Simulation(23, nodes=3, voters=3) as world:
+        world.create_topic("orders", partitions=2, replicas=3)
+        with pytest.raises(TooFewNodes, match="only 2 nodes take replicas"):
+            ask(world, drain, 2, [])
+        assert ask(world, cordoned) == []
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
+    """Two nodes without a topic; nothing moves."""
+    with cluster_in_a_thread() as made:
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
+        for node in made.nodes:
+            node.scripted["list_partition_reassignments"] = admin_pb2.ListPartitionReassignmentsResponse()
+            node.scripted["describe_replica_logs"] = admin_pb2.DescribeReplicaLogsResponse()
+        yield made
+
+
+def test_the_command_says_what_is_done_and_what_is_next(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("node", "drain", "1", "--dry-run") == 0
+    assert "nothing to move" in tidelog.err
+    assert cluster.cordoned == set()
+    assert tidelog("node", "drain", "1") == 0
+    assert "node 1 is cordoned: nothing to move" in tidelog.err
+    assert "node 1 has no replicas and stays cordoned" in tidelog.err
+    assert cluster.cordoned == {1}
+    assert tidelog("node", "drain", "1", "--json") == 0
+    assert tidelog.json == {"drained_node": 1, "moved": 0, "bytes": 0, "refused": [], "left": 0}
+    assert tidelog("node", "drain", "1", "--cancel") == 0
+    assert "0 moves cancelled: node 1 may get new replicas again" in tidelog.err
+    assert tidelog("node", "drain", "1", "--cancel", "--json") == 0
+    assert tidelog.json == {"uncordoned_node": 1, "cancelled": [], "refused": []}
+    assert cluster.cordoned == set()
+
+
+def test_replicas_that_no_plan_moves_are_reported(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are of topics that the operator may not describe."""
+    monkeypatch.setattr("tidelog.balancing.node_drain.REVIEW_MS", 1)
+    cluster.replicas_of[1] = 2
+    assert tidelog("node", "drain", "1") == 1
+    assert "0 partitions moved, node 1 still has 2 replicas: run the command again" in tidelog.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("7",), 1, "there is no node 7; the registered nodes are 0, 1"),
+        (("1", "--cancel", "--dry-run"), 2, "pass --cancel or --dry-run, not both"),
+    ],
+)
+def test_what_cannot_be_drained_is_refused(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    assert tidelog("node", "drain", *arguments) == code
+    assert says in tidelog.err
+    assert cluster.cordoned == set()

@@ -1,0 +1,135 @@
+"""Drains a node: cordons it, and moves every replica away from it, in rounds until none is left.
+
+Invariants:
+  1. The plan is made again once the node is cordoned: a topic that was placed on it before is in that plan, and nothing
+     is placed on it after.
+  2. A drain that cannot be planned leaves no cordon behind.
+  3. Every step can be repeated: after a crash of this process, or of any node, the same call continues.
+  4. A drain that was cancelled elsewhere begins no more moves: it looks for the cordon before each wave.
+
+Not here: the plan (move_planner.py), the waves (cluster_balance.py), what a cordon refuses (the controller).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.balancing.cluster_balance import (
+    REVIEW_MS,
+    WAVE_MAX,
+    ClusterBalance,
+    MoveProgress,
+    execute_moves,
+    look_at_balance,
+)
+from tidelog.balancing.move_planner import ReplicaMove
+from tidelog.client.admin import Admin
+from tidelog.clock import Clock
+from tidelog.cluster_descriptions import PartitionResult
+from tidelog.errors import InvalidRequest, NoReassignmentInProgress
+from tidelog.types import NodeId, TopicPartition
+
+ROUNDS_MAX: Final = 5
+"""Plans of one drain. More than one is needed where the node that was asked is behind, or does not show all topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOutcome:
+    """What a drain did."""
+
+    moved: int = 0
+    moved_bytes: int = 0
+    refused: tuple[PartitionResult, ...] = ()
+    left: int = 0
+    """Replicas that the node still has."""
+
+
+async def drain_node(
+    admin: Admin,
+    node: NodeId,
+    clock: Clock,
+    *,
+    moves_per_node: int,
+    on_plan: Callable[[ClusterBalance, list[ReplicaMove], list[ReplicaMove]], Awaitable[None]],
+    on_progress: Callable[[MoveProgress], None],
+) -> DrainOutcome:
+    """Cordon the node and move its replicas away; it stays cordoned. on_plan: awaited with what a plan was made of, its
+    moves, and the moves in progress that are waited for too.
+
+    Raises NodeIdNotRegistered, TooFewNodes, UnsupportedVersion below the feature level of cordons; InvalidRequest if
+    the cordon ended meanwhile.
+    """
+    (await look_at_balance(admin)).planned({node})
+    await admin.cordon_node(node)
+    watch, outcome = _CordonWatch(admin, node), DrainOutcome()
+    for _ in range(ROUNDS_MAX):
+        balance = await look_at_balance(admin)
+        moves, begun = balance.planned({node})
+        await on_plan(balance, moves, begun)
+        refused = await execute_moves(
+            admin,
+            moves,
+            clock,
+            moves_per_node=moves_per_node,
+            on_progress=on_progress,
+            begun=begun,
+            before_wave=watch.ensure_cordoned,
+        )
+        both = [*begun, *moves]
+        outcome = DrainOutcome(
+            outcome.moved + len(both) - len(refused),
+            outcome.moved_bytes + sum(move.moved_bytes for move in both),
+            tuple(refused),
+            await _replicas_on(admin, node),
+        )
+        if refused or not outcome.left:
+            break
+        await clock.sleep_ms(REVIEW_MS)
+    return outcome
+
+
+async def cancel_drain(admin: Admin, node: NodeId, clock: Clock) -> list[PartitionResult]:
+    """Let the node get new replicas again, and cancel the reassignments in progress that take replicas away from it.
+    Returns the results of these; what has moved stays where it is. Raises NodeIdNotRegistered, UnsupportedVersion."""
+    # The cordon ends first: a drain that another process runs then begins no more moves.
+    await admin.uncordon_node(node)
+    results: dict[TopicPartition, PartitionResult] = {}
+    for _ in range(ROUNDS_MAX):
+        leaving = [each.partition for each in await admin.list_reassignments() if node in each.removing]
+        if not leaving:
+            break
+        for first in range(0, len(leaving), WAVE_MAX):
+            for each in await admin.reassign(dict.fromkeys(leaving[first : first + WAVE_MAX])):
+                if not isinstance(each.error, NoReassignmentInProgress):  # else it has just completed
+                    results[each.partition] = each
+        await clock.sleep_ms(REVIEW_MS)
+    return list(results.values())
+
+
+async def _replicas_on(admin: Admin, node: NodeId) -> int:
+    """As a node knows it, also of topics that the caller may not describe."""
+    return sum(each.replicas for each in (await admin.describe_cluster()).nodes if each.node_id == node)
+
+
+class _CordonWatch:
+    """Notices that the cordon of a node has ended."""
+
+    def __init__(self, admin: Admin, node: NodeId) -> None:
+        self._admin, self._node = admin, node
+        self._offset, self._seen = -1, False
+
+    async def ensure_cordoned(self) -> None:
+        """Raise InvalidRequest if the node was cordoned and is not any more."""
+        cluster = await self._admin.describe_cluster()
+        if cluster.metadata_offset < self._offset:
+            return  # that node is behind another one that was asked: it may not know of the cordon yet
+        self._offset = cluster.metadata_offset
+        if any(each.node_id == self._node and each.cordoned for each in cluster.nodes):
+            self._seen = True
+        elif self._seen:
+            raise InvalidRequest(
+                f"node {self._node} is not cordoned any more, so its drain was cancelled: no more moves begin; those "
+                "in progress complete unless they were cancelled too; run the command again to drain it"
+            )
