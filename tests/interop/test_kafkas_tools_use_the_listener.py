@@ -135,6 +135,20 @@ def test_features_are_upgraded_and_not_downgraded(cluster: LocalCluster) -> None
         tool(cluster, "FeatureCommand", "disable", "--feature", "transaction.version")
 
 
+def test_a_node_that_runs_is_not_unregistered(cluster: LocalCluster) -> None:
+    """Kafka's tool says what the node refuses; tests/node/test_kafka_nodes.py removes one that is gone."""
+    with pytest.raises(AssertionError, match="node 2 is alive and would register again"):
+        unregister(cluster, 2)
+    with pytest.raises(AssertionError, match="there is no node 7"):
+        unregister(cluster, 7)
+
+
+def unregister(cluster: LocalCluster, node: int) -> None:
+    """ClusterTool, which takes the nodes after the command."""
+    where = ("--bootstrap-server", cluster.kafka_bootstrap)
+    run(f"{TOOLS}.ClusterTool", "unregister", *where, "--id", str(node), is_silent=True)
+
+
 def test_log_directories_are_described(cluster: LocalCluster) -> None:
     topic = made(cluster, "sized")
     printed = tool(cluster, "LogDirsCommand", "--describe", "--topic-list", topic)

@@ -25,6 +25,7 @@ from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELET
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from node.listeners.kafka.kafka_log_dirs import DESCRIBE_LOG_DIRS
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
+from node.listeners.kafka.kafka_nodes import UNREGISTER_BROKER
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from node.listeners.kafka.kafka_partitions import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -78,6 +79,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
+    UNREGISTER_BROKER,
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
