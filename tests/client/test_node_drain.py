@@ -92,6 +92,7 @@ def test_a_drain_that_is_killed_is_continued_and_new_topics_go_elsewhere() -> No
         world.kill(3)
         world.run_for(4)
         ask(world, remove, 3)
+        world.run_for(1)  # the next question may go to another node
         assert ask(world, cordoned) == []
 
 
@@ -115,6 +116,32 @@ def test_a_cancelled_drain_begins_no_more_moves() -> None:
         assert 0 < left < on_node
         outcome = ask(world, drain, 3, progress)
         assert (outcome.moved, outcome.left) == (left, 0)
+
+
+def test_a_drain_that_is_cancelled_before_its_first_wave_moves_nothing() -> None:
+    """The plan of a large cluster takes a while: its operator sees the mistake, and cancels it meanwhile."""
+    with Simulation(24, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=6, replicas=3)
+        before = ask(world, replicas)
+
+        async def cancelled_meanwhile(*_plan: object) -> None:
+            assert await cancel(world.bootstrap, 3) == []
+
+        async def command(bootstrap: str) -> DrainOutcome:
+            async with tidelog.Admin(bootstrap) as admin:
+                return await drain_node(
+                    admin,
+                    NodeId(3),
+                    MachineClock(),
+                    moves_per_node=1,
+                    on_plan=cancelled_meanwhile,
+                    on_progress=lambda _progress: None,
+                )
+
+        with pytest.raises(InvalidRequest, match="node 3 is not cordoned any more, so its drain was cancelled"):
+            ask(world, command)
+        world.run_for(1)
+        assert (ask(world, replicas), ask(world, cordoned)) == (before, [])
 
 
 def test_a_drain_that_is_not_possible_leaves_no_cordon() -> None:

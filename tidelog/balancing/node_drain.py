@@ -63,7 +63,8 @@ async def drain_node(
     """
     (await look_at_balance(admin)).planned({node})
     await admin.cordon_node(node)
-    watch, outcome = _CordonWatch(admin, node), DrainOutcome()
+    watch, outcome = _CordonWatch(admin, node, clock), DrainOutcome()
+    await watch.begin()
     for _ in range(ROUNDS_MAX):
         balance = await look_at_balance(admin)
         moves, begun = balance.planned({node})
@@ -116,20 +117,36 @@ async def _replicas_on(admin: Admin, node: NodeId) -> int:
 class _CordonWatch:
     """Notices that the cordon of a node has ended."""
 
-    def __init__(self, admin: Admin, node: NodeId) -> None:
-        self._admin, self._node = admin, node
-        self._offset, self._seen = -1, False
+    def __init__(self, admin: Admin, node: NodeId, clock: Clock) -> None:
+        self._admin, self._node, self._clock = admin, node, clock
+        self._offset = -1
+
+    async def begin(self) -> None:
+        """Wait until a node shows the cordon. Raises InvalidRequest if none does: it ended at once."""
+        # Without this, a drain that is cancelled before its first wave would take the missing cordon for one that the
+        # node that was asked does not know yet, and would move everything.
+        for _ in range(ROUNDS_MAX):
+            if await self._is_cordoned():
+                return
+            await self._clock.sleep_ms(REVIEW_MS)
+        raise self._cancelled()
 
     async def ensure_cordoned(self) -> None:
-        """Raise InvalidRequest if the node was cordoned and is not any more."""
+        """Raise InvalidRequest if the node is not cordoned any more."""
+        if not await self._is_cordoned():
+            raise self._cancelled()
+
+    async def _is_cordoned(self) -> bool:
         cluster = await self._admin.describe_cluster()
         if cluster.metadata_offset < self._offset:
-            return  # that node is behind another one that was asked: it may not know of the cordon yet
-        self._offset = cluster.metadata_offset
-        if any(each.node_id == self._node and each.cordoned for each in cluster.nodes):
-            self._seen = True
-        elif self._seen:
-            raise InvalidRequest(
-                f"node {self._node} is not cordoned any more, so its drain was cancelled: no more moves begin; those "
-                "in progress complete unless they were cancelled too; run the command again to drain it"
-            )
+            return True  # that node is behind another one that has shown the cordon: it may not know of it yet
+        cordoned = any(each.node_id == self._node and each.cordoned for each in cluster.nodes)
+        if cordoned:
+            self._offset = cluster.metadata_offset
+        return cordoned
+
+    def _cancelled(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"node {self._node} is not cordoned any more, so its drain was cancelled: no more moves begin; those in "
+            "progress complete unless they were cancelled too; run the command again to drain it"
+        )
