@@ -12,6 +12,7 @@ import tidelog
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tests.client.terminal import Terminal
 from tidelog.balancing.cluster_balance import MoveProgress, look_at_balance
+from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.balancing.node_drain import DrainOutcome, cancel_drain, drain_node
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
@@ -142,6 +143,36 @@ def test_a_drain_that_is_cancelled_before_its_first_wave_moves_nothing() -> None
             ask(world, command)
         world.run_for(1)
         assert (ask(world, replicas), ask(world, cordoned)) == (before, [])
+
+
+def test_moves_to_a_node_that_dies_are_planned_again() -> None:
+    """Its replicas are refused for as long as it is fenced, as in a rolling restart: they go elsewhere."""
+    with Simulation(25, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=12, replicas=2, min_insync_replicas="1")
+        clock, plans = MachineClock(), []
+
+        async def command(bootstrap: str) -> DrainOutcome:
+            async with tidelog.Admin(bootstrap) as admin:
+
+                async def a_target_dies(_balance: object, moves: list[ReplicaMove], _begun: object) -> None:
+                    plans.append({node for move in moves for node in move.adding})
+                    if len(plans) == 1:
+                        world.kill(2)
+                        while not any(each.fenced for each in (await admin.describe_cluster()).nodes):
+                            await clock.sleep_ms(100)
+
+                return await drain_node(
+                    admin,
+                    NodeId(3),
+                    clock,
+                    moves_per_node=5,
+                    on_plan=a_target_dies,
+                    on_progress=lambda _progress: None,
+                )
+
+        outcome = ask(world, command)
+        assert (2 in plans[0], 2 in plans[-1]) == (True, False)
+        assert (outcome.refused, outcome.left) == ((), 0)
 
 
 def test_a_drain_that_is_not_possible_leaves_no_cordon() -> None:

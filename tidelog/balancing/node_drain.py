@@ -32,7 +32,8 @@ from tidelog.errors import InvalidRequest, NoReassignmentInProgress
 from tidelog.types import NodeId, TopicPartition
 
 ROUNDS_MAX: Final = 5
-"""Plans of one drain. More than one is needed where the node that was asked is behind, or does not show all topics."""
+"""Plans of one drain. More than one is needed where moves are refused because their new node is fenced, and where the
+node that was asked is behind, or does not show all topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,9 @@ async def drain_node(
             tuple(refused),
             await _replicas_on(admin, node),
         )
-        if refused or not outcome.left:
+        if not outcome.left:
             break
+        # Refused moves too are planned again: in a rolling restart, the node that they name is fenced for a moment.
         await clock.sleep_ms(REVIEW_MS)
     return outcome
 
