@@ -11,7 +11,7 @@ import pytest
 import tidelog
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tests.client.terminal import Terminal
-from tidelog.balancing.cluster_balance import MoveProgress, look_at_balance
+from tidelog.balancing.cluster_balance import ClusterBalance, MoveProgress, look_at_balance
 from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.balancing.node_drain import DrainOutcome, cancel_drain, drain_node
 from tidelog.clock import MachineClock
@@ -38,9 +38,19 @@ async def cancel(bootstrap: str, node: int) -> list[PartitionResult]:
         return await cancel_drain(admin, NodeId(node), MachineClock())
 
 
-async def replicas(bootstrap: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
+async def fill(bootstrap: str) -> None:
+    async with tidelog.Producer(bootstrap, acks="all") as producer:
+        for number in range(100):
+            await producer.send("orders", b"order %d" % number, key=b"%d" % number)
+
+
+async def look(bootstrap: str) -> ClusterBalance:
     async with tidelog.Admin(bootstrap) as admin:
-        return {each.partition: each.replicas for each in (await look_at_balance(admin)).partitions}
+        return await look_at_balance(admin)
+
+
+async def replicas(bootstrap: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
+    return {each.partition: each.replicas for each in (await look(bootstrap)).partitions}
 
 
 async def moving(bootstrap: str) -> int:
@@ -149,6 +159,8 @@ def test_moves_to_a_node_that_dies_are_planned_again() -> None:
     """Its replicas are refused for as long as it is fenced, as in a rolling restart: they go elsewhere."""
     with Simulation(25, nodes=4, voters=3) as world:
         world.create_topic("orders", partitions=12, replicas=2, min_insync_replicas="1")
+        ask(world, fill)
+        on_node = [each for each in ask(world, look).partitions if 3 in each.replicas]
         clock, plans = MachineClock(), []
 
         async def command(bootstrap: str) -> DrainOutcome:
@@ -173,6 +185,8 @@ def test_moves_to_a_node_that_dies_are_planned_again() -> None:
         outcome = ask(world, command)
         assert (2 in plans[0], 2 in plans[-1]) == (True, False)
         assert (outcome.refused, outcome.left) == ((), 0)
+        assert outcome.moved == len(on_node)
+        assert outcome.moved_bytes == sum(each.size_bytes for each in on_node) > 0, "refused moves counted, too"
 
 
 def test_a_drain_that_is_not_possible_leaves_no_cordon() -> None:

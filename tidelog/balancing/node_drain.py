@@ -79,10 +79,11 @@ async def drain_node(
             begun=begun,
             before_wave=watch.ensure_cordoned,
         )
-        both = [*begun, *moves]
+        stopped = {each.partition for each in refused}
+        moved = [move for move in (*begun, *moves) if move.partition not in stopped]
         outcome = DrainOutcome(
-            outcome.moved + len(both) - len(refused),
-            outcome.moved_bytes + sum(move.moved_bytes for move in both),
+            outcome.moved + len(moved),
+            outcome.moved_bytes + sum(move.moved_bytes for move in moved),
             tuple(refused),
             await _replicas_on(admin, node),
         )
