@@ -156,6 +156,8 @@ def test_a_partition_that_no_other_node_can_take_refuses_a_drain_which_may_be_pa
     assert begun(cluster) == [(1, [0])]
     assert "wide-0: wide-0 needs another node" in tidelog.err
     assert "1 partition moved" in tidelog.err
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--partial") == 1, "nothing to move, and not empty either"
+    assert "wide-0: wide-0 needs another node" in tidelog.err
     assert tidelog("cluster", "rebalance", "--partial") == 2
     assert "--partial is for --drain" in tidelog.err
 
