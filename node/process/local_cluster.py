@@ -151,18 +151,13 @@ class LocalCluster:
         the other nodes follow, their listeners GRPC are 100 and their metrics 200 higher; 0: any. Addresses of an
         existing cluster are kept. inner: nodes reach each other at a
         listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. Raises
-        ClusterFailed if the directory has more nodes, or if it has none and an address is in use: then nothing is
-        written."""
+        ClusterFailed if the directory has more nodes."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self._tls = tls
         self._settings = dict(settings or {})
-        is_new = node_count(self.directory) == 0
+        self._is_new = node_count(self.directory) == 0
         self.nodes = self._prepare(nodes, first_port, inner=inner, kafka=kafka)
-        if is_new:
-            # The configurations keep the addresses: with one that is in use, another port could never be chosen.
-            for node in self.nodes:
-                _ensure_free(node)
         self.write_configs()
 
     # --- lifecycle ---
@@ -181,10 +176,18 @@ class LocalCluster:
         self.stop() if kind is None else self.kill_all()
 
     def start(self) -> None:
-        """Start all nodes that do not run. Raises ClusterFailed if an address of theirs is in use."""
+        """Start all nodes that do not run. Raises ClusterFailed if an address of theirs is in use; of a new cluster
+        nothing is left then."""
         stopped = [node for node in self.nodes if not node.running]
-        for node in stopped:
-            _ensure_free(node)
+        try:
+            for node in stopped:
+                _ensure_free(node)
+        except ClusterFailed:
+            if self._is_new:
+                # The configurations keep the addresses: with one that is in use, another port could never be chosen.
+                self._remove_configs()
+            raise
+        self._is_new = False
         for node in stopped:
             self.start_node(node.node_id)
 
@@ -521,6 +524,13 @@ class LocalCluster:
         for node in self.nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_config_of(node, self.nodes, self._settings), encoding="utf-8")
+
+    def _remove_configs(self) -> None:
+        for node in self.nodes:
+            node.config.unlink(missing_ok=True)
+        for directory in (*(node.directory for node in self.nodes), self.directory):
+            with contextlib.suppress(OSError):  # something else is in it
+                directory.rmdir()
 
 
 def first_kafka_port(directory: Path) -> int | None:

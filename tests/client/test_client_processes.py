@@ -258,7 +258,7 @@ def test_a_directory_does_not_keep_ports_at_which_its_first_start_failed(tmp_pat
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(ClusterFailed, match=f"node 0 cannot listen at 127.0.0.1:{port}"):
-            LocalCluster(tmp_path / "new", 2, first_port=port, kafka=True)
+            LocalCluster(tmp_path / "new", 2, first_port=port, kafka=True).start()
         assert not (tmp_path / "new").exists()
         again = LocalCluster(tmp_path / "new", 2, kafka=True)
         assert port not in {address.port for node in again.nodes for address in node.listeners.values()}
