@@ -181,6 +181,7 @@ STORY: tuple[Step, ...] = (
     Command("quota list", says="alice"),
     Command("quota remove KEY", more="-u alice"),
     Command("cluster status"),
+    Command("cluster upgrade-check", says="feature level"),
     Command("cluster upgrade"),
     Command("top --interval 1 --times 1", says="orders"),
     Command("partition why-unavailable", says="no problems found"),

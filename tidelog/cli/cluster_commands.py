@@ -1,4 +1,4 @@
-"""`tidelog cluster status|upgrade|remove-voter|rebalance`."""
+"""`tidelog cluster status|upgrade|upgrade-check|remove-voter|rebalance`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_comma
 from tidelog.cli.declared import Argument, CommandGroup
 from tidelog.cli.output import counted, plain, print_json, print_table
 from tidelog.cli.rebalance_command import rebalance
+from tidelog.cli.upgrade_check import upgrade_check
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
 
@@ -38,6 +39,9 @@ def upgrade(call: CommandCall, validate_only: ValidateOnly = False) -> None:
     level = call.query(lambda admin: admin.update_features(validate_only=validate_only))
     document = {"feature_level": level, "updated": not validate_only}
     call.report(document, f"the feature level {'could be' if validate_only else 'is'} {level}")
+
+
+cluster_command(app, "upgrade-check")(upgrade_check)
 
 
 @cluster_command(app, "remove-voter")
