@@ -6,9 +6,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+
+import click
 
 from node.config import SETTINGS, NodeConfig, parse
 from node.listeners.grpc.health import READY
@@ -18,6 +21,8 @@ from node.process import probe
 from tests.deploy.kustomizations import Objects, name_of
 from tests.deploy.pod_security import pod_spec
 from tests.integration import manifest
+from tidelog.cli.app import app
+from tidelog.cli.state_files import read_state
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
 
@@ -38,6 +43,8 @@ def _by_kind(each: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     match each["kind"]:
         case "StatefulSet":
             yield from _nodes(each, objects)
+        case "Job":
+            yield from _job(each, objects)
         case "ServiceMonitor":
             yield from _scraped(each, objects)
         case "PrometheusRule" | "ConfigMap":
@@ -71,16 +78,60 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
         yield from (f"{name}: {problem}" for problem in _probe(container[name], configs[0]))
 
 
+def _job(job: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    """A Job that runs a command of the client: the command line itself reads its options, and `apply` its files."""
+    spec = job["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    yield from _volumes(job, container, objects)
+    yield from _variables(container)
+    program, name, *arguments = container["command"]
+    command = app.loaded(name) if program == "tidelog" else None
+    if command is None:
+        yield f"{program} {name} is no command of the client"
+        return
+    try:
+        with command.make_context(name, list(arguments)) as ctx:
+            places = ctx.params["file"]
+    except click.ClickException as error:
+        yield f"tidelog {name}: {error.message}"
+        return
+    for place in places:
+        yield from _applied_files(spec, container, place, objects)
+
+
+def _applied_files(
+    spec: Mapping[str, Any], container: Mapping[str, Any], place: str, objects: Objects
+) -> Iterator[str]:
+    data = _mounted_data(spec, container, PurePosixPath(place), objects)
+    if not data:
+        yield f"--file {place}: no ConfigMap with files is mounted there"
+        return
+    with tempfile.TemporaryDirectory() as home:
+        for name, text in data.items():
+            (Path(home) / name).write_text(text)
+        try:
+            read_state([home])
+        except InvalidConfig as error:
+            yield error.message.replace(home, place)
+
+
 def _mounted_text(spec: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> str | None:
     """The file that `--config` names."""
     file = PurePosixPath(container["args"][container["args"].index("--config") + 1])
+    return _mounted_data(spec, container, file.parent, objects).get(file.name)
+
+
+def _mounted_data(
+    spec: Mapping[str, Any], container: Mapping[str, Any], place: PurePosixPath, objects: Objects
+) -> Mapping[str, str]:
+    """The files of the ConfigMap that is mounted at that place; none if there is none."""
     for mount in container["volumeMounts"]:
-        if mount["mountPath"] == str(file.parent):
+        if mount["mountPath"] == str(place):
             for volume in spec["volumes"]:
                 if volume["name"] == mount["name"]:
-                    data = _names("ConfigMap", objects).get(volume.get("configMap", {}).get("name"), {}).get("data", {})
-                    return None if file.name not in data else str(data[file.name])
-    return None
+                    found = _names("ConfigMap", objects).get(volume.get("configMap", {}).get("name"), {})
+                    return dict(found.get("data", {}))
+    return {}
 
 
 def _names(kind: str, objects: Objects) -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ from tests.integration import manifest
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render manifests with")
 
-PAGES = [manifest.ROOT / "docs" / name for name in ("deploy.md", "operations.md")]
-SECRETS = {"tidelog-tls"}
+PAGES = [manifest.ROOT / "docs" / name for name in ("apply.md", "deploy.md", "operations.md")]
+SECRETS = {"tidelog-tls", "tidelog-passwords"}
 """What an operator makes."""
 
 

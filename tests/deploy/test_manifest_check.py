@@ -55,6 +55,16 @@ class Broken:
         endpoint: dict[str, Any] = self.the("ServiceMonitor")["spec"]["endpoints"][0]
         return endpoint
 
+    @property
+    def apply(self) -> dict[str, Any]:
+        container: dict[str, Any] = self.the("Job")["spec"]["template"]["spec"]["containers"][0]
+        return container
+
+    def applied(self, text: str) -> None:
+        """Change the file that the Job applies."""
+        (found,) = (each for each in self.objects if "state.toml" in each.get("data", ()))
+        found["data"]["state.toml"] = text
+
     def variable(self, name: str) -> dict[str, Any]:
         (found,) = (each for each in self.node["env"] if each["name"] == name)
         return found  # type: ignore[no-any-return]
@@ -189,6 +199,30 @@ MISTAKES: dict[str, tuple[Break, str]] = {
     "a probe of no listener": (
         lambda it: it.probe(exec={"command": ["python", "-m", "node.process.probe", "localhost:9092"]}),
         "no listener with gRPC is at localhost:9092",
+    ),
+    "a Job with a wrong option": (
+        lambda it: it.apply["command"].append("--dif"),
+        "Job tidelog-apply: tidelog apply: No such option '--dif'",
+    ),
+    "a Job of no command": (
+        lambda it: it.apply.update(command=["tidelog", "aply", "--file", "/etc/tidelog-apply"]),
+        "tidelog aply is no command of the client",
+    ),
+    "a Job without its files": (
+        lambda it: it.apply.update(command=["tidelog", "apply", "--file", "/etc/apply"]),
+        "no ConfigMap with files is mounted there",
+    ),
+    "a Job with an unknown variable": (
+        lambda it: it.apply["env"].append({"name": "TIDELOG_TLS_KEYS", "value": "x"}),
+        "variable TIDELOG_TLS_KEYS: nothing reads it",
+    ),
+    "a file that the Job refuses": (
+        lambda it: it.applied("[topics.a]\npartition = 1"),
+        "/etc/tidelog-apply/state.toml: topics.a: unknown key 'partition'",
+    ),
+    "a Job with rights": (
+        lambda it: without(it.apply["securityContext"], "capabilities"),
+        "Job tidelog-apply: container apply: capabilities.drop does not contain ALL",
     ),
     "a rule of no metric": (
         lambda it: it.rule.update(expr="tidelog_redy == 0"),

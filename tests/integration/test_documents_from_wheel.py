@@ -27,7 +27,14 @@ from tests.integration.document_steps import (
 
 pytestmark = pytest.mark.integration
 
-DOCUMENTS = ("README.md", "docs/client.md", "docs/groups.md", "docs/transactions.md", "docs/operations.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/client.md",
+    "docs/groups.md",
+    "docs/transactions.md",
+    "docs/operations.md",
+    "docs/apply.md",
+)
 
 ACL_NAMES = ("AclBinding", "AclFilter", "AclOperation", "AclPermission", "PatternType", "ResourceType")
 
@@ -82,6 +89,13 @@ async with tidelog.Admin("host:9192") as admin:
 """
 """Without it, the partition may be led by its preferred leader, and no election is needed. The new one has to be in
 sync."""
+
+STATE_FILES = """\
+os.mkdir("state")
+with open("state/state.toml", "w") as file:
+    file.write("[topics.applied]\\npartitions = 2\\nconfigs.retention.ms = 3_600_000\\n")
+print("a topic is described")
+"""
 
 STORY: tuple[Step, ...] = (
     Command("topic create orders"),
@@ -211,6 +225,15 @@ STORY: tuple[Step, ...] = (
     Command("node safe-to-restart 0"),
     Command("log-dirs --node 3 --logs", {"3": "2"}, says="log directories"),
     Command("topic create orders -p 6 -r 3", {"orders": "runbook"}),
+    Presupposed(STATE_FILES, says="a topic is described"),
+    Command("apply --file DIRECTORY --diff", {"DIRECTORY": "state"}, code=1, says="create"),
+    Command("apply --file DIRECTORY", {"DIRECTORY": "state"}, says="1 created"),
+    Command("apply --file DIRECTORY --diff --prune", {"DIRECTORY": "state"}, code=1, says="delete"),
+    Command(
+        "apply --file FILE --diff --prune --prune-prefix PREFIX --set-passwords",
+        {"FILE": "state/state.toml", "PREFIX": "applied"},
+        says="1 unchanged",
+    ),
     Command("topic create orders-restored --partitions 3"),
     Command("acl add --allow User:CN=alice -o write --topic orders", says="1 ACL added"),
     Command("--json topic list", says="orders-restored"),
@@ -249,6 +272,7 @@ NOT_RUN = {
     "docs/client.md: Schema registry": "needs a registry: tests/client/test_schema_registry.py has one",
     "top": "runs until it is interrupted; with --times it is run here",
     "docs/client.md: Users and tokens": SECURED,
+    "apply": NAMED,
     "acl add": NAMED,
     "acl add --topic NAME": NAMED,
     "txn abort": NAMED,

@@ -26,6 +26,7 @@ from tidelog.security.acls import (
     checked_binding,
     checked_host,
     checked_principal,
+    operation_named,
 )
 from tidelog.standard_streams import say
 
@@ -92,7 +93,7 @@ def add(
     principals = [(AclPermission.ALLOW, each) for each in allow or ()]
     principals += [(AclPermission.DENY, each) for each in deny or ()]
     bindings = [
-        checked_binding(AclBinding(*resource, pattern, principal, where, _operation(word), permission))
+        checked_binding(AclBinding(*resource, pattern, principal, where, operation_named(word), permission))
         for permission, principal in principals
         for word in operation
         for where in host or [WILDCARD]
@@ -151,7 +152,7 @@ def remove(
         raise InvalidRequest("name a --principal or a resource, so that not all ACLs are removed")
     pattern = PatternType.PREFIXED if prefixed else None if resource is None else PatternType.LITERAL
     kind, name = resource or (None, None)
-    operations: list[AclOperation | None] = [_operation(word) for word in operation or ()]
+    operations: list[AclOperation | None] = [operation_named(word) for word in operation or ()]
     filters = [
         AclFilter(kind, name, pattern, who, where, each)
         for who in _or_any(principal)
@@ -180,7 +181,7 @@ def explain(
     resource = on.named()
     if resource is None:
         raise InvalidRequest("name a resource, for example --topic orders or --cluster")
-    asked, who, where = _operation(operation), checked_principal(principal), checked_host(host)
+    asked, who, where = operation_named(operation), checked_principal(principal), checked_host(host)
     decision = call.query(lambda admin: admin.test_acl(who, asked, *resource, host=where))
     if call.as_json:
         rule = None if decision.rule is None else _plain(decision.rule)
@@ -204,14 +205,6 @@ async def _has_effect(admin: Admin) -> bool:
 
 def _or_any(given: list[str] | None) -> list[str | None]:
     return [*given] if given else [None]
-
-
-def _operation(word: str) -> AclOperation:
-    name = word.upper().replace("-", "_")
-    if name not in AclOperation.__members__:
-        valid = ", ".join(each.name.lower().replace("_", "-") for each in AclOperation)
-        raise InvalidRequest(f"unknown operation {word!r}; valid operations: {valid}")
-    return AclOperation[name]
 
 
 def _plain(binding: AclBinding) -> dict[str, Any]:

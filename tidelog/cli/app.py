@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "up": ("up:command", "Start nodes on this machine, until Ctrl-C."),
     "topic": ("topic_commands:app", "Create, list, describe, alter and delete topics, and delete records."),
     "config": ("config_commands:app", "Settings of topics and nodes: values, sources, changes."),
+    "apply": ("apply_command:command", "Topics, users, ACLs and quotas as files say."),
     "partition": ("partition_commands:app", "Single partitions: problems, leaders, replicas."),
     "node": ("node_commands:app", "Single nodes: run one, probe one, may one stop?"),
     "log-dirs": ("log_dir_commands:command", "Log directories of nodes: disks and sizes of logs."),

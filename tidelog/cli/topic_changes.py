@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from tidelog.balancing.cluster_balance import change_replication_factor
 from tidelog.client.admin import Admin, TopicSettingWarning
+from tidelog.desired.change_driver import change_topic
+from tidelog.desired.change_planner import TopicChange
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.standard_streams import say
 
@@ -54,14 +55,8 @@ async def alter_topics(
     failed: dict[str, TidelogError] = {}
     for name in dict.fromkeys(names):
         try:
-            if changes:
-                await admin.alter_topic(name, changes, validate_only=validate_only)
-            if partitions:
-                await admin.create_partitions(name, partitions, validate_only=validate_only)
-            if replication_factor:
-                begun = await change_replication_factor(admin, name, replication_factor, validate_only=validate_only)
-                for error in (each.error for each in begun if each.error is not None):
-                    raise error
+            change = TopicChange(name, partitions, replication_factor, changes)
+            await change_topic(admin, change, validate_only=validate_only)
         except TidelogError as error:
             failed[name] = error
     return failed

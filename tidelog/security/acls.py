@@ -198,6 +198,15 @@ def shown(name: str) -> str:
     return '"' + name.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
 
 
+def operation_named(word: str) -> AclOperation:
+    """The operation with this name, as `read` or `alter-configs`. Raises InvalidRequest."""
+    name = word.upper().replace("-", "_")
+    if name not in AclOperation.__members__:
+        valid = ", ".join(each.name.lower().replace("_", "-") for each in AclOperation)
+        raise InvalidRequest(f"unknown operation {word!r}; valid operations: {valid}")
+    return AclOperation[name]
+
+
 def checked_binding(binding: AclBinding) -> AclBinding:
     """The binding, with its host in the usual form. Raises InvalidRequest if no request could ever meet it."""
     checked_principal(binding.principal)

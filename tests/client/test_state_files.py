@@ -1,0 +1,185 @@
+"""Files of `tidelog apply`: TOML and JSON in one form, and a sentence for each mistake."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.document_commands import ROOT, python_blocks
+from tidelog.cli import main
+from tidelog.cli.state_files import read_password, read_state
+from tidelog.desired.desired_state import DesiredTopic, DesiredUser, PasswordSource, ResourceKind
+from tidelog.errors import InvalidConfig
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import QuotaEntity, ScramMechanism
+
+
+def write(home: Path, name: str, text: str) -> str:
+    (home / name).write_text(text)
+    return str(home / name)
+
+
+def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
+    toml = """
+[topics.orders]
+partitions = 6
+configs.retention.ms = 1
+configs."min.insync.replicas" = "2"
+configs.unclean.leader.election.enable = false
+[users.alice]
+iterations = 5000
+[[acls]]
+allow = "User:alice"
+operations = ["alter-configs"]
+cluster = true
+hosts = ["::ffff:10.0.0.1"]
+[[quotas]]
+default-user = true
+client-id = "app"
+request_percentage = 50
+"""
+    as_json = """{
+    "topics": {"orders": {"partitions": 6, "configs": {"retention.ms": 1, "min.insync.replicas": "2",
+                                                       "unclean.leader.election.enable": false}}},
+    "users": {"alice": {"iterations": {"SCRAM-SHA-256": 5000, "SCRAM-SHA-512": 5000}}},
+    "acls": [{"allow": "User:alice", "operations": ["ALTER_CONFIGS"], "cluster": true, "hosts": ["10.0.0.1"]}],
+    "quotas": [{"default-user": true, "client-id": "app", "request_percentage": 50}]
+}"""
+    state = read_state([write(tmp_path, "a.toml", toml)])
+    assert state == read_state([write(tmp_path, "a.json", as_json)])
+    configs = {"retention.ms": "1", "min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    assert state.topics == {"orders": DesiredTopic(6, None, configs)}
+    assert state.users == {"alice": DesiredUser(dict.fromkeys(ScramMechanism, 5000))}
+    assert state.acls == {
+        AclBinding(
+            ResourceType.CLUSTER,
+            "kafka-cluster",
+            PatternType.LITERAL,
+            "User:alice",
+            "10.0.0.1",
+            AclOperation.ALTER_CONFIGS,
+            AclPermission.ALLOW,
+        )
+    }
+    assert state.quotas == {QuotaEntity("", "app"): {"request_percentage": 50.0}}
+    assert state.kinds == set(ResourceKind) - {ResourceKind.GROUP_OFFSETS}
+
+
+def test_the_documented_file_is_one(tmp_path: Path) -> None:
+    (text,) = python_blocks((ROOT / "docs/apply.md").read_text(), "toml").values()
+    state = read_state([write(tmp_path, "state.toml", text)])
+    assert state.topics["orders"].configs == {"retention.ms": "604800000", "min.insync.replicas": "2"}
+    assert state.users["alice"].password == PasswordSource("ALICE_PASSWORD")
+    assert state.users["bob"].password == PasswordSource(file="/run/secrets/bob")
+    assert (len(state.acls), state.quotas) == (3, {QuotaEntity("alice", None): {"producer_byte_rate": 1_048_576.0}})
+
+
+def test_a_directory_is_read_as_kubernetes_mounts_it(tmp_path: Path) -> None:
+    """The files of a ConfigMap are links to a hidden directory that changes as a whole."""
+    hidden = tmp_path / "..2026_11_29"
+    hidden.mkdir()
+    for name in ("a", "b"):
+        write(hidden, f"{name}.toml", f"[topics.{name}]")
+        (tmp_path / f"{name}.toml").symlink_to(f"..data/{name}.toml")
+    (tmp_path / "..data").symlink_to(hidden.name)
+    assert read_state([str(tmp_path)]).topics.keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("text", ["[topics.a]", ' {"topics": {"a": {}}}'])
+def test_standard_input_has_either_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert read_state(["-"]).topics == {"a": DesiredTopic()}
+
+
+def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "secret", "of alice\nnot this line\n")
+    file = write(tmp_path, "users.toml", '[users.alice]\npassword-file = "secret"\n[users.bob]\npassword-env = "BOB"')
+    users = read_state([file]).users
+    assert users["alice"].password == PasswordSource(file=str(tmp_path / "secret"))
+    assert read_password(PasswordSource(file=str(tmp_path / "secret"))) == "of alice"
+    assert users["bob"].password == PasswordSource("BOB")
+    monkeypatch.setenv("BOB", "of bob")
+    assert read_password(PasswordSource("BOB")) == "of bob"
+    monkeypatch.setenv("BOB", "")
+    with pytest.raises(InvalidConfig, match="BOB, which has its password, is not set"):
+        read_password(PasswordSource("BOB"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("topics = 1", "topics is no table"),
+        ("topic = {}", "unknown key 'topic'; use topics, users, acls, quotas"),
+        ("[topics]\na = 1", "a.toml: topics.a: 1 is no table"),
+        ("[topics.a]\npartition = 1", "topics.a: unknown key 'partition'; use partitions"),
+        ("[topics.a]\npartitions = 0", "partitions = 0: use a whole number of 1 or more"),
+        ("[topics.a]\npartitions = true", "partitions = True: use a whole number"),
+        ("[topics.a]\nid = 'x'", "is not the id of a topic"),
+        ("[topics.a]\nconfigs = 1", "use a table of settings"),
+        ("[topics.a]\nconfigs.x = 1979-05-27", "setting x = datetime.date(1979, 5, 27): use a text"),
+        ("[users.a]\npassword = 'secret'", "a file has no password"),
+        ("[users.a]\npassword-env = 'A'\npassword-file = 'a'", "use one of password-env and password-file"),
+        ("[users.a]\nmechanisms = ['PLAIN']", "mechanism 'PLAIN' has no passwords"),
+        ("[users.a]\nmechanisms = []", "mechanisms is empty"),
+        ("[users.a]\nmechanisms = 'SCRAM-SHA-256'", "use a list of texts"),
+        ("[users.a]\niterations = {PLAIN = 1}", "unknown key 'PLAIN'; use SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("acls = 1", "acls is no list: write [[acls]]"),
+        ("[[acls]]\noperations = ['read']\ntopic = 'a'", "acls 1: name one principal"),
+        ("[[acls]]\nallow = 'User:a'\ndeny = 'User:b'\noperations = ['read']", "name one principal"),
+        ("[[acls]]\nallow = 'User:a'\noperations = ['read']", "name one resource"),
+        ("[[acls]]\nallow = 'User:a'\ntopic = 'a'\ncluster = true\noperations = ['read']", "name one resource"),
+        ("[[acls]]\nallow = 'User:a'\ntopic = 'a'", "name operations"),
+        ("[[acls]]\nallow = 'User:a'\ntopic = 'a'\noperations = ['reed']", "acls 1: unknown operation 'reed'"),
+        ("[[acls]]\nallow = 'alice'\ntopic = 'a'\noperations = ['read']", "write User:NAME"),
+        ("[[acls]]\nallow = 'User:a'\ntopic = 'a'\noperations = ['read']\nprefixed = 1", "use true or false"),
+        ("[[quotas]]\nproducer_byte_rate = 1", "name whose quotas"),
+        ("[[quotas]]\nuser = 'a'\ndefault-user = true\nproducer_byte_rate = 1", "not both"),
+        ("[[quotas]]\nuser = 'a'", "name a limit"),
+        ("[[quotas]]\nuser = 'a'\nproducer_byte_rate = '1'", "use a number"),
+        ("[[quotas]]\nuser = 'a'\nrequest_percentage = 1\n" * 2, "quotas of user 'a' are there already"),
+        ("[[group-offsets.g]]\ntopic = 'a'", "needs topic, partition and offset"),
+        ("group-offsets = 1", "is no table of groups"),
+        ("[topics.a", "a.toml is not TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        read_state([write(tmp_path, "a.toml", text)])
+    assert says in refused.value.message
+    assert "secret" not in refused.value.message.replace("password-", "")
+
+
+def test_an_object_in_two_files_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path, f"{name}.toml", f"[topics.orders]\npartitions = 1\n[topics.{name}]")
+    with pytest.raises(InvalidConfig, match=r"b.toml: topic orders is in .*a.toml too"):
+        read_state([str(tmp_path)])
+
+
+def test_nothing_is_asked_of_a_cluster_if_the_files_are_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And --diff does not end as if something differed."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for place, says in (
+        (str(empty), "has no file *.toml or *.json"),
+        (str(tmp_path / "absent.toml"), "cannot be read: No such file"),
+        (write(tmp_path, "a.yaml", "topics: {}"), "its form is unknown"),
+    ):
+        assert main(["apply", "-f", place]) == 1
+        assert says in capsys.readouterr().err
+        assert main(["apply", "-f", place, "--diff"]) == 2
+        assert says in capsys.readouterr().err
+    assert main(["apply"]) == 2
+    assert main(["apply", "-f", "a.toml", "--prune-prefix", "a"]) == 2
+    assert "pass --prune too" in capsys.readouterr().err
+
+
+def test_a_diff_without_an_answer_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["-f", write(tmp_path, "a.toml", "[topics.a]"), "-b", "127.0.0.1:1"]
+    assert main(["apply", *where, "--diff"]) == 2
+    assert "tidelog apply: " in capsys.readouterr().err

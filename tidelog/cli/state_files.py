@@ -1,0 +1,84 @@
+"""Files that describe topics, users, ACLs and quotas: TOML or JSON, one or a directory of them, and their passwords."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.desired.desired_state import DesiredState, DesiredUser, PasswordSource
+from tidelog.desired.state_document import joined, parse_state
+from tidelog.errors import InvalidConfig
+from tidelog.security.sasl_user import first_line
+
+STANDARD_INPUT: Final = "-"
+_FORMS: Final = (".toml", ".json")
+
+
+def read_state(places: Iterable[str]) -> DesiredState:
+    """The state of files, and of all files of directories, not of those below. Raises InvalidConfig."""
+    return joined(dict(_states(places)))
+
+
+def read_password(source: PasswordSource) -> str:
+    """The password of a user. Raises InvalidConfig."""
+    if source.file:
+        return first_line(source.file, "password")
+    password = os.environ.get(source.variable)
+    if not password:
+        raise InvalidConfig(f"the environment variable {source.variable}, which has its password, is not set")
+    return password
+
+
+def _states(places: Iterable[str]) -> Iterator[tuple[str, DesiredState]]:
+    for place in places:
+        if place == STANDARD_INPUT:
+            # TOML cannot begin with a brace, and a JSON document of ours does.
+            text = sys.stdin.read()
+            form = ".json" if text.lstrip().startswith("{") else ".toml"
+            yield "standard input", parse_state(_parsed(text, form, "standard input"), "standard input")
+            continue
+        for file in _files(Path(place)):
+            yield str(file), _state_of(file)
+
+
+def _files(path: Path) -> list[Path]:
+    try:
+        files = sorted(each for each in path.iterdir() if each.suffix in _FORMS) if path.is_dir() else [path]
+    except OSError as error:
+        raise InvalidConfig(f"{path} cannot be read: {error.strerror}") from error
+    if not files:
+        # Of a wrong path, not a wish for a cluster without anything.
+        raise InvalidConfig(f"{path} has no file *.toml or *.json: check the path")
+    return files
+
+
+def _state_of(file: Path) -> DesiredState:
+    if file.suffix not in _FORMS:
+        raise InvalidConfig(f"{file}: its form is unknown; name it *.toml or *.json")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InvalidConfig(f"{file} cannot be read: {reason}") from error
+    state = parse_state(_parsed(text, file.suffix, str(file)), str(file))
+    return replace(state, users={name: _beside(file, each) for name, each in state.users.items()})
+
+
+def _parsed(text: str, form: str, source: str) -> Any:
+    try:
+        return json.loads(text) if form == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfig(f"{source} is not {form[1:].upper()}: {error}") from None
+
+
+def _beside(file: Path, user: DesiredUser) -> DesiredUser:
+    """The user with the path of its password file, which is relative to the file that names it."""
+    if user.password is None or not user.password.file:
+        return user
+    return replace(user, password=PasswordSource(file=str(file.parent / Path(user.password.file).expanduser())))

@@ -1,0 +1,1 @@
+"""The state that files ask of a cluster: topics, users, ACLs, quotas; and the changes that make the cluster so."""
