@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any, Final
 
@@ -13,7 +14,7 @@ from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
 from tidelog.cli.cluster_options import option_for
 from tidelog.cli.declared import Option
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.state_files import read_password, read_state
 from tidelog.cli.topic_changes import collected_warnings
 from tidelog.client.admin import Admin
@@ -41,7 +42,6 @@ _DONE: Final = {
     ChangeAction.DELETE: "deleted",
     ChangeAction.NONE: "unchanged",
 }
-_ALL_BUT_OFFSETS: Final = frozenset(ResourceKind) - {ResourceKind.GROUP_OFFSETS}
 
 
 def apply(
@@ -70,13 +70,17 @@ def apply(
         raise WrongUsage("name a file or a directory: --file PATH")
     if prune_prefix and not prune:
         raise WrongUsage("--prune-prefix limits --prune: pass --prune too")
-    state = read_state(file)
-    desired = DesiredState(state.kinds & _ALL_BUT_OFFSETS, state.topics, state.users, state.acls, state.quotas)
-    if state.group_offsets:
-        say("offsets of groups are left out: only `tidelog cluster restore` sets them")
+    desired = without_offsets(read_state(file), "only `tidelog cluster restore` sets them")
     user = "" if call.connection.sasl is None else call.connection.sasl.username
     scope = PruneScope(desired.kinds, tuple(prune_prefix or ()), user) if prune else PruneScope()
     carry_out(call, desired, scope, diff=diff, set_passwords=set_passwords)
+
+
+def without_offsets(state: DesiredState, why: str) -> DesiredState:
+    """The state without the offsets of groups; says so if it has some."""
+    if state.group_offsets:
+        say(f"offsets of {counted(len(state.group_offsets), 'group')} are left out: {why}")
+    return replace(state, kinds=state.kinds - {ResourceKind.GROUP_OFFSETS}, group_offsets={})
 
 
 def carry_out(

@@ -1,4 +1,4 @@
-"""`tidelog cluster status|upgrade|upgrade-check|remove-voter|rebalance`."""
+"""`tidelog cluster status|upgrade|upgrade-check|remove-voter|rebalance|snapshot|restore`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog.cli.cluster_command import CommandCall, ValidateOnly, cluster_comma
 from tidelog.cli.declared import Argument, CommandGroup
 from tidelog.cli.output import counted, plain, print_json, print_table
 from tidelog.cli.rebalance_command import rebalance
+from tidelog.cli.snapshot_commands import restore_command, snapshot
 from tidelog.cli.upgrade_check import upgrade_check
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.standard_streams import say
@@ -52,6 +53,8 @@ def remove_voter(call: CommandCall, node: Annotated[int, Argument(help="Number o
 
 
 cluster_command(app)(rebalance)
+cluster_command(app)(snapshot)
+app.commands["restore"] = restore_command
 
 
 def problems_of(found: ClusterDescription) -> list[str]:

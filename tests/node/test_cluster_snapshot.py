@@ -1,0 +1,131 @@
+"""`tidelog cluster snapshot` of one cluster, and `restore` into an empty one, on real nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.real_nodes import RealNodes, real_nodes
+from tests.node.shell import Shell
+from tidelog.cli import main
+from tidelog.cli.state_files import read_state
+from tidelog.client.admin import Admin
+from tidelog.client.group_metadata import CommittedOffset
+from tidelog.client.producer import Producer
+from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.desired.snapshots import take_snapshot
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import Offset, QuotaEntity
+
+RULES = [
+    AclBinding(ResourceType.TOPIC, "orders", PatternType.PREFIXED, "User:*", "*", operation, AclPermission.ALLOW)
+    for operation in (AclOperation.READ, AclOperation.DESCRIBE)
+]
+
+
+def bootstrap_of(nodes: RealNodes) -> str:
+    return str(nodes.addresses[0])
+
+
+async def filled(nodes: RealNodes) -> None:
+    """A cluster with something of each kind."""
+    async with Admin(bootstrap_of(nodes)) as admin:
+        configs = {"retention.ms": "3600000", "durability": "page-cache"}
+        await admin.create_topic("orders", partitions=3, replication_factor=1, configs=configs)
+        await admin.create_topic("gone", partitions=1, replication_factor=1)
+        await admin.create_acls(RULES)
+        await admin.set_password("alice", "of alice", mechanisms=["SCRAM-SHA-256"], iterations=4096)
+        await admin.alter_client_quotas({QuotaEntity("alice", ""): {"producer_byte_rate": 1_000.5}})
+        async with Producer(bootstrap_of(nodes)) as producer:
+            for number in range(30):
+                await producer.send("orders", b"order %d" % number, partition=0)
+        committed = CommittedOffset(Offset(20), metadata="by hand")
+        await admin.alter_group_offsets("billing", {("orders", 0): committed, ("gone", 0): Offset(0)})
+        await admin.delete_topic("gone")
+
+
+def outcomes(document: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["error"] or each["action"] for each in document["objects"]}
+
+
+async def test_a_snapshot_makes_an_empty_cluster_like_the_first_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "cluster.json")
+    async with real_nodes(tmp_path / "first") as nodes:
+        await filled(nodes)
+        tidelog = Shell(nodes, capsys)
+        await tidelog("cluster", "snapshot", file)
+        assert "1 topic, 1 user (without passwords), 2 ACLs, quotas of 1, offsets of 1 group" in tidelog.err
+        assert "passwords of users: no request returns them" in tidelog.err
+        (on_stdout,) = [json.loads(await tidelog("cluster", "snapshot", "-"))]
+    written = json.loads(Path(file).read_text())
+    assert written["snapshot"].pop("taken-at") and on_stdout["snapshot"].pop("taken-at")
+    assert written == on_stdout
+    offset = {"topic": "orders", "partition": 0, "offset": 20, "metadata": "by hand"}
+    assert written["group-offsets"] == {"billing": [offset]}, "a deleted topic has no offsets"
+    assert "of alice" not in Path(file).read_text()
+
+    async with real_nodes(tmp_path / "second") as nodes, Admin(bootstrap_of(nodes)) as admin:
+        tidelog = Shell(nodes, capsys)
+        (shown,) = await tidelog.json("cluster", "restore", file, "--diff", "--group-offsets", code=2)
+        assert (await admin.describe_cluster()).topics <= 1, "no topic but that of the coordinators"
+        (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets", code=1)
+        assert outcomes(found).keys() == outcomes(shown).keys() and len(outcomes(found)) == 6
+        refused = {name: error for name, error in outcomes(found).items() if error != "create"}
+        assert refused.keys() == {"alice"} and "no password is known" in refused["alice"]
+
+        written["users"]["alice"]["password-env"] = "ALICE_PASSWORD"
+        monkeypatch.setenv("ALICE_PASSWORD", "another password")
+        Path(file).write_text(json.dumps(written))
+        (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets")
+        assert {name for name, outcome in outcomes(found).items() if outcome != "none"} == {"alice"}
+        (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets")
+        assert set(outcomes(found).values()) == {"none"}, "it is idempotent"
+
+        restored, hidden = await take_snapshot(admin, await admin.describe_cluster())
+        expected = read_state([file])
+        assert hidden == 0
+        for part in ("kinds", "acls", "quotas", "group_offsets"):
+            assert getattr(restored, part) == getattr(expected, part), part
+        (before, after) = (state.topics["orders"] for state in (expected, restored))
+        assert (after.partitions, after.configs) == (before.partitions, before.configs)
+        assert after.topic_id != before.topic_id
+        assert restored.users["alice"].mechanisms == expected.users["alice"].mechanisms
+
+        await admin.alter_group_offsets("billing", {("orders", 0): Offset(25)})
+        (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets")
+        assert set(outcomes(found).values()) == {"none"}, "a group that has gone on is not set back"
+        assert (await admin.list_group_offsets("billing"))["orders", 0] == CommittedOffset(Offset(25))
+
+        await admin.create_topic("more", partitions=1, replication_factor=1)
+        await admin.delete_group_offsets("billing", [("orders", 0)])
+        await tidelog("cluster", "restore", file, "--diff")
+        assert "offsets of 1 group are left out: pass --group-offsets" in tidelog.err
+        await tidelog("apply", "--file", file, "--diff")
+        assert "offsets of 1 group are left out" in tidelog.err, "apply reads snapshots too"
+        await tidelog("apply", "--file", file, "--diff", "--prune", "--json", code=1)
+        assert [each.name for each in await admin.list_topics()] == ["__consumer_offsets", "more", "orders"]
+
+
+async def test_topics_that_the_caller_may_not_see_are_counted(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path) as nodes, Admin(bootstrap_of(nodes)) as admin:
+        await filled(nodes)
+        cluster = await admin.describe_cluster()
+        assert (await take_snapshot(admin, cluster))[1] == 0
+        more = ClusterDescription(**{**_fields(cluster), "topics": cluster.topics + 2})
+        assert (await take_snapshot(admin, more))[1] == 2
+
+
+def _fields(cluster: ClusterDescription) -> dict[str, Any]:
+    return {name: getattr(cluster, name) for name in ClusterDescription.__dataclass_fields__}
+
+
+def test_a_snapshot_is_named_as_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "snapshot", "cluster.toml"]) == 2
+    assert "name the file *.json" in capsys.readouterr().err
+    assert main(["cluster", "restore", "absent.json", "--diff"]) == 2
+    assert "absent.json cannot be read" in capsys.readouterr().err

@@ -1,0 +1,35 @@
+"""Takes a snapshot of the metadata of a cluster: the state that files describe, and the offsets of its groups.
+
+It is no single moment: the requests follow each other, and a change between them may be in it or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.client.admin import Admin
+from tidelog.cluster_descriptions import ClusterDescription
+from tidelog.desired.change_driver import look_at_state
+from tidelog.desired.desired_state import DesiredState, ResourceKind
+from tidelog.types import INTERNAL_TOPICS, TopicPartition
+
+
+async def take_snapshot(admin: Admin, cluster: ClusterDescription) -> tuple[DesiredState, int]:
+    """The state of a cluster, and how many topics it lacks because the caller may not describe them. Raises
+    ClusterAuthorizationFailed, and the error of a coordinator whose groups cannot be read."""
+    groups = [group.group_id for group in await admin.list_groups()]
+    state = await look_at_state(admin, ResourceKind, groups=groups)
+    internal = await admin.describe_topics(INTERNAL_TOPICS)
+    seen = len(state.topics) + sum(not isinstance(each, Exception) for each in internal.values())
+    # An offset of a topic that is gone would refuse the others of its group at the restore.
+    offsets = {
+        group: {key: each for key, each in committed.items() if _has(state, key)}
+        for group, committed in state.group_offsets.items()
+    }
+    known = {group: committed for group, committed in offsets.items() if committed}
+    return replace(state, group_offsets=known), max(0, cluster.topics - seen)
+
+
+def _has(state: DesiredState, key: TopicPartition) -> bool:
+    topic = state.topics.get(key.topic)
+    return topic is not None and key.partition < (topic.partitions or 0)
