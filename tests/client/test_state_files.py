@@ -142,6 +142,14 @@ def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, mon
         ("[[quotas]]\nuser = 'a'\nrequest_percentage = 1\n" * 2, "quotas of user 'a' are there already"),
         ("[[group-offsets.g]]\ntopic = 'a'", "needs topic, partition and offset"),
         ("group-offsets = 1", "is no table of groups"),
+        ("[[group-offsets.g]]\ntopic = 'a'\npartition = 0\noffset = 1\n" * 2, "the offset of a-0 is there already"),
+        ("[topics.a.configs]\nretention.ms = 1\n'retention.ms' = 2", "setting retention.ms is there twice"),
+        ("[[acls]]\nallow = 'User:a'\ntopic = 'a'\noperations = ['read']\nhosts = []", "hosts is empty"),
+        (f"[[quotas]]\nuser = 'a'\nrequest_percentage = 1{'0' * 400}", "request_percentage is too large a number"),
+        (f"topics.a.partitions = 1{'0' * 5_000}", "a.toml is not TOML: Exceeds the limit"),
+        ("topics = " + "[" * 100_000, "a.toml: its tables are nested too deeply"),
+        ("topics.a.configs." + ".".join("a" * 5_000) + " = 1", "a.toml: its tables are nested too deeply"),
+        ("[users.a]\npassword-file = '~of-no-such-user/a'", "has no path"),
         ("[topics.a", "a.toml is not TOML"),
     ],
 )
@@ -150,6 +158,19 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, says: str)
         read_state([write(tmp_path, "a.toml", text)])
     assert says in refused.value.message
     assert "secret" not in refused.value.message.replace("password-", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('{"topics": {"a": {}}, "topics": {"b": {}}}', "topics"),
+        ('{"topics": {"a": {"partitions": 1}, "a": {"partitions": 2}}}', "a"),
+    ],
+)
+def test_a_key_that_is_twice_in_json_is_refused(tmp_path: Path, text: str, key: str) -> None:
+    """Python keeps the last one: with --prune, the topics of the first section would be deleted."""
+    with pytest.raises(InvalidConfig, match=f"is not JSON: the key '{key}' is twice in one object"):
+        read_state([write(tmp_path, "a.json", text)])
 
 
 def test_an_object_in_two_files_is_refused(tmp_path: Path) -> None:

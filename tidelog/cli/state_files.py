@@ -41,7 +41,7 @@ def _states(places: Iterable[str]) -> Iterator[tuple[str, DesiredState]]:
             # TOML cannot begin with a brace, and a JSON document of ours does.
             text = sys.stdin.read()
             form = ".json" if text.lstrip().startswith("{") else ".toml"
-            yield "standard input", parse_state(_parsed(text, form, "standard input"), "standard input")
+            yield "standard input", _described(text, form, "standard input")
             continue
         for file in _files(Path(place)):
             yield str(file), _state_of(file)
@@ -66,19 +66,41 @@ def _state_of(file: Path) -> DesiredState:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise InvalidConfig(f"{file} cannot be read: {reason}") from error
-    state = parse_state(_parsed(text, file.suffix, str(file)), str(file))
+    state = _described(text, file.suffix, str(file))
     return replace(state, users={name: _beside(file, each) for name, each in state.users.items()})
+
+
+def _described(text: str, form: str, source: str) -> DesiredState:
+    try:
+        return parse_state(_parsed(text, form, source), source)
+    except RecursionError:
+        raise InvalidConfig(f"{source}: its tables are nested too deeply") from None
 
 
 def _parsed(text: str, form: str, source: str) -> Any:
     try:
-        return json.loads(text) if form == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        return json.loads(text, object_pairs_hook=_without_repeats) if form == ".json" else tomllib.loads(text)
+    except ValueError as error:
         raise InvalidConfig(f"{source} is not {form[1:].upper()}: {error}") from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of JSON. Raises ValueError for a key that it has twice: only the last would count, and --prune would
+    delete what the others describe. TOML refuses it by itself."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the key {repeated!r} is twice in one object: keep one of them")
+    return found
 
 
 def _beside(file: Path, user: DesiredUser) -> DesiredUser:
     """The user with the path of its password file, which is relative to the file that names it."""
     if user.password is None or not user.password.file:
         return user
-    return replace(user, password=PasswordSource(file=str(file.parent / Path(user.password.file).expanduser())))
+    try:
+        path = file.parent / Path(user.password.file).expanduser()
+    except RuntimeError as error:
+        raise InvalidConfig(f"{file}: the password file {user.password.file} has no path: {error}") from None
+    return replace(user, password=PasswordSource(file=str(path)))

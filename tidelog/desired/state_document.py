@@ -189,9 +189,18 @@ def _topic(table: _DocumentTable) -> DesiredTopic:
     return DesiredTopic(
         table.number("partitions"),
         table.number("replication-factor"),
-        {key: _setting(table, key, value) for key, value in _flat(configs)},
+        _settings(table, configs),
         topic_id,
     )
+
+
+def _settings(table: _DocumentTable, configs: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in _flat(configs):
+        if key in found:
+            raise table.wrong(f"setting {key} is there twice, in both ways to write its name: keep one of them")
+        found[key] = _setting(table, key, value)
+    return found
 
 
 def _flat(configs: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -272,13 +281,17 @@ def _bindings(table: _DocumentTable) -> Iterable[AclBinding]:
     operations = table.texts("operations")
     if not operations:
         raise table.wrong('name operations: operations = ["read", "describe"]')
+    hosts = table.texts("hosts") if "hosts" in table.values else [WILDCARD]
+    if not hosts:
+        # Of a generated list that has become empty: read as any host, the rule would open to everyone.
+        raise table.wrong("hosts is empty: leave it out for any host")
     pattern = PatternType.PREFIXED if table.flag("prefixed") else PatternType.LITERAL
     permission = AclPermission.ALLOW if allow else AclPermission.DENY
     try:
         return [
             checked_binding(AclBinding(*resources[0], pattern, principal, host, operation_named(word), permission))
             for word in operations
-            for host in (table.texts("hosts") or [WILDCARD])
+            for host in hosts
         ]
     except TidelogError as error:
         raise table.wrong(error.message) from None
@@ -309,13 +322,20 @@ def _quota(table: _DocumentTable) -> tuple[QuotaEntity, dict[str, float]]:
     entity = QuotaEntity("" if default_user else user, "" if default_client else client_id)
     if entity == QuotaEntity(None, None):
         raise table.wrong("name whose quotas: user, client-id, default-user = true or default-client-id = true")
-    limits = {key: table.values[key] for key in _QUOTA_KEYS if key in table.values}
-    for key, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float):
-            raise table.wrong(f"{key} = {limit!r}: use a number")
+    limits = {key: _limit(table, key) for key in _QUOTA_KEYS if key in table.values}
     if not limits:
         raise table.wrong(f"name a limit: {', '.join(_QUOTA_KEYS)}")
-    return entity, {key: float(limit) for key, limit in limits.items()}
+    return entity, limits
+
+
+def _limit(table: _DocumentTable, key: str) -> float:
+    limit = table.values[key]
+    if isinstance(limit, bool) or not isinstance(limit, int | float):
+        raise table.wrong(f"{key} = {limit!r}: use a number")
+    try:
+        return float(limit)
+    except OverflowError:
+        raise table.wrong(f"{key} is too large a number") from None
 
 
 def _entity_document(entity: QuotaEntity) -> dict[str, Any]:
@@ -339,7 +359,10 @@ def _group_offsets(root: _DocumentTable) -> dict[str, dict[TopicPartition, Commi
             if topic is None or partition is None or offset is None:
                 raise each.wrong("needs topic, partition and offset")
             committed = CommittedOffset(Offset(offset), metadata=each.text("metadata") or "")
-            offsets[TopicPartition(topic, PartitionIndex(partition))] = committed
+            key = TopicPartition(topic, PartitionIndex(partition))
+            if key in offsets:
+                raise each.wrong(f"the offset of {key} is there already: keep one of them")
+            offsets[key] = committed
     return groups
 
 
