@@ -184,6 +184,33 @@ def test_rules_come_before_the_users_that_they_restrict_and_go_after_them() -> N
     assert removed == [ResourceKind.USERS, ResourceKind.TOPICS, ResourceKind.QUOTAS, ResourceKind.ACLS]
 
 
+def test_no_step_allows_more_than_before_or_after_and_the_own_rules_go_last() -> None:
+    def rule(permission: AclPermission, principal: str) -> AclBinding:
+        return AclBinding(ResourceType.TOPIC, "a", PatternType.LITERAL, principal, "*", AclOperation.READ, permission)
+
+    denied, allowed = rule(AclPermission.DENY, "User:z"), rule(AclPermission.ALLOW, "User:*")
+    own = rule(AclPermission.ALLOW, "User:a")
+    state = replace(EMPTY, acls=frozenset({denied, allowed, own}))
+    assert [each.request for each in plan_changes(state, EMPTY, NOTHING)] == [denied, allowed, own]
+    scope = PruneScope(frozenset(ResourceKind), own_user="a")
+    assert [each.request for each in plan_changes(EMPTY, state, scope)] == [allowed, denied, own]
+
+
+def test_a_prefix_never_selects_the_rules_of_the_cluster() -> None:
+    rule = AclBinding(
+        ResourceType.CLUSTER,
+        "kafka-cluster",
+        PatternType.LITERAL,
+        "User:u",
+        "*",
+        AclOperation.ALTER,
+        AclPermission.ALLOW,
+    )
+    state = replace(EMPTY, acls=frozenset({rule}))
+    assert not todo(plan_changes(EMPTY, state, PruneScope(frozenset(ResourceKind), ("kafka",))))
+    assert todo(plan_changes(EMPTY, state, ALL)) == {ChangeAction.DELETE: [str(rule)]}
+
+
 def test_the_topic_that_is_deleted_is_the_one_that_was_seen() -> None:
     (removal,) = (each.request for each in plan_changes(EMPTY, HAS, ALL) if each.name == "other")
     assert removal == TopicRemoval("other", TopicId(UUID(int=7))), "not another one that has its name by then"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.document_commands import ROOT, python_blocks
 from tidelog.cli import main
-from tidelog.cli.state_files import read_password, read_state
+from tidelog.cli.state_files import read_password, read_state, refuse_unread_files
 from tidelog.desired.desired_state import DesiredTopic, DesiredUser, PasswordSource, ResourceKind
 from tidelog.errors import InvalidConfig
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
@@ -198,6 +198,29 @@ def test_nothing_is_asked_of_a_cluster_if_the_files_are_wrong(
     assert main(["apply"]) == 2
     assert main(["apply", "-f", "a.toml", "--prune-prefix", "a"]) == 2
     assert "pass --prune too" in capsys.readouterr().err
+    assert main(["apply", "-f", "a.toml", "--prune", "--prune-prefix", "a", "--prune-prefix", ""]) == 2
+    assert "would be every name" in capsys.readouterr().err
+
+
+def test_prune_refuses_files_in_a_directory_that_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Moved there, they would no longer count, and their topics would be deleted."""
+    write(tmp_path, "A.TOML", "[topics.a]")
+    for below, text in ((".git", "no state"), ("notes", "")):
+        (tmp_path / below).mkdir()
+        write(tmp_path / below, "b.json" if text else "README", text)
+    refuse_unread_files([str(tmp_path), "-", "absent.toml"])
+    assert read_state([str(tmp_path)]).topics.keys() == {"a"}
+    (tmp_path / "team" / "deep").mkdir(parents=True)
+    write(tmp_path / "team" / "deep", "c.toml", "[topics.c]")
+    where = ["apply", "-f", str(tmp_path), "-b", "127.0.0.1:1", "--diff"]
+    assert main([*where, "--prune"]) == 2
+    assert f"{tmp_path / 'team'} has files that are not read" in capsys.readouterr().err
+    assert main(where) == 2
+    assert "not read" not in capsys.readouterr().err
+    (tmp_path / "team" / "deep" / "c.toml").rename(tmp_path / "team" / "c.toml")
+    refuse_unread_files([str(tmp_path), str(tmp_path / "team")])
 
 
 def test_a_diff_without_an_answer_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,6 +190,12 @@ async def test_what_cannot_be_done_is_said_and_the_rest_is_done(
         await tidelog("apply", *where, code=1)
         assert "5 refused" in tidelog.err
 
+        await admin.create_topic("former-name", partitions=1, replication_factor=1)
+        for extra, code in ((("--diff",), 2), ((), 1)):
+            found = await applied(tidelog, *where, "--prune", *extra, code=code)
+            assert "something before it was refused" in found["topic", "former-name"]["error"]
+        assert "former-name" in [each.name for each in await admin.list_topics()], "what replaces it is not there"
+
 
 async def test_a_password_is_set_again_only_when_asked(
     tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]

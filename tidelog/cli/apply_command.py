@@ -15,7 +15,7 @@ from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
 from tidelog.cli.cluster_options import option_for
 from tidelog.cli.declared import Option
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.state_files import read_password, read_state
+from tidelog.cli.state_files import read_password, read_state, refuse_unread_files
 from tidelog.cli.topic_changes import collected_warnings
 from tidelog.client.admin import Admin
 from tidelog.desired.change_driver import ChangeOutcome, execute_changes, look_at_state
@@ -70,6 +70,11 @@ def apply(
         raise WrongUsage("name a file or a directory: --file PATH")
     if prune_prefix and not prune:
         raise WrongUsage("--prune-prefix limits --prune: pass --prune too")
+    if "" in (prune_prefix or ()):
+        # Of a variable of a script that is not set: every name begins with it.
+        raise WrongUsage("--prune-prefix is empty, which would be every name: leave it out for that")
+    if prune:
+        refuse_unread_files(file)
     desired = without_offsets(read_state(file), "only `tidelog cluster restore` sets them")
     user = "" if call.connection.sasl is None else call.connection.sasl.username
     scope = PruneScope(desired.kinds, tuple(prune_prefix or ()), user) if prune else PruneScope()

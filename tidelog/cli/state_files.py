@@ -25,6 +25,21 @@ def read_state(places: Iterable[str]) -> DesiredState:
     return joined(dict(_states(places)))
 
 
+def refuse_unread_files(places: Iterable[str]) -> None:
+    """Raise InvalidConfig if a directory below a named one has files and is not named itself: they were perhaps moved
+    there, and --prune would delete all that they describe."""
+    named = [Path(place) for place in places if place != STANDARD_INPUT]
+    read = {each.resolve() for each in named}
+    for home in named:
+        below = [each for each in home.glob("*/") if each.is_dir() and not each.name.startswith(".")]
+        for folder in sorted(each for each in below if each.resolve() not in read):
+            if any(each.suffix.lower() in _FORMS for each in folder.rglob("*")):
+                raise InvalidConfig(
+                    f"{folder} has files that are not read, and --prune would delete what they describe: name it with "
+                    f"--file too, or the files of {home} one by one"
+                )
+
+
 def read_password(source: PasswordSource) -> str:
     """The password of a user. Raises InvalidConfig."""
     if source.file:
@@ -49,7 +64,7 @@ def _states(places: Iterable[str]) -> Iterator[tuple[str, DesiredState]]:
 
 def _files(path: Path) -> list[Path]:
     try:
-        files = sorted(each for each in path.iterdir() if each.suffix in _FORMS) if path.is_dir() else [path]
+        files = sorted(each for each in path.iterdir() if each.suffix.lower() in _FORMS) if path.is_dir() else [path]
     except OSError as error:
         raise InvalidConfig(f"{path} cannot be read: {error.strerror}") from error
     if not files:
@@ -59,14 +74,15 @@ def _files(path: Path) -> list[Path]:
 
 
 def _state_of(file: Path) -> DesiredState:
-    if file.suffix not in _FORMS:
+    form = file.suffix.lower()
+    if form not in _FORMS:
         raise InvalidConfig(f"{file}: its form is unknown; name it *.toml or *.json")
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise InvalidConfig(f"{file} cannot be read: {reason}") from error
-    state = _described(text, file.suffix, str(file))
+    state = _described(text, form, str(file))
     return replace(state, users={name: _beside(file, each) for name, each in state.users.items()})
 
 

@@ -1,4 +1,8 @@
-"""Looks at what a cluster has, and executes planned changes: an outcome for each, and one failure stops no other.
+"""Looks at what a cluster has, and executes planned changes: an outcome for each.
+
+Invariants:
+  1. One failure stops no other creation or change.
+  2. After a failure nothing is deleted: what is missing may be what should have taken its place.
 
 Every change can be repeated, so that the same command continues after a crash or a lost connection.
 Not here: the plan (change_planner.py).
@@ -26,7 +30,7 @@ from tidelog.desired.change_planner import (
     UserRemoval,
 )
 from tidelog.desired.desired_state import DesiredState, DesiredTopic, DesiredUser, PasswordSource, ResourceKind
-from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
 from tidelog.security.acls import AclBinding, AclFilter
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import INTERNAL_TOPICS, ScramMechanism
@@ -114,10 +118,12 @@ async def execute_changes(
 async def _outcomes(
     admin: Admin, changes: Sequence[PlannedChange], read_password: ReadPassword, *, validate_only: bool
 ) -> AsyncIterator[ChangeOutcome]:
+    failed = False
     # Neighbours of one kind, so that many new topics, or rules, are one request.
     for (kind, action), group in groupby(changes, key=lambda change: (change.kind, change.action)):
         members = list(group)
         if action in (ChangeAction.NONE, ChangeAction.REFUSE):
+            failed = failed or action is ChangeAction.REFUSE
             for change in members:
                 yield ChangeOutcome(change)
             continue
@@ -127,9 +133,12 @@ async def _outcomes(
             batch = members[start : start + size]
             errors: list[TidelogError | None]
             try:
+                if failed and action is ChangeAction.DELETE:
+                    raise InvalidRequest("not deleted, because something before it was refused: resolve that first")
                 errors = await _executed(admin, batch, read_password, validate_only=validate_only)
             except TidelogError as error:
                 errors = [error] * len(batch)
+            failed = failed or any(errors)
             for change, failure in zip(batch, errors, strict=True):
                 yield ChangeOutcome(change, failure)
 

@@ -5,7 +5,8 @@ Invariants:
   2. Nothing is deleted, and no setting is reset, unless `PruneScope` contains it. Without a scope a plan only adds and
      changes.
   3. A plan never deletes topics whose names begin with an underscore, nor the user that executes it.
-  4. The order is safe at every step: rules and limits come before the users that they restrict, and go after them.
+  4. The order is safe at every step: rules and limits come before the users that they restrict, and go after them;
+     denials come before permissions, and go after them.
 
 Not here: how a change is requested, and passwords (change_driver.py).
 """
@@ -19,7 +20,7 @@ from typing import Final, TypeAlias
 
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.desired.desired_state import DesiredState, DesiredTopic, PasswordSource, ResourceKind
-from tidelog.security.acls import AclBinding
+from tidelog.security.acls import AclBinding, ResourceType
 from tidelog.types import QuotaEntity, ScramMechanism, TopicId, TopicPartition
 
 DURABILITY: Final = "durability"
@@ -219,7 +220,8 @@ def _mechanism(mechanism: ScramMechanism, known: int | None, rounds: int | None,
 
 
 def _acls(desired: DesiredState, present: DesiredState) -> Iterator[PlannedChange]:
-    for binding in sorted(desired.acls):
+    # Denials first: until they were there, or if they were refused, the permissions would allow too much.
+    for binding in sorted(desired.acls, key=lambda each: (each.permission, each)):
         if binding in present.acls:
             yield PlannedChange(ResourceKind.ACLS, str(binding), ChangeAction.NONE)
         else:
@@ -272,7 +274,13 @@ def _removals(desired: DesiredState, present: DesiredState, prune: PruneScope) -
         if prune.contains(ResourceKind.QUOTAS, entity.user, entity.client_id):
             limits = dict.fromkeys(present.quotas[entity])
             yield removal(ResourceKind.QUOTAS, str(entity), LimitChange(entity, limits))
-    # The last of all: they may be what lets the caller change the rest.
-    for binding in sorted(present.acls - desired.acls):
-        if prune.contains(ResourceKind.ACLS, binding.resource_name):
+    # The last of all: they may be what lets the caller change the rest. Those of the caller itself after the others,
+    # or these would be refused to it.
+    own = f"User:{prune.own_user}"
+    for binding in sorted(
+        present.acls - desired.acls, key=lambda each: (each.principal == own, -each.permission, each)
+    ):
+        # The name of the cluster is no name of its owner: the prefix `kafka` would select it.
+        named = None if binding.resource_type is ResourceType.CLUSTER else binding.resource_name
+        if prune.contains(ResourceKind.ACLS, named):
             yield removal(ResourceKind.ACLS, str(binding), binding)
