@@ -113,7 +113,7 @@ def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, mon
     [
         ("topics = 1", "topics is no table"),
         ("topic = {}", "unknown key 'topic'; use topics, users, acls, quotas"),
-        ("[topics]\na = 1", "a.toml: topics.a: 1 is no table"),
+        ("[topics]\na = 1", "a.toml: topics.a is no table"),
         ("[topics.a]\npartition = 1", "topics.a: unknown key 'partition'; use partitions"),
         ("[topics.a]\npartitions = 0", "partitions = 0: use a whole number of 1 or more"),
         ("[topics.a]\npartitions = true", "partitions = True: use a whole number"),
@@ -121,6 +121,7 @@ def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, mon
         ("[topics.a]\nconfigs = 1", "use a table of settings"),
         ("[topics.a]\nconfigs.x = 1979-05-27", "setting x = datetime.date(1979, 5, 27): use a text"),
         ("[users.a]\npassword = 'secret'", "a file has no password"),
+        ("[users]\na = 'secret'", "a.toml: users.a is no table"),
         ("[users.a]\npassword-env = 'A'\npassword-file = 'a'", "use one of password-env and password-file"),
         ("[users.a]\nmechanisms = ['PLAIN']", "mechanism 'PLAIN' has no passwords"),
         ("[users.a]\nmechanisms = []", "mechanisms is empty"),

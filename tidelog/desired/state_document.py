@@ -172,7 +172,8 @@ def state_document(state: DesiredState) -> dict[str, Any]:
 
 def _table(place: str, value: object) -> _DocumentTable:
     if not isinstance(value, Mapping):
-        raise InvalidConfig(f"{place}: {value!r} is no table")
+        # Without the value: of a user, it may be a password.
+        raise InvalidConfig(f"{place} is no table")
     return _DocumentTable(place, value)
 
 
