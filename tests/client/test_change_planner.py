@@ -211,6 +211,15 @@ def test_a_prefix_never_selects_the_rules_of_the_cluster() -> None:
     assert todo(plan_changes(EMPTY, state, ALL)) == {ChangeAction.DELETE: [str(rule)]}
 
 
+def test_a_password_that_is_set_again_keeps_its_iterations() -> None:
+    has = replace(EMPTY, users={"u": DesiredUser({ScramMechanism.SCRAM_SHA_512: 20_000})})
+    wanted = replace(EMPTY, users={"u": DesiredUser(password=PasswordSource("P"))})
+    (change,) = plan_changes(wanted, has, NOTHING, set_passwords=True)
+    assert change.request == PasswordChange(
+        "u", PasswordSource("P"), {ScramMechanism.SCRAM_SHA_256: None, ScramMechanism.SCRAM_SHA_512: 20_000}
+    )
+
+
 def test_the_topic_that_is_deleted_is_the_one_that_was_seen() -> None:
     (removal,) = (each.request for each in plan_changes(EMPTY, HAS, ALL) if each.name == "other")
     assert removal == TopicRemoval("other", TopicId(UUID(int=7))), "not another one that has its name by then"

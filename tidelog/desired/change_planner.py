@@ -193,7 +193,8 @@ def _users(desired: DesiredState, present: DesiredState, *, set_passwords: bool)
         found = present.users.get(name)
         known = {} if found is None else found.mechanisms
         lacking = {
-            each: rounds
+            # Iterations that no file names stay: the usual number may be lower, and the key weaker.
+            each: known.get(each) if rounds is None else rounds
             for each, rounds in user.mechanisms.items()
             if each not in known or rounds not in (None, known[each]) or (set_passwords and user.password)
         }
