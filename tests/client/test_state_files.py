@@ -91,7 +91,10 @@ def test_a_directory_is_read_as_kubernetes_mounts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[topics.a]", ' {"topics": {"a": {}}}'])
 def test_standard_input_has_either_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    assert read_state(["-"]).topics == {"a": DesiredTopic()}
+    assert read_state(["-", "-"]).topics == {"a": DesiredTopic()}, "it is read once"
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InvalidConfig, match="standard input is closed"):
+        read_state(["-"])
 
 
 def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +200,8 @@ def test_nothing_is_asked_of_a_cluster_if_the_files_are_wrong(
         assert main(["apply", "-f", place, "--diff"]) == 2
         assert says in capsys.readouterr().err
     assert main(["apply"]) == 2
+    assert main(["apply", "-f", ""]) == 2
+    assert "name a file or a directory" in capsys.readouterr().err
     assert main(["apply", "-f", "a.toml", "--prune-prefix", "a"]) == 2
     assert "pass --prune too" in capsys.readouterr().err
     assert main(["apply", "-f", "a.toml", "--prune", "--prune-prefix", "a", "--prune-prefix", ""]) == 2

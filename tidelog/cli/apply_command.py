@@ -66,7 +66,8 @@ def apply(
     """Create and change topics, users, ACLs and quotas, so that the cluster has what files say. The same files again
     change nothing. Exit code 1: an object does not have what the files say. With --diff: 0, nothing would change; 1,
     something would; 2, it is unknown, or the cluster would refuse a change."""
-    if not file:
+    if not file or "" in file:
+        # Empty is no path: of a variable of a script that is not set, it would be the current directory.
         raise WrongUsage("name a file or a directory: --file PATH")
     if prune_prefix and not prune:
         raise WrongUsage("--prune-prefix limits --prune: pass --prune too")

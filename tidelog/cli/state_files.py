@@ -22,7 +22,7 @@ _FORMS: Final = (".toml", ".json")
 
 def read_state(places: Iterable[str]) -> DesiredState:
     """The state of files, and of all files of directories, not of those below. Raises InvalidConfig."""
-    return joined(dict(_states(places)))
+    return joined(dict(_states(dict.fromkeys(places))))
 
 
 def refuse_unread_files(places: Iterable[str]) -> None:
@@ -54,6 +54,8 @@ def _states(places: Iterable[str]) -> Iterator[tuple[str, DesiredState]]:
     for place in places:
         if place == STANDARD_INPUT:
             # TOML cannot begin with a brace, and a JSON document of ours does.
+            if sys.stdin is None:
+                raise InvalidConfig("standard input is closed: pipe a file to it")
             text = sys.stdin.read()
             form = ".json" if text.lstrip().startswith("{") else ".toml"
             yield "standard input", _described(text, form, "standard input")
