@@ -11,12 +11,14 @@ import pytest
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog.cli import main
+from tidelog.cli.snapshot_commands import check_replaceable
 from tidelog.cli.state_files import read_state
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.producer import Producer
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.desired.snapshots import take_snapshot
+from tidelog.errors import InvalidConfig
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from tidelog.types import Offset, QuotaEntity
 
@@ -68,11 +70,16 @@ async def test_a_snapshot_makes_an_empty_cluster_like_the_first_one(
     offset = {"topic": "orders", "partition": 0, "offset": 20, "metadata": "by hand"}
     assert written["group-offsets"] == {"billing": [offset]}, "a deleted topic has no offsets"
     assert "of alice" not in Path(file).read_text()
+    written["snapshot"]["cluster-id"] = "first"  # the generators of these nodes begin with the same seed
+    Path(file).write_text(json.dumps(written))
 
     async with real_nodes(tmp_path / "second") as nodes, Admin(bootstrap_of(nodes)) as admin:
         tidelog = Shell(nodes, capsys)
         (shown,) = await tidelog.json("cluster", "restore", file, "--diff", "--group-offsets", code=2)
         assert (await admin.describe_cluster()).topics <= 1, "no topic but that of the coordinators"
+        await tidelog("cluster", "snapshot", file, code=1)
+        assert "is a snapshot of another cluster, first" in tidelog.err
+        assert json.loads(Path(file).read_text()) == written, "it is the last one of the lost cluster"
         (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets", code=1)
         assert outcomes(found).keys() == outcomes(shown).keys() and len(outcomes(found)) == 6
         refused = {name: error for name, error in outcomes(found).items() if error != "create"}
@@ -122,6 +129,26 @@ async def test_topics_that_the_caller_may_not_see_are_counted(tmp_path: Path) ->
 
 def _fields(cluster: ClusterDescription) -> dict[str, Any]:
     return {name: getattr(cluster, name) for name in ClusterDescription.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is no snapshot"),
+        ("[]", "is no snapshot"),
+        ('{"topics": {}}', "is no snapshot"),
+        ('{"snapshot": {"cluster-id": "lost"}, "users": {}}', "another cluster, lost, perhaps the last one"),
+        ('{"snapshot": {"cluster-id": "c"}, "users": {"alice": {"password-env": "A"}}}', "as of user 'alice'"),
+    ],
+)
+def test_a_snapshot_does_not_replace_what_it_does_not_contain(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "cluster.json"
+    check_replaceable(file, "c")
+    file.write_text('{"snapshot": {"cluster-id": "c"}, "users": {"alice": {}}}')
+    check_replaceable(file, "c")
+    file.write_text(text)
+    with pytest.raises(InvalidConfig, match=says):
+        check_replaceable(file, "c")
 
 
 def test_a_snapshot_is_named_as_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:

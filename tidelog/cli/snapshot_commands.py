@@ -25,6 +25,7 @@ from tidelog.desired.change_planner import PruneScope
 from tidelog.desired.desired_state import DesiredState, ResourceKind
 from tidelog.desired.snapshots import take_snapshot
 from tidelog.desired.state_document import SNAPSHOT, state_document
+from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
 
 NOT_INCLUDED: Final = (
@@ -62,6 +63,8 @@ def snapshot(call: CommandCall, file: File) -> None:
         return _Taken(cluster, state, hidden)
 
     taken = call.query(work)
+    if file != STANDARD_INPUT:
+        check_replaceable(Path(file), taken.cluster.cluster_id)
     text = json.dumps(_document(taken), indent=1, ensure_ascii=False) + "\n"
     if file == STANDARD_INPUT:
         sys.stdout.write(text)
@@ -117,6 +120,29 @@ def _document(taken: _Taken) -> dict[str, Any]:
         "not-included": NOT_INCLUDED,
     }
     return {SNAPSHOT: header, **state_document(taken.state)}
+
+
+def check_replaceable(file: Path, cluster_id: str) -> None:
+    """Raise InvalidConfig if the file is there and has what a snapshot of this cluster lacks. A cluster that took the
+    place of a lost one has its address: its first snapshot would replace the last one of the other."""
+    if not file.exists():
+        return
+    try:
+        present = json.loads(file.read_text(encoding="utf-8"))
+        found = str(present[SNAPSHOT]["cluster-id"])
+        named = [name for name, user in present["users"].items() if {"password-env", "password-file"} & user.keys()]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise InvalidConfig(f"{file} exists and is no snapshot: it is not replaced; name another file") from None
+    if found != cluster_id:
+        raise InvalidConfig(
+            f"{file} is a snapshot of another cluster, {found}, perhaps the last one: it is not replaced; name another "
+            "file, or move that one"
+        )
+    if named:
+        raise InvalidConfig(
+            f"{file} says where passwords are, as of user {named[0]!r}, which a snapshot does not: it is not replaced; "
+            "name another file"
+        )
 
 
 def _replace(file: Path, text: str) -> None:
