@@ -316,6 +316,7 @@ def batch(value: bytes) -> bytes:
 async def must_serve(nodes: RealNodes, name: str) -> None:
     """A leader is elected, a topic made, a record taken and given back by it. Raises TimeoutError."""
     async with asyncio.timeout(60):
+        await _end_cordons(nodes)
         replicas = len(nodes.addresses)
         create = creating(name=name, partitions=1, replication_factor=replicas)
         topic_id = (await _until_served(nodes, methods.ADMIN_CREATE_TOPICS, create)).topic_id
@@ -330,6 +331,19 @@ async def must_serve(nodes: RealNodes, name: str) -> None:
                     with contextlib.suppress(TidelogError):
                         done = done or bool(read(await as_operator(nodes, number, method, request)))
                 nodes.ensure_running()
+
+
+async def _end_cordons(nodes: RealNodes) -> None:
+    """A made-up request may have cordoned nodes: no topic is made then, as it should be."""
+    for node_id in nodes.nodes:
+        end = admin_pb2.AlterCordonRequest(node_id=node_id, cordoned=False)
+        ended = False
+        while not ended:
+            for number in nodes.nodes:
+                with contextlib.suppress(TidelogError):
+                    await as_operator(nodes, number, methods.ADMIN_ALTER_CORDON, end)
+                    ended = True
+            nodes.ensure_running()
 
 
 async def _until_served(nodes: RealNodes, method: Method[Any, Any], request: Any) -> Any:
