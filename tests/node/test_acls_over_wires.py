@@ -132,14 +132,16 @@ async def test_a_fetch_that_waits_gets_nothing_once_its_permission_is_gone(tmp_p
         given = rule("User:bob", AclOperation.READ, "orders")
         await admin.create_acls([given])
         topic_id = (await admin.describe_topic("orders")).topic_id.bytes
+        replicas = nodes.nodes[0].node.replicas
+        assert replicas is not None
+        registry = replicas.registry
+        await nodes.wait_until(lambda: registry.find(topic_id, 0) is not None)
         stream = await nodes.transport.open_stream(nodes.further["bob"][0], methods.DATA_FETCH_STREAM)
         wanted = data_pb2.FetchPartition(
             fetch_id=1, topic_id=topic_id, current_leader_epoch=-1, last_fetched_epoch=-1, max_bytes=1 << 20
         )
         await stream.send(data_pb2.FetchRequest(max_wait_ms=CALL_MS, min_bytes=1, partitions=[wanted]))
-        replicas = nodes.nodes[0].node.replicas
-        assert replicas is not None
-        waiting = replicas.registry.find(topic_id, 0)
+        waiting = registry.find(topic_id, 0)
         assert waiting is not None
         await nodes.wait_until(lambda: bool(waiting._readers))
         await admin.delete_acls([AclFilter(principal="User:bob")])

@@ -360,7 +360,7 @@ async def test_streams_that_never_send_cost_others_nothing() -> None:
     async with serving() as at:
         silent = [await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM) for _ in range(300)]
         assert await serves(at)
-        assert at.meters.of("Data.ProduceStream").streams_open == 300
+        await until(lambda: at.meters.of("Data.ProduceStream").streams_open == 300)
         silent[7].close()
         with pytest.raises(TidelogError):
             await silent[7].receive()
