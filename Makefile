@@ -186,8 +186,9 @@ sim-mutants: env  ## Plant every known bug, one at a time: who notices it (SEEDS
 	@$(PY) -m tests.sim.mutants --worlds $(or $(SEEDS),10) --jobs $(JOBS)
 
 .PHONY: chaos
-chaos: env  ## Random faults on real processes under load: MINUTES=10 NODES=5 SEED=n; nothing acknowledged may be missing
-	@$(PY) -m tests.integration.chaos --minutes $(or $(MINUTES),10) --nodes $(or $(NODES),5) $(if $(SEED),--seed $(SEED))
+chaos: env  ## Random faults under load, judged from histories: MINUTES=10 NODES=5 SEED=n FAULTS=kill,pause; chaos-out/report.html
+	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),10) --nodes $(or $(NODES),5) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FAULTS),--faults $(FAULTS))
 
 .PHONY: sink-failures
 sink-failures: env need-java  ## 200 random failures of tasks and drivers under a streaming query to the sink: exactly once (20 minutes)
@@ -423,7 +424,7 @@ constraints: env  ## Resolve the newest dependencies that go together and pin th
 
 .PHONY: clean distclean
 clean:  ## Remove what was built and measured, keep the virtual environment
-	@rm -rf build dist bench-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis tidelog.egg-info
+	@rm -rf build dist bench-out chaos-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis tidelog.egg-info
 	@rm -f tidelog/records/*.so tidelog/records/*.c $(VENV)/.compiled
 
 distclean: clean  ## Remove the virtual environment too

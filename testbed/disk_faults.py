@@ -1,8 +1,8 @@
-"""A disk that is slow or full on demand: the files of the machine, with the faults that a file names.
+"""A disk that is slow, full or broken on demand: the files of the machine, with the faults that a file names.
 
 The process of a test writes that file (`write_faults`), the process of a node looks at it before each call that a fault
 can change. Invariants: a full disk refuses only what needs more space, and nothing of it is written; what is there can
-be read, overwritten and synced.
+be read, overwritten and synced. A disk that refuses writes changes no byte of a file, and can be read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class DiskFaults:
     """Each sync takes so many milliseconds more."""
     is_full: bool = False
     """There is no free space."""
+    write_errno: int = 0
+    """Each write and sync fails with this error (`errno.EIO`, `errno.EROFS`); 0: none does."""
 
 
 def write_faults(path: Path, faults: DiskFaults) -> None:
@@ -62,8 +64,14 @@ class Faults:
         if (wait_ms := self.present.sync_ms) > 0:
             time.sleep(wait_ms / 1_000)
 
+    def refuse_write(self, path: str) -> None:
+        """Called by what writes, or makes it durable."""
+        if number := self.present.write_errno:
+            raise OSError(number, os.strerror(number), path)
+
     def refuse_growth(self, path: str) -> None:
         """Called by what needs more space."""
+        self.refuse_write(path)
         if self.present.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
@@ -78,6 +86,7 @@ class FaultyFile(OsFile):
         self._faults = faults
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        self._faults.refuse_write(self.path)
         if position + sum(map(len, buffers)) > self.size():
             self._faults.refuse_growth(self.path)
         super().pwritev(buffers, position)
@@ -89,6 +98,7 @@ class FaultyFile(OsFile):
 
     def sync(self) -> None:
         self._faults.wait()
+        self._faults.refuse_write(self.path)
         super().sync()
 
 
@@ -114,6 +124,8 @@ class FaultyFiles(OsFiles):
         self._faults = Faults(path)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        if create:
+            self._faults.refuse_write(path)
         return FaultyFile(self.descriptor(path, create=create, read_only=read_only), path, self._faults)
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
@@ -121,6 +133,7 @@ class FaultyFiles(OsFiles):
 
     def sync_directory(self, path: str) -> None:
         self._faults.wait()
+        self._faults.refuse_write(path)
         super().sync_directory(path)
 
     def space(self, path: str) -> Space:

@@ -1,5 +1,5 @@
-"""A node on a disk with faults: `python -m testbed.faulty_node FAULTS --config FILE`, where FAULTS is the file that
-names them (disk_faults.py)."""
+"""A node on a disk and with a clock that have faults: `python -m testbed.faulty_node DISK CLOCK --config FILE`, where
+DISK and CLOCK are the files that name these faults (disk_faults.py, faulty_clock.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 
 from node.process.process import main
 from testbed.disk_faults import FaultyFiles
+from testbed.faulty_clock import FaultyClock
 
 if __name__ == "__main__":
-    _, faults, *arguments = sys.argv
-    sys.exit(main(arguments, FaultyFiles(faults)))
+    _, disk, clock, *arguments = sys.argv
+    sys.exit(main(arguments, FaultyFiles(disk), FaultyClock(clock)))

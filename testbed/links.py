@@ -1,12 +1,13 @@
-"""The links between the nodes of a local cluster: a proxy before each node, which can hold back what others send to it.
+"""The links between the nodes of a local cluster: a proxy before each node, which can hold back or slow down what
+others send to it.
 
 Nodes advertise the addresses of these proxies to each other. A connection belongs to the node whose process owns its
 other end. Invariants: bytes of a link that is cut are held, not lost: as on a network that drops packets, a connection
 continues after the repair unless an end has given it up. Clients do not use these addresses.
 
-The owner is searched for once a link is cut, not for each connection: the search takes milliseconds of the thread that
-passes everything on. On a busy machine, nodes that connect again after a failure would give up connections faster than
-the thread accepts them, and their cluster would never recover.
+The owner is searched for once a link is cut or shaped, not for each connection: the search takes milliseconds of the
+thread that passes everything on. On a busy machine, nodes that connect again after a failure would give up connections
+faster than the thread accepts them, and their cluster would never recover.
 """
 
 from __future__ import annotations
@@ -24,6 +25,20 @@ from tidelog.types import Endpoint
 
 _CHUNK_BYTES: Final = 1 << 16
 _START_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkShape:
+    """What one direction between two nodes does to the bytes. They arrive in order, one piece after the other: a link
+    with a delay is a narrow one too."""
+
+    delay_ms: float = 0
+    bytes_per_s: float = 0
+    """0: without limit."""
+
+    def seconds(self, size: int) -> float:
+        """How long a piece of so many bytes takes."""
+        return self.delay_ms / 1_000 + (size / self.bytes_per_s if self.bytes_per_s else 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +65,7 @@ class Links:
         self._pid_of = pid_of
         self._sockets = {node: _bound() for node in self._targets}
         self._cut: set[tuple[int, int]] = set()
+        self._shapes: dict[tuple[int | None, int | None], LinkShape] = {}
         self._loop = asyncio.new_event_loop()
         self._moved = asyncio.Event()
         """Set, and replaced, whenever a link is repaired."""
@@ -79,14 +95,22 @@ class Links:
         """Hold back everything from the first node of each link to the second one, until `repair`."""
         self._cut.update(links)
         # Now, while both ends exist: that a process is killed later must not reach the other side of a cut either.
-        for each in tuple(self._connections.values()):
-            self._find_source(each)
+        self._find_sources()
 
     def repair(self, source: int, target: int) -> None:
         """Send what was held back, and hold back nothing more."""
         self._cut.discard((source, target))
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._wake)
+
+    def shape(self, shape: LinkShape, *links: tuple[int, int]) -> None:
+        """Let these links do this to what is sent from now on; the default shape does nothing."""
+        for link in links:
+            if shape == LinkShape():
+                self._shapes.pop(link, None)
+            else:
+                self._shapes[link] = shape
+        self._find_sources()
 
     def _wake(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
@@ -153,6 +177,8 @@ class Links:
         """One direction of a connection, until either end closes it."""
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
+                if self._shapes and (shape := self._shapes.get(self._link(connection, is_answer=is_answer))):
+                    await asyncio.sleep(shape.seconds(len(data)))
                 await self._open(connection, is_answer=is_answer)
                 writer.write(data)
                 await writer.drain()
@@ -161,12 +187,18 @@ class Links:
 
     async def _open(self, connection: _Connection, *, is_answer: bool = False) -> None:
         """Wait until the link is not cut, in this direction."""
-        while self._cut:
-            self._find_source(connection)
-            ends = (connection.source, connection.target)
-            if (ends[::-1] if is_answer else ends) not in self._cut:
-                return
+        while self._cut and self._link(connection, is_answer=is_answer) in self._cut:
             await self._moved.wait()
+
+    def _link(self, connection: _Connection, *, is_answer: bool) -> tuple[int | None, int | None]:
+        """What a direction of a connection belongs to."""
+        self._find_source(connection)
+        ends = (connection.source, connection.target)
+        return ends[::-1] if is_answer else ends
+
+    def _find_sources(self) -> None:
+        for each in tuple(self._connections.values()):
+            self._find_source(each)
 
     def _find_source(self, connection: _Connection) -> None:
         if not connection.is_source_known:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOP_DIRECTORIES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
 SOURCES = (".md", ".proto", ".py", ".pyi", ".pyx")
-BUILT = ("bench-out", "build", "demo-out", "dist", "tidelog/_server")
+BUILT = ("bench-out", "build", "chaos-out", "demo-out", "dist", "tidelog/_server")
 """Directories that a build, the demo or a bench creates."""
 
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")

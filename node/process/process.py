@@ -66,7 +66,7 @@ from node.security.cluster_secret import node_user, read_by_all
 from storage.files.file_system import Files
 from storage.files.os_files import OsFiles
 from tidelog import __version__
-from tidelog.clock import MachineClock
+from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.sasl_client import SaslClient
@@ -93,9 +93,9 @@ EXIT_CONFIG: Final = 2
 EXIT_AT_ONCE: Final = 130
 
 
-def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
-    """Run a node until it is stopped. files: its disk; None: that of the machine. Returns the exit code of the
-    process."""
+def main(arguments: list[str] | None = None, files: Files | None = None, clock: Clock | None = None) -> int:
+    """Run a node until it is stopped. files, clock: its disk and its clocks; None: those of the machine. Returns the
+    exit code of the process."""
     options = _options(arguments)
     with ExitStack() as stack:
         try:
@@ -113,10 +113,10 @@ def main(arguments: list[str] | None = None, files: Files | None = None) -> int:
             stream = stderr.start()
             stack.callback(stderr.close)
         logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id, stream=stream)
-        return _run_node(config, files, until_stdin_ends=options.until_stdin_ends)
+        return _run_node(config, files, clock, until_stdin_ends=options.until_stdin_ends)
 
 
-def _run_node(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool) -> int:
+def _run_node(config: NodeConfig, files: Files | None, clock: Clock | None, *, until_stdin_ends: bool) -> int:
     """Run a node until it is stopped. Returns the exit code of the process."""
     if config.exposure:
         _log.warning("insecure, as allow.insecure permits: %s", config.exposure)
@@ -130,7 +130,7 @@ def _run_node(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(config, files, until_stdin_ends=until_stdin_ends))
+            runner.run(_run(config, files, clock, until_stdin_ends=until_stdin_ends))
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
@@ -140,18 +140,25 @@ def _run_node(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool
     return 0
 
 
-async def _run(config: NodeConfig, files: Files | None, *, until_stdin_ends: bool) -> None:
-    await NodeProcess(config, files, until_stdin_ends=until_stdin_ends).run()
+async def _run(config: NodeConfig, files: Files | None, clock: Clock | None, *, until_stdin_ends: bool) -> None:
+    await NodeProcess(config, files, clock, until_stdin_ends=until_stdin_ends).run()
 
 
 class NodeProcess:
     """One incarnation of a node on this machine. Created on a running loop, as its executors are."""
 
-    def __init__(self, config: NodeConfig, files: Files | None = None, *, until_stdin_ends: bool = False) -> None:
-        """files: None: those of the machine."""
+    def __init__(
+        self,
+        config: NodeConfig,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        *,
+        until_stdin_ends: bool = False,
+    ) -> None:
+        """files, clock: None: those of the machine."""
         self._config, self._files = config, files or OsFiles()
         self._until_stdin_ends = until_stdin_ends
-        self._clock = MachineClock()
+        self._clock: Clock = clock or MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
         self._disk_times = DiskTimes()
         self._executor_times: dict[str, Histogram] = {}

@@ -52,3 +52,25 @@ def test_syncs_of_files_and_of_names_take_longer(faults: Path, tmp_path: Path) -
         file.sync()
         files.sync_directory(str(tmp_path))
         assert perf_counter() - begun >= 0.06
+
+
+def test_a_broken_disk_refuses_every_write_and_sync_and_can_be_read(faults: Path, tmp_path: Path) -> None:
+    files = FaultyFiles(str(faults))
+    with closing(files.open(str(tmp_path / "log"), create=True)) as file:
+        file.pwritev([b"abcd"], 0)
+        write_faults(faults, DiskFaults(write_errno=errno.EROFS))
+        refused_calls: list[Callable[[], object]] = [
+            lambda: file.pwritev([b"X"], 0),
+            lambda: file.reserve(8),
+            file.sync,
+            lambda: files.sync_directory(str(tmp_path)),
+            lambda: files.open(str(tmp_path / "other"), create=True),
+        ]
+        for call in refused_calls:
+            with pytest.raises(OSError) as refused:
+                call()
+            assert refused.value.errno == errno.EROFS
+        assert file.pread(8, 0) == b"abcd"
+        write_faults(faults, DiskFaults())
+        file.pwritev([b"X"], 0)
+        assert file.pread(8, 0) == b"Xbcd"

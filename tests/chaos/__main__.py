@@ -1,0 +1,85 @@
+"""Random faults on a real cluster under load: `make chaos MINUTES=10 NODES=5 SEED=7 FAULTS=kill,pause RUNTIME=process`.
+
+Idempotent producers of two clients, groups of both protocols, a transactional pipeline, topics that come and go and
+replicas that move run side by side. A seed gives a schedule of faults, one or two at once. Afterwards the histories of
+all workers are judged (verdict.py), and chaos-out/report.html shows what happened when. The exit code is 1 if anything
+is wrong; chaos-out then keeps the history, the schedule and the logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos.faults.table import FAULTS, chosen
+from tests.chaos.play import play, save
+from tests.chaos.process_nodes import ProcessNodes
+from tests.chaos.report import Heading, write_report
+from tests.chaos.schedule import plan
+from tests.chaos.verdict import CHECKS
+
+OUT = Path("chaos-out")
+FINDINGS_SHOWN = 20
+
+
+def main() -> int:
+    options = _options()
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+    cannot = ProcessNodes.cannot
+    names = [name for name in options.faults.split(",") if name]
+    try:
+        kinds = chosen(names, cannot)
+        rounds = plan(options.seed, options.minutes * 60, options.nodes, kinds)
+    except ValueError as refusal:
+        print(f"make chaos: {refusal}", file=sys.stderr)
+        return 2
+    say(f"seed {options.seed}: the same faults again with SEED={options.seed}; the machine decides what they meet")
+    for name, reason in cannot.items():
+        say(f"left out: {name}: {reason}")
+    shutil.rmtree(options.out, ignore_errors=True)
+    options.out.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
+        nodes = ProcessNodes(Path(scratch) / "nodes", options.nodes)
+        try:
+            result = play(nodes, rounds, options.minutes * 60, options.seed, options.out, say)
+        finally:
+            nodes.close()
+    save(result, rounds, options.out)
+    write_report(options.out / "report.html", Heading(options.seed, options.nodes, "process"), result)
+    for finding in result.findings[:FINDINGS_SHOWN]:
+        say(f"{finding.check}: {finding.text}")
+    for check, count in result.checks_failed.items():
+        say(f"FAILED: {check}, {count} times: {CHECKS[check]}")
+    outcome = "PASSED" if result.passed else "FAILED"
+    say(f"{outcome}: {len(result.evidence.acked)} records acknowledged; {options.out}/report.html")
+    if result.passed:
+        for path in options.out.iterdir():
+            if path.name not in ("report.html", "schedule.json"):
+                path.unlink()
+    return 0 if result.passed else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--nodes", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--faults", default="", help=f"some of {', '.join(FAULTS)}; default: all that are possible")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    if options.nodes < 3:
+        parser.error("--nodes must be 3 or more: topics have three replicas")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""A fault: its kind, how it begins and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from tests.chaos.nodes import Nodes
+from tests.chaos.schedule import Band, Kind
+
+READY_S: Final = 90.0
+"""A node that is started again may have to copy everything, on cores that are kept busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: Kind
+    shows: str
+    """What a run with it checks, for docs/reliability.md."""
+    begin: Callable[[Nodes, Band, Random], str]
+    """Returns what was done, if the kind and the nodes do not say it."""
+    end: Callable[[Nodes, Band], None]
+
+
+def start_again(nodes: Nodes, band: Band) -> None:
+    """The end of a fault whose nodes do not run, or may have ended by themselves."""
+    for node in band.nodes:
+        nodes.start(node)

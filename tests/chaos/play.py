@@ -1,0 +1,233 @@
+"""One run: the nodes, the workload beside them, the rounds of the schedule, then the judgement."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final, Self
+
+from node.process.local_cluster import ClusterFailed
+from tests.chaos import history
+from tests.chaos.faults.table import FAULTS
+from tests.chaos.nodes import Addresses, Nodes
+from tests.chaos.schedule import Band, Round
+from tests.chaos.verdict import Evidence, Finding, Silence, Span, judge, silences
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+HEALTHY_S: Final = 120.0
+START_S: Final = 60.0
+DRAIN_S: Final = 240.0
+"""For the end of the workload: the last deliveries, the drain and the final reads."""
+AFTER_S: Final = 8.0
+"""The workload goes on for so long after the cluster is healthy again."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedBand:
+    """A fault as it happened (seconds of the history's clock)."""
+
+    kind: str
+    nodes: tuple[int, ...]
+    what: str
+    begin: float
+    end: float
+
+
+@dataclass
+class Played:
+    """What happened in one run."""
+
+    began: float
+    ended: float = 0.0
+    bands: list[PlayedBand] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    failure: str | None = None
+    """What ended the run before its time: the cluster did not recover, or the workload ended."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The judgement of one run."""
+
+    played: Played
+    evidence: Evidence
+    findings: list[Finding]
+    silences: list[Silence]
+
+    @property
+    def passed(self) -> bool:
+        return self.played.failure is None and not self.findings
+
+    @property
+    def checks_failed(self) -> Counter[str]:
+        return Counter(finding.check for finding in self.findings)
+
+
+def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, directory: Path, say: Say) -> Result:
+    """Play the rounds on these nodes, with the workload beside them, and judge. directory: for history and logs.
+
+    An error of the machinery itself is raised; what the cluster or the workload does wrong is in the result.
+    """
+    played = Played(history.now())
+    file = directory / "history.jsonl"
+    try:
+        nodes.wait_healthy(START_S)
+        with _Workload(nodes.addresses, nodes.count, seed, file, directory / "workload.log") as workload:
+            workload.wait_at_work()
+            begin = history.now()
+            for each in rounds:
+                _play_round(nodes, each, begin, played, say)
+                workload.ensure_running()
+            nodes.wait_healthy(HEALTHY_S)
+            rest = max(begin + seconds - history.now(), AFTER_S)
+            workload.run_on(rest)
+            workload.finish(DRAIN_S)
+    except (ClusterFailed, WorkloadFailed) as failure:
+        played.failure = str(failure)
+        say(f"FAILED: {played.failure.partition(chr(10))[0]}")
+    finally:
+        nodes.keep_logs(directory)
+    played.ended = history.now()
+    events = list(history.read(file)) if file.exists() else []
+    evidence = Evidence.of(events)
+    faults_end = max((band.end for band in played.bands), default=played.began)
+    # A run that was ended early has no final reads: only its failure is judged.
+    findings = [] if played.failure is not None else judge(evidence, faults_end)
+    return Result(played, evidence, findings, silences(evidence, played.spans, _last_acknowledgement(evidence)))
+
+
+def save(result: Result, rounds: Sequence[Round], directory: Path) -> None:
+    """The schedule, what became of it, and what was found, beside the history and the logs."""
+    named = {
+        "rounds": [dataclasses.asdict(each) for each in rounds],
+        "played": dataclasses.asdict(result.played),
+        "findings": [dataclasses.asdict(each) for each in result.findings],
+        "silences": [dataclasses.asdict(each) for each in result.silences],
+    }
+    (directory / "schedule.json").write_text(json.dumps(named, indent=1), encoding="utf-8")
+
+
+def _last_acknowledgement(evidence: Evidence) -> float:
+    """The producers stop some time before the end of a run: the silence that follows is theirs."""
+    return max((each.t for each in evidence.acked), default=0.0)
+
+
+def _play_round(nodes: Nodes, each: Round, begin: float, played: Played, say: Say) -> None:
+    if each.needs_in_sync:
+        try:
+            nodes.wait_healthy(HEALTHY_S)
+        except ClusterFailed as failure:
+            raise ClusterFailed(f"before {each.name}, after earlier faults: {failure}") from failure
+    late = max(0.0, history.now() - begin - each.begin)
+    failures: list[BaseException] = []
+    threads = [
+        threading.Thread(
+            target=_play_band, args=(nodes, band, begin + late, played, say, failures), name=band.kind, daemon=True
+        )
+        for band in each.bands
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    bands = played.bands[-len(each.bands) :]
+    played.spans.append(Span(each.name, min(band.begin for band in bands), max(band.end for band in bands)))
+
+
+def _play_band(nodes: Nodes, band: Band, begin: float, played: Played, say: Say, failures: list[BaseException]) -> None:
+    try:
+        fault = FAULTS[band.kind]
+        _wait_until(begin + band.begin)
+        first = history.now()
+        what = fault.begin(nodes, band, Random(band.seed))
+        # A fault that takes longer to begin than it should last ends at once.
+        _wait_until(begin + band.end)
+        fault.end(nodes, band)
+        found = PlayedBand(band.kind, band.nodes, what, first, history.now())
+        played.bands.append(found)
+        victims = ", ".join(map(str, sorted(band.nodes)))
+        detail = f" ({what})" if what else ""
+        say(f"{band.kind}{detail}: node {victims}, {found.end - found.begin:.1f} s")
+    except BaseException as failure:  # noqa: BLE001 - raised by the thread of the run
+        failures.append(failure)
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - history.now()))
+
+
+class WorkloadFailed(Exception):
+    """The workload ended by itself, or did not end in time."""
+
+
+class _Workload:
+    """The process of all workers (workloads/__main__.py)."""
+
+    def __init__(self, addresses: Addresses, nodes: int, seed: int, file: Path, log: Path) -> None:
+        self._log = log
+        arguments = ["--bootstrap", addresses.bootstrap, "--kafka-bootstrap", addresses.kafka_bootstrap]
+        arguments += ["--nodes", str(nodes), "--seed", str(seed), "--history", str(file.resolve())]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*addresses.wrapper, sys.executable, "-m", "tests.chaos.workloads", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def wait_at_work(self) -> None:
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != b"at work":
+            raise WorkloadFailed(f"the workload did not begin:\n{self._tail()}")
+
+    def ensure_running(self) -> None:
+        if self._process.poll() is not None:
+            raise WorkloadFailed(f"the workload ended with exit code {self._process.returncode}:\n{self._tail()}")
+
+    def run_on(self, seconds: float) -> None:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+        self.ensure_running()
+
+    def finish(self, within_s: float) -> None:
+        """Let the producers stop, and wait until everything is read."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise WorkloadFailed(f"the workload did not end within {within_s:g} s:\n{self._tail()}") from None
+        if self._process.returncode != 0:
+            raise WorkloadFailed(f"the workload failed:\n{self._tail()}")
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-30:])

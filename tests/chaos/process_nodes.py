@@ -1,0 +1,211 @@
+"""Nodes as processes of this machine: the cluster of `tidelog.testing`, and what the kernel does to a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from node.listeners.grpc.health import READY
+from node.process.local_cluster import ClusterFailed
+from node.process.probe import ask
+from testbed.faulty_cluster import FaultyCluster
+from testbed.links import LinkShape
+from tests.chaos.nodes import Addresses, Network
+from tidelog.errors import TidelogError
+
+SETTINGS: Final[Mapping[str, object]] = {
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+    "min.insync.replicas": 2,
+}
+"""A node that is paused for some seconds is replaced; one that only waits for a busy core is not."""
+_POLL_S: Final = 0.05
+_PERIOD_S: Final = 0.1
+"""Of a starved process: it runs for a share of it."""
+_SPARE_BYTES: Final = 4 << 20
+"""Of a process whose memory is limited: what it may still ask for."""
+_NO_PACKETS: Final = "the links between processes are TCP proxies, which have no packets (RUNTIME=container)"
+
+
+class ProcessNodes:
+    """See nodes.py. Nodes reach each other through proxies, clients reach them directly."""
+
+    cannot: Mapping[str, str] = dict.fromkeys(("loss", "reorder", "duplicate", "corrupt"), _NO_PACKETS)
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.count = count
+        self._cluster = FaultyCluster(directory, count, settings=SETTINGS)
+        self._starving: dict[int, _Starvation] = {}
+        try:
+            self._cluster.start()
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    @property
+    def addresses(self) -> Addresses:
+        return Addresses(self._cluster.bootstrap, self._cluster.kafka_bootstrap)
+
+    def close(self) -> None:
+        for node in list(self._starving):
+            self.starve(node, 0)
+        self._cluster.close()
+
+    def keep_logs(self, directory: Path) -> None:
+        for node in self._cluster.nodes:
+            shutil.copy(node.log, directory / f"node-{node.node_id}.log")
+
+    # --- processes ---
+
+    def kill(self, *nodes: int) -> None:
+        for node in nodes:
+            if self.is_running(node):
+                os.kill(self._cluster.nodes[node].pid, signal.SIGKILL)
+        for node in nodes:
+            self._cluster.kill(node)
+
+    def terminate(self, node: int) -> None:
+        self._cluster.stop_node(node, timeout_s=60)
+
+    def start(self, node: int) -> None:
+        if not self.is_running(node):
+            self._cluster.kill(node)  # it may have ended by itself
+            self._cluster.start_node(node)
+
+    def pause(self, node: int) -> None:
+        self._cluster.pause(node)
+
+    def resume(self, node: int) -> None:
+        self._cluster.resume(node)
+
+    def is_running(self, node: int) -> bool:
+        return self._cluster.nodes[node].running
+
+    def pid(self, node: int) -> int:
+        return self._cluster.nodes[node].pid
+
+    # --- links ---
+
+    def cut_off(self, node: int, *others: int) -> None:
+        self._cluster.cut_off(node, *others)
+
+    def silence(self, node: int) -> None:
+        self._cluster.silence(node)
+
+    def shape(self, node: int, network: Network) -> None:
+        if network.lost or network.options:
+            raise ValueError(_NO_PACKETS)
+        self._cluster.shape(node, LinkShape(network.delay_ms, network.bytes_per_s))
+
+    def reconnect(self, node: int) -> None:
+        self._cluster.reconnect(node)
+
+    # --- disks ---
+
+    def slow_disk(self, node: int, sync_ms: float) -> None:
+        self._cluster.slow_disk(node, sync_ms)
+
+    def fill_disk(self, node: int, *, full: bool) -> None:
+        self._cluster.fill_disk(node, full=full)
+
+    def break_disk(self, node: int, write_errno: int) -> None:
+        self._cluster.break_disk(node, write_errno)
+
+    def data(self, node: int) -> Path:
+        return self._cluster.nodes[node].data
+
+    # --- resources ---
+
+    def starve(self, node: int, share: float) -> None:
+        if (former := self._starving.pop(node, None)) is not None:
+            former.end()
+        if share:
+            self._starving[node] = _Starvation(self._cluster.nodes[node].pid, share)
+
+    def limit_memory(self, node: int) -> None:
+        pid = self._cluster.nodes[node].pid
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+        present = pages * resource.getpagesize()
+        _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        resource.prlimit(pid, resource.RLIMIT_AS, (present + _SPARE_BYTES, hard))
+
+    def lift_memory_limit(self, node: int) -> None:
+        if self.is_running(node):
+            pid = self._cluster.nodes[node].pid
+            _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+            resource.prlimit(pid, resource.RLIMIT_AS, (hard, hard))
+
+    # --- clocks ---
+
+    def set_clock(self, node: int, ahead_ms: int) -> None:
+        self._cluster.set_clock(node, ahead_ms)
+
+    # --- waiting ---
+
+    def wait_until(self, reached: Callable[[], object], within_s: float, what: str) -> None:
+        """Unlike that of the cluster, it does not mind that other nodes have ended: a fault may have ended them."""
+        deadline = time.monotonic() + within_s
+        while True:
+            with contextlib.suppress(TidelogError):
+                if reached():
+                    return
+            if time.monotonic() > deadline:
+                raise ClusterFailed(f"not within {within_s:g} s: {what}")
+            time.sleep(_POLL_S)
+
+    def is_ready(self, node: int) -> bool:
+        with contextlib.suppress(TidelogError):
+            return ask(str(self._cluster.nodes[node].address), READY, 1_000, None)
+        return False
+
+    def unfenced(self, asked: int) -> set[int]:
+        return {each.address.node_id for each in self._cluster.describe(asked).nodes if not each.fenced}
+
+    def controller(self) -> int:
+        return self._cluster.describe(self._running()).controller_id
+
+    def create_topic(self, name: str, partitions: int, replicas: int, **configs: str) -> None:
+        self._cluster.create_topic(name, partitions, replicas, **configs)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        (found,) = self._cluster.metadata(self._running(), topic).topics
+        return {each.partition: each.leader for each in found.partitions}
+
+    def _running(self) -> int:
+        return next(node for node in range(self.count) if self.is_running(node))
+
+    def wait_healthy(self, within_s: float) -> None:
+        dead = [node.node_id for node in self._cluster.nodes if not node.running]
+        if dead:
+            raise ClusterFailed("\n".join(self._cluster.nodes[node].describe_end() for node in dead))
+        self._cluster.wait_healthy(within_s)
+
+
+class _Starvation:
+    """A process that is stopped for most of each tenth of a second: it gets only a share of one core. Unlike a limit of
+    a control group, it needs no rights."""
+
+    def __init__(self, pid: int, share: float) -> None:
+        self._pid, self._share = pid, share
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"starvation of {pid}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            while not self._ended.wait(_PERIOD_S * self._share):
+                os.kill(self._pid, signal.SIGSTOP)
+                self._ended.wait(_PERIOD_S * (1 - self._share))
+                os.kill(self._pid, signal.SIGCONT)

@@ -1,0 +1,238 @@
+"""Each verdict can fail: a history of a sound run is changed in one place, and the change is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.history import (
+    Acked,
+    Assigned,
+    Committed,
+    Committing,
+    Event,
+    Failed,
+    History,
+    Polled,
+    Refused,
+    Step,
+    Stored,
+    StoredOffsets,
+    StoredTopics,
+    Topic,
+    Transaction,
+    Undrained,
+    read,
+)
+from tests.chaos.verdict import AT_WORK_S, CHECKS, Evidence, Finding, Span, judge, silences
+
+FAULTS_END = 10.0
+
+SOUND: tuple[Event, ...] = (
+    Step(1, "moves", "reassigned"),
+    Acked(1, "own", "orders", 0, 0, "own/0/0", 2),
+    Acked(2, "own", "orders", 0, 1, "own/0/1", 2),
+    Refused(3, "own", "orders", 0, "own/0/2", "CommitUnknown", None),
+    Refused(3, "own", "orders", 0, "own/0/3", "DiskFull", written=False),
+    Acked(4, "other", "ledger", 0, 0, "other/0/0", 2),
+    Acked(4.5, "other", "ledger", 0, 1, "other/0/1", 2),
+    Assigned(1, "reader-0", "readers", [("orders", 0)]),
+    Polled(5, "reader-0", "readers", "orders", 0, [(0, "own/0/0"), (1, "own/0/1")]),
+    Committing(5.1, "reader-0", "readers", [("orders", 0, 2)]),
+    Committed(5.2, "reader-0", "readers", [("orders", 0, 2)]),
+    Assigned(6, "reader-1", "readers", [("orders", 0)]),
+    Polled(7, "reader-1", "readers", "orders", 0, [(2, "own/0/2")]),
+    Transaction(5, "copier", "copier-1", "committed", 1),
+    Transaction(6, "copier", "copier-2", "aborted", 1),
+    Transaction(7, "copier", "copier-3", "unknown", 1),
+    Topic(5, "topics", "brief-0", "creating"),
+    Topic(6, "topics", "brief-0", "created"),
+    Topic(6, "topics", "brief-1", "creating"),
+    Topic(7, "topics", "brief-1", "created"),
+    Topic(8, "topics", "brief-1", "deleting"),
+    Topic(9, "topics", "brief-1", "deleted"),
+    Failed(9, "moves", "RequestTimedOut"),
+    Acked(11, "own", "orders", 0, 3, "own/0/4", 2),
+    Acked(11, "other", "ledger", 0, 2, "other/0/2", 2),
+    Polled(12, "reader-1", "readers", "orders", 0, [(3, "own/0/4")]),
+    Assigned(12.5, "reader-0", "readers", [("orders", 0)]),
+    Polled(12.6, "reader-0", "readers", "orders", 0, [(2, "own/0/2"), (3, "own/0/4")]),
+    Transaction(12, "copier", "copier-4", "committed", 1),
+    Topic(12, "topics", "brief-2", "creating"),
+    Topic(13, "topics", "brief-2", "created"),
+    Step(13, "moves", "reassigned"),
+    Stored("orders", 0, [(0, "own/0/0"), (1, "own/0/1"), (2, "own/0/2"), (3, "own/0/4")]),
+    Stored("ledger", 0, [(0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2")]),
+    Stored("copies", 0, [(0, "copier-1|other/0/0"), (4, "copier-3|other/0/1"), (6, "copier-4|other/0/2")]),
+    StoredOffsets("readers", [("orders", 0, 2)]),
+    StoredTopics(["brief-0", "brief-2", "orders"]),
+)
+
+Change = Callable[[Event], Event | None]
+
+
+def judged(events: Sequence[Event]) -> list[Finding]:
+    return judge(Evidence.of(events), FAULTS_END)
+
+
+def changed(change: Change) -> list[str]:
+    """The checks that fail, each once, after a change of the sound history; None removes an event."""
+    events = [made for event in SOUND if (made := change(event)) is not None]
+    assert events != list(SOUND), "nothing was changed"
+    return sorted({finding.check for finding in judged(events)})
+
+
+def stored(place: tuple[str, int], *records: tuple[int, str]) -> Change:
+    return lambda event: (
+        Stored(*place, list(records))
+        if isinstance(event, Stored) and (event.topic, event.partition) == place
+        else event
+    )
+
+
+def test_a_sound_run_passes() -> None:
+    assert judged(SOUND) == []
+
+
+FORGED: dict[str, tuple[str, Change]] = {
+    "an acknowledged record is gone": (
+        "lost",
+        lambda event: Acked(4.6, "own", "orders", 0, 4, "own/0/9", 2) if isinstance(event, Failed) else event,
+    ),
+    "another record stands where it was acknowledged": (
+        "lost",
+        lambda event: replace(event, offset=3) if isinstance(event, Acked) and event.value == "own/0/1" else event,
+    ),
+    "a record is stored twice": (
+        "duplicate",
+        stored(("ledger", 0), (0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2"), (3, "other/0/2")),
+    ),
+    "two records have changed places": (
+        "reordered",
+        stored(("ledger", 0), (0, "other/0/1"), (1, "other/0/0"), (2, "other/0/2")),
+    ),
+    "a record comes from nowhere": (
+        "phantom",
+        stored(("ledger", 0), (0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2"), (3, "else/0/0")),
+    ),
+    "a refused record is read": (
+        "phantom",
+        lambda event: (
+            replace(event, written=False) if isinstance(event, Refused) and event.value == "own/0/2" else event
+        ),
+    ),
+    "a copy belongs to no transaction": (
+        "phantom",
+        lambda event: None if isinstance(event, Transaction) and event.name == "copier-1" else event,
+    ),
+    "a consumer saw something else": (
+        "diverged",
+        lambda event: replace(event, records=[(2, "own/0/9")]) if isinstance(event, Polled) and event.t == 7 else event,
+    ),
+    "an aborted transaction is read": (
+        "aborted read",
+        lambda event: (
+            replace(event, outcome="aborted") if isinstance(event, Transaction) and event.name == "copier-3" else event
+        ),
+    ),
+    "a committed transaction is there in part": (
+        "torn transaction",
+        lambda event: (
+            replace(event, records=2) if isinstance(event, Transaction) and event.name == "copier-1" else event
+        ),
+    ),
+    "a transaction of unknown outcome is there in part": (
+        "torn transaction",
+        lambda event: (
+            replace(event, records=2) if isinstance(event, Transaction) and event.name == "copier-3" else event
+        ),
+    ),
+    "a record was not copied": (
+        "copied wrongly",
+        stored(("copies", 0), (4, "copier-3|other/0/1"), (5, "copier-1|other/0/1"), (6, "copier-4|other/0/2")),
+    ),
+    "a group begins again": (
+        "offsets back",
+        lambda event: (
+            replace(event, records=[(1, "own/0/1"), (2, "own/0/2")])
+            if isinstance(event, Polled) and event.t == 7
+            else event
+        ),
+    ),
+    "a committed offset is forgotten": (
+        "offsets back",
+        lambda event: replace(event, offsets=[("orders", 0, 1)]) if isinstance(event, StoredOffsets) else event,
+    ),
+    "a group never got a record": (
+        "skipped",
+        lambda event: None if isinstance(event, Polled) and event.t == 7 else event,
+    ),
+    "a member goes past a record": (
+        "skipped",
+        lambda event: (
+            replace(event, records=[(0, "own/0/0"), (2, "own/0/2")])
+            if isinstance(event, Polled) and event.t == 5
+            else event
+        ),
+    ),
+    "a group does not come to its end": (
+        "skipped",
+        lambda event: Undrained("readers did not reach the end") if isinstance(event, StoredTopics) else event,
+    ),
+    "a member gets a record again": (
+        "not monotonic",
+        lambda event: (
+            replace(event, records=[(2, "own/0/2"), (3, "own/0/4")])
+            if isinstance(event, Polled) and event.t == 12
+            else event
+        ),
+    ),
+    "a created topic is missing": (
+        "topics",
+        lambda event: StoredTopics(["brief-2", "orders"]) if isinstance(event, StoredTopics) else event,
+    ),
+    "a deleted topic is there": (
+        "topics",
+        lambda event: StoredTopics(["brief-0", "brief-1", "brief-2"]) if isinstance(event, StoredTopics) else event,
+    ),
+    "a worker does not come back": (
+        "not at work",
+        lambda event: None if isinstance(event, Step) and event.t == 13 else event,
+    ),
+    "a worker comes back late": (
+        "not at work",
+        lambda event: (
+            replace(event, t=FAULTS_END + AT_WORK_S + 1) if isinstance(event, Step) and event.t == 13 else event
+        ),
+    ),
+}
+"""By what is changed: the check that must fail, and the change."""
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_history_fails(what: str) -> None:
+    check, change = FORGED[what]
+    assert check in changed(change)
+
+
+def test_every_check_can_fail() -> None:
+    assert {check for check, _ in FORGED.values()} == set(CHECKS)
+
+
+def test_time_without_acknowledgements_belongs_to_the_round_before_it() -> None:
+    moments = {0: [1.0, 2.0, 6.0, 7.0, 8.0, 12.0], 1: [1.0, 2.0, 5.0, 7.0, 8.0, 9.0, 12.0]}
+    events = [Acked(t, "own", "orders", partition, 0, "", 1) for partition, ts in moments.items() for t in ts]
+    kill, pause = silences(Evidence.of(events), [Span("kill", 2, 4), Span("pause", 7, 8)], 12)
+    assert (kill.name, kill.all_partitions, kill.one_partition) == ("kill", 3, 4)
+    assert (pause.name, pause.all_partitions, pause.one_partition) == ("pause", 3, 4)
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    with History(tmp_path / "history.jsonl") as history:
+        for event in SOUND:
+            history.note(event)
+    assert judged(list(read(tmp_path / "history.jsonl"))) == []
+    assert len(list(read(tmp_path / "history.jsonl"))) == len(SOUND)
