@@ -1,4 +1,4 @@
-"""Random faults on a real cluster under load: `make chaos MINUTES=10 NODES=5 SEED=7 FAULTS=kill,pause RUNTIME=process`.
+"""Random faults on a real cluster under load: `make chaos MINUTES=10 NODES=5 SEED=7 FAULTS=kill RUNTIME=container`.
 
 Idempotent producers of two clients, groups of both protocols, a transactional pipeline, topics that come and go and
 replicas that move run side by side. A seed gives a schedule of faults, one or two at once. Afterwards the histories of
@@ -14,8 +14,10 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.chaos.container_nodes import ContainerNodes, missing
 from tests.chaos.faults.table import FAULTS, chosen
 from tests.chaos.play import play, save
 from tests.chaos.process_nodes import ProcessNodes
@@ -23,6 +25,7 @@ from tests.chaos.report import Heading, write_report
 from tests.chaos.schedule import plan
 from tests.chaos.verdict import CHECKS
 
+RUNTIMES: Mapping[str, type[ProcessNodes | ContainerNodes]] = {"process": ProcessNodes, "container": ContainerNodes}
 OUT = Path("chaos-out")
 FINDINGS_SHOWN = 20
 
@@ -34,7 +37,11 @@ def main() -> int:
     def say(line: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
-    cannot = ProcessNodes.cannot
+    runtime = RUNTIMES[options.runtime]
+    if options.runtime == "container" and (lacks := missing()) is not None:
+        print(f"make chaos: nodes cannot be containers here: {lacks}", file=sys.stderr)
+        return 2
+    cannot = runtime.cannot
     names = [name for name in options.faults.split(",") if name]
     try:
         kinds = chosen(names, cannot)
@@ -43,18 +50,18 @@ def main() -> int:
         print(f"make chaos: {refusal}", file=sys.stderr)
         return 2
     say(f"seed {options.seed}: the same faults again with SEED={options.seed}; the machine decides what they meet")
-    for name, reason in cannot.items():
+    for name, reason in cannot.items() if not names else ():
         say(f"left out: {name}: {reason}")
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
-        nodes = ProcessNodes(Path(scratch) / "nodes", options.nodes)
+        nodes = runtime(Path(scratch) / "nodes", options.nodes)
         try:
             result = play(nodes, rounds, options.minutes * 60, options.seed, options.out, say)
         finally:
             nodes.close()
     save(result, rounds, options.out)
-    write_report(options.out / "report.html", Heading(options.seed, options.nodes, "process"), result)
+    write_report(options.out / "report.html", Heading(options.seed, options.nodes, options.runtime), result)
     for finding in result.findings[:FINDINGS_SHOWN]:
         say(f"{finding.check}: {finding.text}")
     for check, count in result.checks_failed.items():
@@ -74,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--faults", default="", help=f"some of {', '.join(FAULTS)}; default: all that are possible")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="process")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.nodes < 3:

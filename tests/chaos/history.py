@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TextIO
 
 Records = list[tuple[int, str]]
 """Offsets with values."""
@@ -182,7 +182,15 @@ def now() -> float:
 def read(path: Path) -> Iterator[Event]:
     """The events of a file, in their order."""
     with path.open(encoding="utf-8") as file:
-        for line in file:
-            name, *fields = json.loads(line)
-            event: Event = _CLASSES[name](*fields)
-            yield event
+        yield from read_on(file)
+
+
+def read_on(file: TextIO) -> Iterator[Event]:
+    """The events that were added to a file since it was last read."""
+    while line := file.readline():
+        if not line.endswith("\n"):
+            file.seek(file.tell() - len(line.encode()))  # the rest of the line is not written yet
+            return
+        name, *fields = json.loads(line)
+        event: Event = _CLASSES[name](*fields)
+        yield event

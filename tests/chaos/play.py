@@ -21,11 +21,11 @@ from tests.chaos import history
 from tests.chaos.faults.table import FAULTS
 from tests.chaos.nodes import Addresses, Nodes
 from tests.chaos.schedule import Band, Round
-from tests.chaos.verdict import Evidence, Finding, Silence, Span, judge, silences
+from tests.chaos.verdict import AT_WORK_S, Evidence, Finding, Silence, Span, is_success, judge, silences
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-HEALTHY_S: Final = 120.0
-START_S: Final = 60.0
+HEALTHY_S: Final = 240.0
+START_S: Final = 90.0
 DRAIN_S: Final = 240.0
 """For the end of the workload: the last deliveries, the drain and the final reads."""
 AFTER_S: Final = 8.0
@@ -91,8 +91,8 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
                 _play_round(nodes, each, begin, played, say)
                 workload.ensure_running()
             nodes.wait_healthy(HEALTHY_S)
-            rest = max(begin + seconds - history.now(), AFTER_S)
-            workload.run_on(rest)
+            workload.run_on(max(begin + seconds - history.now(), AFTER_S))
+            _wait_at_work(workload, file, played)
             workload.finish(DRAIN_S)
     except (ClusterFailed, WorkloadFailed) as failure:
         played.failure = str(failure)
@@ -106,6 +106,20 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
     # A run that was ended early has no final reads: only its failure is judged.
     findings = [] if played.failure is not None else judge(evidence, faults_end)
     return Result(played, evidence, findings, silences(evidence, played.spans, _last_acknowledgement(evidence)))
+
+
+def _wait_at_work(workload: _Workload, file: Path, played: Played) -> None:
+    """Until every worker has succeeded again, or has had its time for that: the verdict says which has not."""
+    faults_end = max((band.end for band in played.bands), default=played.began)
+    back: dict[str, bool] = {}
+    with file.open(encoding="utf-8") as written:
+        while history.now() < faults_end + AT_WORK_S + 1:
+            for event in history.read_on(written):
+                if is_success(event):
+                    back[event.worker] = event.t > faults_end or back.get(event.worker, False)
+            if all(back.values()):
+                return
+            workload.run_on(1)
 
 
 def save(result: Result, rounds: Sequence[Round], directory: Path) -> None:

@@ -8,18 +8,14 @@ import resource
 import shutil
 import signal
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from node.listeners.grpc.health import READY
-from node.process.local_cluster import ClusterFailed
-from node.process.probe import ask
 from testbed.faulty_cluster import FaultyCluster
 from testbed.links import LinkShape
+from tests.chaos.cluster_nodes import ClusterNodes
 from tests.chaos.nodes import Addresses, Network
-from tidelog.errors import TidelogError
 
 SETTINGS: Final[Mapping[str, object]] = {
     "broker.session.timeout.ms": 3_000,
@@ -27,7 +23,6 @@ SETTINGS: Final[Mapping[str, object]] = {
     "min.insync.replicas": 2,
 }
 """A node that is paused for some seconds is replaced; one that only waits for a busy core is not."""
-_POLL_S: Final = 0.05
 _PERIOD_S: Final = 0.1
 """Of a starved process: it runs for a share of it."""
 _SPARE_BYTES: Final = 4 << 20
@@ -35,14 +30,14 @@ _SPARE_BYTES: Final = 4 << 20
 _NO_PACKETS: Final = "the links between processes are TCP proxies, which have no packets (RUNTIME=container)"
 
 
-class ProcessNodes:
+class ProcessNodes(ClusterNodes):
     """See nodes.py. Nodes reach each other through proxies, clients reach them directly."""
 
     cannot: Mapping[str, str] = dict.fromkeys(("loss", "reorder", "duplicate", "corrupt"), _NO_PACKETS)
 
     def __init__(self, directory: Path, count: int) -> None:
-        self.count = count
         self._cluster = FaultyCluster(directory, count, settings=SETTINGS)
+        super().__init__(self._cluster)
         self._starving: dict[int, _Starvation] = {}
         try:
             self._cluster.start()
@@ -85,12 +80,6 @@ class ProcessNodes:
 
     def resume(self, node: int) -> None:
         self._cluster.resume(node)
-
-    def is_running(self, node: int) -> bool:
-        return self._cluster.nodes[node].running
-
-    def pid(self, node: int) -> int:
-        return self._cluster.nodes[node].pid
 
     # --- links ---
 
@@ -147,46 +136,6 @@ class ProcessNodes:
 
     def set_clock(self, node: int, ahead_ms: int) -> None:
         self._cluster.set_clock(node, ahead_ms)
-
-    # --- waiting ---
-
-    def wait_until(self, reached: Callable[[], object], within_s: float, what: str) -> None:
-        """Unlike that of the cluster, it does not mind that other nodes have ended: a fault may have ended them."""
-        deadline = time.monotonic() + within_s
-        while True:
-            with contextlib.suppress(TidelogError):
-                if reached():
-                    return
-            if time.monotonic() > deadline:
-                raise ClusterFailed(f"not within {within_s:g} s: {what}")
-            time.sleep(_POLL_S)
-
-    def is_ready(self, node: int) -> bool:
-        with contextlib.suppress(TidelogError):
-            return ask(str(self._cluster.nodes[node].address), READY, 1_000, None)
-        return False
-
-    def unfenced(self, asked: int) -> set[int]:
-        return {each.address.node_id for each in self._cluster.describe(asked).nodes if not each.fenced}
-
-    def controller(self) -> int:
-        return self._cluster.describe(self._running()).controller_id
-
-    def create_topic(self, name: str, partitions: int, replicas: int, **configs: str) -> None:
-        self._cluster.create_topic(name, partitions, replicas, **configs)
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        (found,) = self._cluster.metadata(self._running(), topic).topics
-        return {each.partition: each.leader for each in found.partitions}
-
-    def _running(self) -> int:
-        return next(node for node in range(self.count) if self.is_running(node))
-
-    def wait_healthy(self, within_s: float) -> None:
-        dead = [node.node_id for node in self._cluster.nodes if not node.running]
-        if dead:
-            raise ClusterFailed("\n".join(self._cluster.nodes[node].describe_end() for node in dead))
-        self._cluster.wait_healthy(within_s)
 
 
 class _Starvation:

@@ -26,6 +26,7 @@ from tests.chaos.history import (
     Transaction,
     Undrained,
     read,
+    read_on,
 )
 from tests.chaos.verdict import AT_WORK_S, CHECKS, Evidence, Finding, Span, judge, silences
 
@@ -236,3 +237,18 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
             history.note(event)
     assert judged(list(read(tmp_path / "history.jsonl"))) == []
     assert len(list(read(tmp_path / "history.jsonl"))) == len(SOUND)
+
+
+def test_a_history_is_read_on_while_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with History(path) as history:
+        history.note(Step(1, "moves", "reassigned"))
+    whole = path.read_text(encoding="utf-8")
+    with path.open("w", encoding="utf-8") as writing, path.open(encoding="utf-8") as reading:
+        writing.write(whole + whole[:9])
+        writing.flush()
+        assert list(read_on(reading)) == [Step(1, "moves", "reassigned")]
+        assert list(read_on(reading)) == []
+        writing.write(whole[9:])
+        writing.flush()
+        assert list(read_on(reading)) == [Step(1, "moves", "reassigned")]

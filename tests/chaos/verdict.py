@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeGuard
 
 from tests.chaos.history import (
     Acked,
@@ -119,7 +119,7 @@ class Evidence:
                 self.undrained.append(event.what)
             case _:
                 self._add_of_worker(event)
-                if _is_success(event):
+                if is_success(event):
                     self.succeeded[event.worker].append(event.t)
 
     def _add_of_worker(self, event: OfWorker) -> None:
@@ -140,7 +140,8 @@ class Evidence:
                 self.topics.append(event)
 
 
-def _is_success(event: OfWorker) -> bool:
+def is_success(event: Event) -> TypeGuard[Acked | Polled | Transaction | Topic | Step]:
+    """Whether a worker has done what it is there for."""
     match event:
         case Transaction():
             return event.outcome == "committed"

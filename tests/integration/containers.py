@@ -72,25 +72,27 @@ def start_pod(
     network: Network,
     label: dict[str, str],
     environment: Mapping[str, str] | None = None,
+    data: Path | None = None,
 ) -> Container:
     """A container with the image, arguments, environment, host name, user, mounts and limits of that pod.
 
-    sources: the directory for each volume that the pod mounts read-only. environment: more variables.
+    sources: the directory for each volume that the pod mounts read-only. environment: more variables. data: the
+    directory of its data; None: a new volume.
     """
-    volume = docker.from_env().volumes.create(labels=label)
+    storage = str(data) if data is not None else docker.from_env().volumes.create(labels=label).name
     container = (
         DockerContainer(pod.image, env={**pod.environment, **(environment or {})})
         .with_command(pod.arguments)
         .with_network(network)
         .with_network_aliases(pod.name, *pod.host_names)
-        .with_volume_mapping(volume.name, pod.mount("data"), "rw")
+        .with_volume_mapping(storage, pod.mount("data"), "rw")
         .with_kwargs(
             hostname=pod.name,
             user=pod.user,
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
-            mem_limit="1g",
+            mem_limit=pod.memory,
             labels=label,
         )
     )

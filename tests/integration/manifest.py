@@ -111,6 +111,27 @@ class Pod:
         security = self._stateful["spec"]["template"]["spec"]["securityContext"]
         return f"{security['runAsUser']}:{security['runAsGroup']}"
 
+    @property
+    def pre_stop_s(self) -> int:
+        """How long the kubelet waits before it sends SIGTERM."""
+        return int(container(self.overlay)["lifecycle"]["preStop"]["sleep"]["seconds"])
+
+    @property
+    def grace_s(self) -> int:
+        """After it, which includes that wait, the kubelet kills."""
+        return int(self._stateful["spec"]["template"]["spec"]["terminationGracePeriodSeconds"])
+
+    @property
+    def memory(self) -> str:
+        """The limit of its memory, as Docker writes it."""
+        limit = str(container(self.overlay)["resources"]["limits"]["memory"])
+        return limit.removesuffix("i").lower()
+
+    @property
+    def health_port(self) -> int:
+        """Where the kubelet asks whether it lives."""
+        return int(container(self.overlay)["livenessProbe"]["grpc"]["port"])
+
     def mount(self, volume: str) -> str:
         """Where the volume of that name appears in the container."""
         (path,) = (entry["mountPath"] for entry in container(self.overlay)["volumeMounts"] if entry["name"] == volume)

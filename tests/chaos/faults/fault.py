@@ -10,7 +10,7 @@ from typing import Final
 from tests.chaos.nodes import Nodes
 from tests.chaos.schedule import Band, Kind
 
-READY_S: Final = 90.0
+READY_S: Final = 240.0
 """A node that is started again may have to copy everything, on cores that are kept busy."""
 
 

@@ -1,0 +1,141 @@
+"""Chaos on containers that are started as the manifests say: each fault of the kernel's bites, and a short run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.chaos.bites import BITES, Observer
+from tests.chaos.container_nodes import ContainerNodes, missing
+from tests.chaos.faults.table import FAULTS, chosen
+from tests.chaos.play import play
+from tests.chaos.schedule import Band, plan
+
+pytestmark = [pytest.mark.containers, pytest.mark.integration, pytest.mark.deep, pytest.mark.timeout(600)]
+
+NODES = 3
+HEALTHY_S = 150
+SEED = 5
+SECONDS = 48
+BUSY = "import time; end = time.time() + 2\nwhile time.time() < end: pass"
+SHORT = ["kill", "isolate", "loss", "full-disk"]
+
+
+@pytest.fixture(scope="module")
+def possible() -> None:
+    if (lacks := missing()) is not None:
+        pytest.skip(f"nodes cannot be containers here: {lacks}")
+
+
+@pytest.fixture(scope="module")
+def nodes(possible: None) -> Iterator[ContainerNodes]:
+    # Not below the directory of pytest: its old directories are removed, and disks are mounted here.
+    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
+        made = ContainerNodes(Path(scratch), NODES)
+        try:
+            made.wait_healthy(HEALTHY_S)
+            made.create_topic("orders", 3, NODES)
+            yield made
+        finally:
+            made.close()
+
+
+def _in_network(look: Observer, *command: str) -> str:
+    entered = ["nsenter", "-t", str(look.nodes.pid(look.node)), "-n", *command]
+    return subprocess.run(entered, capture_output=True, text=True, check=True).stdout
+
+
+def _packets_are_dropped(look: Observer) -> bool:
+    def dropped() -> bool:
+        lines = _in_network(look, "iptables", "-nvxL", "OUTPUT").splitlines()
+        return any(int(line.split()[0]) > 0 for line in lines if "DROP" in line and "statistic" in line)
+
+    return look.comes(dropped, "a packet was dropped")
+
+
+def _packets_wait(look: Observer) -> bool:
+    def waited() -> bool:
+        shown = _in_network(look, "tc", "-s", "qdisc", "show", "dev", "eth0")
+        return "tbf" in shown and "Sent 0 " not in shown
+
+    return look.comes(waited, "packets pass the limit")
+
+
+def _has_no_room(look: Observer) -> bool:
+    space = os.statvfs(look.nodes.data(look.node))
+    return space.f_bavail * space.f_frsize < 1 << 20
+
+
+def _writes_fail(look: Observer) -> bool:
+    try:
+        (look.nodes.data(look.node) / "new").touch()
+    except OSError:
+        return True
+    return False
+
+
+def _is_throttled(look: Observer) -> bool:
+    """An idle node would not notice."""
+    assert isinstance(look.nodes, ContainerNodes)
+    container = look.nodes.container(look.node)
+    container.exec_run(["python", "-c", BUSY])
+    stats = container.stats(stream=False)
+    assert isinstance(stats, dict)
+    return int(stats["cpu_stats"]["throttling_data"]["throttled_periods"]) > 0
+
+
+def _is_limited(look: Observer) -> bool:
+    assert isinstance(look.nodes, ContainerNodes)
+    container = look.nodes.container(look.node)
+    container.reload()
+    return 0 < int(container.attrs["HostConfig"]["Memory"]) < 512 << 20
+
+
+OWN: dict[str, Callable[[Observer], bool]] = {
+    "kill": BITES["kill"],
+    "terminate": BITES["terminate"],
+    "pause": BITES["pause"],
+    "isolate": BITES["isolate"],
+    "isolate-one-way": BITES["isolate-one-way"],
+    "loss": _packets_are_dropped,
+    "narrow": _packets_wait,
+    "full-disk": _has_no_room,
+    "broken-disk": _writes_fail,
+    "wipe": BITES["wipe"],
+    "starve": _is_throttled,
+    "memory": _is_limited,
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_fault_of_a_container_bites_and_ends(nodes: ContainerNodes, name: str) -> None:
+    """Some seconds for each fault; the session of an isolated node ends after 9 s, as the manifest leaves it."""
+    nodes.wait_healthy(HEALTHY_S)
+    band = Band(name, (1,), 0, 0, 0)
+    look = Observer(nodes, band)
+    look.what = FAULTS[name].begin(nodes, band, Random(7))
+    try:
+        assert OWN[name](look), f"{name} ({look.what}) has no effect"
+    finally:
+        FAULTS[name].end(nodes, band)
+    nodes.wait_healthy(HEALTHY_S)
+
+
+def test_faults_of_containers_under_load_lose_nothing(possible: None) -> None:
+    """Above 10 s: 48 s of faults on three containers, with the whole workload, as `make chaos RUNTIME=container`."""
+    rounds = plan(SEED, SECONDS, NODES, chosen(SHORT, ContainerNodes.cannot))
+    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
+        nodes = ContainerNodes(Path(scratch) / "nodes", NODES)
+        try:
+            result = play(nodes, rounds, SECONDS, SEED, Path(scratch), print)
+        finally:
+            nodes.close()
+    assert result.played.failure is None
+    assert result.findings == []
+    assert {band.kind for band in result.played.bands} == set(SHORT)
