@@ -198,6 +198,8 @@ def test_results_by_partition_are_asked_with_a_pair_as_type_checkers_know(cluste
 
 
 def test_a_consumer_tells_what_the_asynchronous_one_tells(cluster: MemoryCluster) -> None:
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send("orders", b"one")
     with sync.Consumer(cluster.bootstrap, group="readers") as consumer:
         consumer.assign([("orders", 0)])
         consumer.seek(("orders", 0), 0)
@@ -205,4 +207,8 @@ def test_a_consumer_tells_what_the_asynchronous_one_tells(cluster: MemoryCluster
         assert consumer.paused == consumer.assignment
         assert consumer.group_metadata().group_id == "readers"
         assert [each.offset for each in consumer.offsets_to_commit().values()] == [0]
-        assert consumer.high_watermark(("orders", 0)) is None
+        consumer.resume([("orders", 0)])
+        (end,) = consumer.end_offsets([("orders", 0)]).values()
+        while not consumer.poll():
+            pass
+        assert consumer.high_watermark(("orders", 0)) == end > 0
