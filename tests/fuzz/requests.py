@@ -318,7 +318,8 @@ async def must_serve(nodes: RealNodes, name: str) -> None:
     async with asyncio.timeout(60):
         await _end_cordons(nodes)
         replicas = len(nodes.addresses)
-        create = creating(name=name, partitions=1, replication_factor=replicas)
+        # The made-up record is old: with the usual retention its log would change after five minutes.
+        create = creating(name, partitions=1, replication_factor=replicas, configs={"retention.ms": "-1"})
         topic_id = (await _until_served(nodes, methods.ADMIN_CREATE_TOPICS, create)).topic_id
         steps: list[tuple[Any, Any, Callable[[Any], object]]] = [
             (methods.DATA_PRODUCE, _produce(topic_id), lambda answer: not answer.partitions[0].HasField("error")),
