@@ -10,7 +10,7 @@ import pytest
 
 from tests.document_commands import ROOT, python_blocks
 from tidelog.cli import main
-from tidelog.cli.state_files import read_password, read_state, refuse_unread_files
+from tidelog.cli.state_files import read_password, read_state, refuse_incomplete_snapshots, refuse_unread_files
 from tidelog.desired.desired_state import DesiredTopic, DesiredUser, PasswordSource, ResourceKind
 from tidelog.errors import InvalidConfig
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
@@ -227,6 +227,20 @@ def test_prune_refuses_files_in_a_directory_that_is_not_read(
     assert "not read" not in capsys.readouterr().err
     (tmp_path / "team" / "deep" / "c.toml").rename(tmp_path / "team" / "c.toml")
     refuse_unread_files([str(tmp_path), str(tmp_path / "team")])
+
+
+def test_prune_refuses_a_snapshot_that_lacks_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The user who took it could not see them; --prune by an administrator would delete them."""
+    file = write(tmp_path, "cluster.json", '{"snapshot": {"missing-topics": 2}, "topics": {}}')
+    users = write(tmp_path, "users.json", '{"snapshot": {"missing-topics": 2}, "users": {}}')
+    whole = write(tmp_path, "whole.json", '{"snapshot": {"missing-topics": 0}, "topics": {}}')
+    assert main(["apply", "-f", whole, "-f", file, "--prune", "-b", "127.0.0.1:1"]) == 1
+    says = f"{file} is an incomplete snapshot: it lacks 2 topics, which --prune would delete"
+    assert says in capsys.readouterr().err
+    assert main(["cluster", "restore", file, "-b", "127.0.0.1:1"]) == 1
+    assert f"{file} is incomplete: it lacks 2 topics that its cluster had" in capsys.readouterr().err
+    for kept in (users, whole):
+        refuse_incomplete_snapshots(read_state([kept]))
 
 
 def test_a_diff_without_an_answer_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from tests.node.real_nodes import RealNodes
 from tidelog.cli import main
+from tidelog.types import Endpoint
 
 
 class Shell:
     """Runs commands beside the loop of the nodes."""
 
-    def __init__(self, nodes: RealNodes, captured: pytest.CaptureFixture[str]) -> None:
-        self._bootstrap = ",".join(map(str, nodes.addresses))
+    def __init__(
+        self, nodes: RealNodes, captured: pytest.CaptureFixture[str], addresses: Collection[Endpoint] = ()
+    ) -> None:
+        """addresses: of a further listener; by default, those of the nodes."""
+        self._bootstrap = ",".join(map(str, addresses or nodes.addresses))
         self._captured = captured
         self.err = ""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.real_nodes import RealNodes, real_nodes
+from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog.cli import main
 from tidelog.cli.snapshot_commands import check_replaceable
@@ -19,7 +19,14 @@ from tidelog.client.producer import Producer
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.desired.snapshots import take_snapshot
 from tidelog.errors import InvalidConfig
-from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.security.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from tidelog.types import Offset, QuotaEntity
 
 RULES = [
@@ -125,6 +132,48 @@ async def test_topics_that_the_caller_may_not_see_are_counted(tmp_path: Path) ->
         assert (await take_snapshot(admin, cluster))[1] == 0
         more = ClusterDescription(**{**_fields(cluster), "topics": cluster.topics + 2})
         assert (await take_snapshot(admin, more))[1] == 2
+
+
+def of_auditor(kind: ResourceType, name: str, *operations: AclOperation) -> list[AclBinding]:
+    return [
+        AclBinding(kind, name, PatternType.LITERAL, "User:auditor", "*", each, AclPermission.ALLOW)
+        for each in operations
+    ]
+
+
+async def test_a_snapshot_without_hidden_topics_prunes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An auditor takes it, and an administrator applies it later: topics that it lacks would be deleted."""
+    reads = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    file = str(tmp_path / "cluster.json")
+    async with (
+        real_nodes(tmp_path / "nodes", 1, {"auditor": "User:auditor"}) as nodes,
+        Admin(str(nodes.further[OPERATOR][0])) as admin,
+    ):
+        auditor, operator = (Shell(nodes, capsys, nodes.further[who]) for who in ("auditor", OPERATOR))
+        for name in ("orders", "payments"):
+            await admin.create_topic(name, partitions=1, replication_factor=1)
+        rules = [
+            *of_auditor(ResourceType.CLUSTER, CLUSTER_NAME, *reads),
+            *of_auditor(ResourceType.TOPIC, "orders", *reads),
+        ]
+        await admin.create_acls(rules)
+        await auditor("cluster", "snapshot", file, code=1)
+        assert "1 topic missing" in auditor.err
+        written = json.loads(Path(file).read_text())
+        assert (list(written["topics"]), written["snapshot"]["missing-topics"]) == (["orders"], 1)
+
+        await operator("cluster", "restore", file)
+        assert f"{file} is incomplete: it lacks 1 topic that its cluster had" in operator.err
+        await operator("apply", "-f", file, "--prune", "--diff", code=2)
+        await operator("apply", "-f", file, "--prune", code=1)
+        assert f"{file} is an incomplete snapshot: it lacks 1 topic, which --prune would delete" in operator.err
+        assert [each.name for each in await admin.list_topics()] == ["orders", "payments"]
+
+        await operator("cluster", "snapshot", file)
+        await operator("apply", "-f", file, "--prune")
+        assert "incomplete" not in operator.err
 
 
 def _fields(cluster: ClusterDescription) -> dict[str, Any]:

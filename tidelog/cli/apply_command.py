@@ -15,7 +15,12 @@ from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
 from tidelog.cli.cluster_options import option_for
 from tidelog.cli.declared import Option
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.state_files import read_password, read_state, refuse_unread_files
+from tidelog.cli.state_files import (
+    read_password,
+    read_state,
+    refuse_incomplete_snapshots,
+    refuse_unread_files,
+)
 from tidelog.cli.topic_changes import collected_warnings
 from tidelog.client.admin import Admin
 from tidelog.desired.change_driver import ChangeOutcome, execute_changes, look_at_state
@@ -77,6 +82,8 @@ def apply(
     if prune:
         refuse_unread_files(file)
     desired = without_offsets(read_state(file), "only `tidelog cluster restore` sets them")
+    if prune:
+        refuse_incomplete_snapshots(desired)
     user = "" if call.connection.sasl is None else call.connection.sasl.username
     scope = PruneScope(desired.kinds, tuple(prune_prefix or ()), user) if prune else PruneScope()
     carry_out(call, desired, scope, diff=diff, set_passwords=set_passwords)
@@ -99,6 +106,8 @@ def carry_out(
         changes = plan_changes(desired, present, prune, set_passwords=set_passwords)
         return await execute_changes(admin, changes, read_password, validate_only=diff)
 
+    for source, missing in desired.missing_topics.items():
+        say(f"{source} is incomplete: it lacks {counted(missing, 'topic')} that its cluster had")
     with collected_warnings() as warned:
         outcomes = call.query(work)
     refused = any(each.is_refused for each in outcomes)

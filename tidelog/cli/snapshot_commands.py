@@ -24,7 +24,7 @@ from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.desired.change_planner import PruneScope
 from tidelog.desired.desired_state import DesiredState, ResourceKind
 from tidelog.desired.snapshots import take_snapshot
-from tidelog.desired.state_document import SNAPSHOT, state_document
+from tidelog.desired.state_document import MISSING_TOPICS, SNAPSHOT, state_document
 from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
 
@@ -47,7 +47,7 @@ class _Taken:
     cluster: ClusterDescription
     state: DesiredState
     hidden: int
-    """Topics that the caller may not see."""
+    """Topics that are missing, since the caller may not see them."""
 
 
 def snapshot(call: CommandCall, file: File) -> None:
@@ -117,6 +117,7 @@ def _document(taken: _Taken) -> dict[str, Any]:
         "tidelog": tidelog.__version__,
         "feature-level": taken.cluster.feature_level,
         "metadata-offset": taken.cluster.metadata_offset,
+        MISSING_TOPICS: taken.hidden,
         "not-included": NOT_INCLUDED,
     }
     return {SNAPSHOT: header, **state_document(taken.state)}

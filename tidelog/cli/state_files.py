@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.desired.desired_state import DesiredState, DesiredUser, PasswordSource
+from tidelog.cli.output import counted
+from tidelog.desired.desired_state import DesiredState, DesiredUser, PasswordSource, ResourceKind
 from tidelog.desired.state_document import joined, parse_state
 from tidelog.errors import InvalidConfig
 from tidelog.security.sasl_user import first_line
@@ -38,6 +39,16 @@ def refuse_unread_files(places: Iterable[str]) -> None:
                     f"{folder} has files that are not read, and --prune would delete what they describe: name it with "
                     f"--file too, or the files of {home} one by one"
                 )
+
+
+def refuse_incomplete_snapshots(state: DesiredState) -> None:
+    """Raise InvalidConfig if a snapshot lacks topics of its cluster: --prune would delete them."""
+    if ResourceKind.TOPICS in state.kinds:
+        for source, missing in state.missing_topics.items():
+            raise InvalidConfig(
+                f"{source} is an incomplete snapshot: it lacks {counted(missing, 'topic')}, which --prune would "
+                "delete; take it again as a user who may DESCRIBE all topics"
+            )
 
 
 def read_password(source: PasswordSource) -> str:

@@ -67,3 +67,5 @@ class DesiredState:
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     group_offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     """By group; only snapshots have them."""
+    missing_topics: Mapping[str, int] = field(default_factory=dict)
+    """Incomplete snapshots by their source, with the number of topics that their cluster had and they lack."""

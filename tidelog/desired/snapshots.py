@@ -27,7 +27,9 @@ async def take_snapshot(admin: Admin, cluster: ClusterDescription) -> tuple[Desi
         for group, committed in state.group_offsets.items()
     }
     known = {group: committed for group, committed in offsets.items() if committed}
-    return replace(state, group_offsets=known), max(0, cluster.topics - seen)
+    # Asked again: a topic that was created meanwhile would count in place of one that is hidden.
+    topics = max(cluster.topics, (await admin.describe_cluster()).topics)
+    return replace(state, group_offsets=known), max(0, topics - seen)
 
 
 def _has(state: DesiredState, key: TopicPartition) -> bool:

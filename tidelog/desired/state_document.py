@@ -36,6 +36,8 @@ from tidelog.types import Offset, PartitionIndex, QuotaEntity, QuotaType, ScramM
 
 SNAPSHOT: Final = "snapshot"
 """The section of a snapshot that says what it is of; it describes nothing."""
+MISSING_TOPICS: Final = "missing-topics"
+"""Key of that section: how many topics the cluster had that the snapshot lacks."""
 
 _RESOURCES: Final = {
     "topic": ResourceType.TOPIC,
@@ -111,6 +113,7 @@ def parse_state(document: object, source: str) -> DesiredState:
         if entity in quotas:
             raise each.wrong(f"quotas of {entity} are there already: put all of them into one")
         quotas[entity] = limits
+    missing = _table(f"{source}: {SNAPSHOT}", root.values.get(SNAPSHOT, {})).number(MISSING_TOPICS, 0)
     return DesiredState(
         kinds=frozenset(kind for kind in ResourceKind if kind in root.values),
         topics={name: _topic(each) for name, each in root.tables(ResourceKind.TOPICS).items()},
@@ -118,6 +121,7 @@ def parse_state(document: object, source: str) -> DesiredState:
         acls=frozenset(acls),
         quotas=quotas,
         group_offsets=_group_offsets(root),
+        missing_topics={source: missing} if missing else {},
     )
 
 
@@ -149,6 +153,7 @@ def joined(states: Mapping[str, DesiredState]) -> DesiredState:
         frozenset().union(*(state.acls for state in states.values())),
         quotas,
         group_offsets,
+        {source: missing for state in states.values() for source, missing in state.missing_topics.items()},
     )
 
 
