@@ -107,8 +107,9 @@ def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, mon
     monkeypatch.setenv("BOB", "of bob")
     assert read_password(PasswordSource("BOB")) == "of bob"
     monkeypatch.setenv("BOB", "")
-    with pytest.raises(InvalidConfig, match="BOB, which has its password, is not set"):
+    with pytest.raises(InvalidConfig, match="which password-env names is not set") as refused:
         read_password(PasswordSource("BOB"))
+    assert "BOB" not in refused.value.message, "by mistake, the value may be the password"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ def test_passwords_are_beside_the_file_or_in_the_environment(tmp_path: Path, mon
         ("[users.a]\npassword = 'secret'", "a file has no password"),
         ("[users]\na = 'secret'", "a.toml: users.a is no table"),
         ("[users.a]\npassword-env = 'A'\npassword-file = 'a'", "use one of password-env and password-file"),
+        ("[users.a]\npassword-env = ['secret']", "password-env is not the name of an environment variable"),
         ("[users.a]\nmechanisms = ['PLAIN']", "mechanism 'PLAIN' has no passwords"),
         ("[users.a]\nmechanisms = []", "mechanisms is empty"),
         ("[users.a]\nmechanisms = 'SCRAM-SHA-256'", "use a list of texts"),

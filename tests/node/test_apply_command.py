@@ -181,7 +181,7 @@ async def test_what_cannot_be_done_is_said_and_the_rest_is_done(
         refused = {key: each["error"] for key, each in shown.items() if each["error"]}
         assert refused.keys() == expected.keys(), "--diff reads no passwords: a reviewer has none"
         found = await applied(tidelog, *where, code=1)
-        expected["user", "alice"] = "the environment variable ALICE_PASSWORD, which has its password, is not set"
+        expected["user", "alice"] = "the environment variable which password-env names is not set"
         refused = {key: each["error"] for key, each in found.items() if each["error"]}
         assert refused.keys() == expected.keys()
         assert all(says in refused[key] for key, says in expected.items())

@@ -57,7 +57,8 @@ def read_password(source: PasswordSource) -> str:
         return first_line(source.file, "password")
     password = os.environ.get(source.variable)
     if not password:
-        raise InvalidConfig(f"the environment variable {source.variable}, which has its password, is not set")
+        # The name is not shown: by mistake, some write the password itself there.
+        raise InvalidConfig("the environment variable which password-env names is not set, or is empty")
     return password
 
 

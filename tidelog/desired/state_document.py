@@ -246,7 +246,10 @@ def _user(table: _DocumentTable) -> DesiredUser:
             "(password-env) or another file (password-file)"
         )
     table.only("password-env", "password-file", "mechanisms", "iterations")
-    variable, file = table.text("password-env"), table.text("password-file")
+    variable, file = table.values.get("password-env"), table.text("password-file")
+    if variable is not None and (not isinstance(variable, str) or not variable):
+        # The value is not shown: by mistake, some write the password itself there.
+        raise table.wrong('password-env is not the name of an environment variable: use a text, as "ALICE_PASSWORD"')
     if variable is not None and file is not None:
         raise table.wrong("use one of password-env and password-file")
     iterations = table.values.get("iterations")
