@@ -88,6 +88,14 @@ def test_a_directory_is_read_as_kubernetes_mounts_it(tmp_path: Path) -> None:
     assert read_state([str(tmp_path)]).topics.keys() == {"a", "b"}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Editors of Windows begin files with it."""
+    for name, text in (("a.toml", "\ufeff[topics.a]"), ("b.json", '\ufeff{"topics": {"a": {}}}')):
+        assert read_state([write(tmp_path, name, text)]).topics == {"a": DesiredTopic()}
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        assert read_state(["-"]).topics == {"a": DesiredTopic()}
+
+
 @pytest.mark.parametrize("text", ["[topics.a]", ' {"topics": {"a": {}}}'])
 def test_standard_input_has_either_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))

@@ -129,7 +129,7 @@ def check_replaceable(file: Path, cluster_id: str) -> None:
     if not file.exists():
         return
     try:
-        present = json.loads(file.read_text(encoding="utf-8"))
+        present = json.loads(file.read_text(encoding="utf-8-sig"))
         found = str(present[SNAPSHOT]["cluster-id"])
         named = [name for name, user in present["users"].items() if {"password-env", "password-file"} & user.keys()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -68,7 +68,7 @@ def _states(places: Iterable[str]) -> Iterator[tuple[str, DesiredState]]:
             # TOML cannot begin with a brace, and a JSON document of ours does.
             if sys.stdin is None:
                 raise InvalidConfig("standard input is closed: pipe a file to it")
-            text = sys.stdin.read()
+            text = sys.stdin.read().removeprefix("\ufeff")
             form = ".json" if text.lstrip().startswith("{") else ".toml"
             yield "standard input", _described(text, form, "standard input")
             continue
@@ -92,7 +92,7 @@ def _state_of(file: Path) -> DesiredState:
     if form not in _FORMS:
         raise InvalidConfig(f"{file}: its form is unknown; name it *.toml or *.json")
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # editors of Windows begin files with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise InvalidConfig(f"{file} cannot be read: {reason}") from error
