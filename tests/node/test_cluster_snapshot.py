@@ -11,7 +11,7 @@ import pytest
 from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog.cli import main
-from tidelog.cli.snapshot_commands import check_replaceable
+from tidelog.cli.snapshot_commands import check_replaceable, replace_file
 from tidelog.cli.state_files import read_state
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
@@ -198,6 +198,17 @@ def test_a_snapshot_does_not_replace_what_it_does_not_contain(tmp_path: Path, te
     file.write_text(text)
     with pytest.raises(InvalidConfig, match=says):
         check_replaceable(file, "c")
+
+
+def test_a_snapshot_is_written_to_the_file_that_a_link_names(tmp_path: Path) -> None:
+    (tmp_path / "monday.json").write_text('\ufeff{"snapshot": {"cluster-id": "c"}, "users": {}}', encoding="utf-8")
+    latest = tmp_path / "latest.json"
+    latest.symlink_to("monday.json")
+    check_replaceable(latest, "c")
+    replace_file(latest, "new")
+    assert latest.is_symlink()
+    assert (tmp_path / "monday.json").read_text() == "new"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["latest.json", "monday.json"]
 
 
 def test_a_snapshot_is_named_as_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def snapshot(call: CommandCall, file: File) -> None:
     if file == STANDARD_INPUT:
         sys.stdout.write(text)
     else:
-        _replace(Path(file), text)
+        replace_file(Path(file), text)
     state = taken.state
     counts = {kind: len(getattr(state, kind.replace("-", "_"))) for kind in ResourceKind}
     report = {"file": file, "cluster_id": taken.cluster.cluster_id, "counts": counts, "not_included": NOT_INCLUDED}
@@ -146,8 +146,10 @@ def check_replaceable(file: Path, cluster_id: str) -> None:
         )
 
 
-def _replace(file: Path, text: str) -> None:
-    """Write a file whole: an interrupted snapshot must not take the place of the one before it."""
-    unfinished = file.with_name(f"{file.name}.tmp")
+def replace_file(file: Path, text: str) -> None:
+    """Write a file whole: an interrupted snapshot must not take the place of the one before it. A symbolic link stays
+    one, and the file that it names is replaced."""
+    target = file.resolve()
+    unfinished = target.with_name(f"{target.name}.tmp")
     unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)
+    unfinished.replace(target)
