@@ -310,8 +310,8 @@ class CleaningWatch:
                 log = replica.log
                 if replica.name.rpartition("-")[0] not in self._topics or not isinstance(log, Log):
                     continue
-                # While it is truncated, perhaps below what was compared, its files and its end do not agree: nobody reads
-                # it then. The next look is a second later.
+                # While it is truncated, its files and its end do not agree, and no part of the node reads it. The next
+                # look is a second later.
                 if not log.closed and log.damage is None and log.truncation is None:
                     shape = [(int(segment.base_offset), segment.size) for segment in log.segments[:-1]]
                     if self._seen.get(log) != shape:
