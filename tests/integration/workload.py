@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import time
 
 import tidelog
@@ -69,12 +70,15 @@ async def quorum() -> None:
 
 
 async def load(topic: str, partitions: int, seconds: float) -> None:
-    """Keeps writing, each partition one record after the other; tells what was acknowledged, and what was not."""
+    """Keeps writing until that time is over or SIGTERM, each partition one record after the other; tells what was
+    acknowledged, and what was not."""
     deadline = time.monotonic() + seconds
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
 
     async def write(producer: tidelog.Producer, partition: int) -> None:
         number = 0
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not ended.is_set():
             value = f"{partition}:{number}"
             number += 1
             try:
