@@ -23,6 +23,8 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 JOBS ?= $(CORES)
 SUITE ?= all
 IMAGE ?= tidelog:dev
+# What `make k8s-test` upgrades to: the same image by another name, unless another one is given.
+IMAGE_NEXT ?= $(IMAGE)-again
 TESTS ?= tests
 # tests/balance.py says which worker runs which test.
 PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
@@ -368,10 +370,11 @@ k8s-check: env need-kubectl  ## Every kustomization of deploy/ against three ver
 	@$(PY) -m tests.deploy.check
 
 .PHONY: k8s-test
-k8s-test: env need-kubectl  ## The StatefulSet on the cluster KUBECONFIG names (IMAGE_LOAD=command that takes the image)
+k8s-test: env need-kubectl  ## The manifests on the cluster KUBECONFIG names (IMAGE_LOAD=command that takes the image; docs/deploy.md)
 	@[ -n "$${KUBECONFIG:-}" ] || { echo "make: KUBECONFIG names no cluster; set it to the file of one" >&2; exit 1; }
-	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi
-	@IMAGE='$(IMAGE)' IMAGE_LOAD='$(IMAGE_LOAD)' $(PY) -m pytest -v -s -m k8s tests/k8s
+	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2 && docker tag '$(IMAGE)' '$(IMAGE)-again'; fi
+	@IMAGE='$(IMAGE)' IMAGE_NEXT='$(IMAGE_NEXT)' IMAGE_LOAD='$(IMAGE_LOAD)' MACHINE_OFF='$(MACHINE_OFF)' MACHINE_ON='$(MACHINE_ON)' \
+		$(PY) -m pytest -v -s -m k8s $(or $(K8S_TESTS),tests/k8s)
 
 .PHONY: wheel
 wheel: env  ## The wheel, into dist/

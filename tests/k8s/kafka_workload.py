@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 from collections.abc import Callable
 
@@ -20,10 +21,17 @@ def tell(*fields: object) -> None:
 
 
 def load(topic: str, partitions: int, seconds: float) -> None:
-    """Keeps writing, each partition one record after the other; tells what was acknowledged."""
+    """Keeps writing until that time is over or SIGTERM, each partition one record after the other; tells what was
+    acknowledged."""
     # Retries are the client's own: idempotent, they write nothing twice.
     producer = Producer({**connection, "enable.idempotence": True, "linger.ms": 0})
     deadline = time.monotonic() + seconds
+
+    def end(*_: object) -> None:
+        nonlocal deadline
+        deadline = time.monotonic()
+
+    signal.signal(signal.SIGTERM, end)
 
     def write(partition: int, number: int) -> None:
         value = f"{partition}:{number}"
