@@ -49,6 +49,7 @@ from node.requests.marker_handlers import MarkerHandlers
 from node.requests.permitted import locate_permitted
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
+from node.requests.refused_batches import RefusedBatches
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.runtime.memory_budget import AnswerCharge, Kind
@@ -90,6 +91,7 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
         self._config = config
         self._inspectors = inspectors
         self._verifier = verifier
+        self._refused = RefusedBatches(clock)
         self._incremental = IncrementalFetches(
             manager, sessions, fetch_sessions, clock=clock, config=config, fetch_all=self._fetch_all
         )
@@ -105,6 +107,7 @@ class DataHandlers(MarkerHandlers, DeletionHandlers):
             clock=self._clock,
             config=self._config,
             inspectors=self._inspectors,
+            refused=self._refused,
             verifier=self._verifier,
         )
 

@@ -25,6 +25,7 @@ from node.coordinators.transactions.transaction_verifier import TransactionOf, T
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.context import RequestContext
 from node.requests.permitted import locate_permitted
+from node.requests.refused_batches import RefusedBatches
 from node.requests.transactional_entries import EntryToAppend, TransactionalEntries
 from node.runtime.limits import ensure_few
 from node.runtime.memory_budget import Kind, Share
@@ -80,14 +81,17 @@ class ProduceSession:
         clock: Clock,
         config: ReplicaConfig,
         inspectors: Executor,
+        refused: RefusedBatches,
         verifier: TransactionVerifier | None = None,
     ) -> None:
-        """inspectors: checks records that take time. verifier: None: transactions are not verified."""
+        """inspectors: checks records that take time. refused: by this node, for all sessions. verifier: None:
+        transactions are not verified."""
         self._manager = manager
         self._inspectors = inspectors
         self._context = context
         self._clock = clock
         self._config = config
+        self._refused_before = refused
         self.request: MeteredRequest | None = None
         """The meter of the current stream message; None for a call, which the listener measures."""
         self.outstanding = 0
@@ -221,6 +225,7 @@ class ProduceSession:
         self, entry: ProduceBatch, acks: Acks | None, partition: Replica | None, error: TidelogError
     ) -> None:
         if partition is not None:
+            error = self._refused_before.reason_of(partition.key, entry.records, error)
             partition.topic_meter.produce_failed(error, len(entry.records))
         if acks is Acks.NONE:
             self._unanswered_failure = error

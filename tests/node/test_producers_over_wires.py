@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.requests.refused_batches import NOTED_MAX, NOTED_MS
 from storage.append_info import Origin
 from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
 from tidelog.errors import (
     InvalidProducerEpoch,
     InvalidRequest,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
 )
@@ -39,6 +41,10 @@ def numbered(sequence: int, count: int = 1, *, producer: int = 9, epoch: int = 0
     for i in range(count):
         builder.append(key=None, value=b"%d" % (sequence + i), timestamp=1_000 + sequence + i)
     return builder.build()
+
+
+def codes(cluster: Cluster, *batches: bytes, at: int = 1) -> list[int]:
+    return [answer.error.code for answer in cluster.produce(at, *batches)]
 
 
 def end_transaction(cluster: Cluster, *, commit: bool, producer: int = 9) -> None:
@@ -82,6 +88,51 @@ def test_a_gap_and_an_old_epoch_are_refused_unwritten(cluster: Cluster) -> None:
     answers = cluster.produce(1, numbered(5, epoch=2), numbered(0, epoch=1))
     assert [answer.error.code for answer in answers] == [OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code]
     assert [answer.error.written for answer in answers] == [common_pb2.WRITTEN_NO] * 2
+
+
+def test_a_batch_behind_a_refused_one_is_refused_for_the_same_reason(cluster: Cluster) -> None:
+    """Two batches are on their way; the second arrives when what refused the first is over. Told that it is out of
+    order, librdkafka would write records of other partitions twice."""
+    cluster.produce(1, numbered(0))
+    cluster.set(min_insync=3, isr=(1, 2))
+    assert codes(cluster, numbered(1, 2)) == [NotEnoughReplicas.code]
+    cluster.set(min_insync=1, isr=(1, 2))
+    [behind] = cluster.produce(1, numbered(3))
+    assert (behind.error.code, behind.error.written) == (NotEnoughReplicas.code, common_pb2.WRITTEN_NO)
+    assert "up to sequence 2 of producer 9, was refused" in behind.error.message
+    assert codes(cluster, numbered(4)) == [NotEnoughReplicas.code]  # and the one behind that one
+    assert codes(cluster, numbered(1, 2), numbered(3), numbered(4)) == [0, 0, 0]
+    assert cluster.log(1).log_end_offset == 5
+
+
+def test_a_gap_that_no_refusal_explains_is_told(cluster: Cluster) -> None:
+    cluster.produce(1, numbered(0), numbered(0, producer=8))
+    cluster.set(min_insync=3, isr=(1, 2))
+    assert codes(cluster, numbered(1)) == [NotEnoughReplicas.code]
+    cluster.set(min_insync=1, isr=(1, 2))
+    out_of_order = [OutOfOrderSequenceNumber.code]
+    assert codes(cluster, numbered(3)) == out_of_order  # one more is missing
+    assert codes(cluster, numbered(2, producer=8)) == out_of_order  # another producer's
+    assert codes(cluster, numbered(2, epoch=1)) == out_of_order
+    cluster.run(NOTED_MS / 1_000 + 1)
+    assert codes(cluster, numbered(2)) == out_of_order  # the producer has given up the batch before
+
+
+def test_a_batch_behind_one_for_the_former_leader_is_no_gap(cluster: Cluster) -> None:
+    cluster.produce(1, numbered(0))
+    assert codes(cluster, numbered(1), at=2) == [NotLeaderOrFollower.code]
+    cluster.set(leader=2)
+    assert codes(cluster, numbered(2), at=2) == [NotLeaderOrFollower.code]
+    assert codes(cluster, numbered(1), numbered(2), at=2) == [0, 0]
+
+
+def test_the_refusals_that_a_node_remembers_are_bounded(cluster: Cluster) -> None:
+    cluster.produce(1, numbered(0, producer=0))
+    cluster.set(min_insync=3, isr=(1, 2))
+    for producer in range(NOTED_MAX + 1):
+        assert codes(cluster, numbered(1, producer=producer)) == [NotEnoughReplicas.code]
+    cluster.set(min_insync=1, isr=(1, 2))
+    assert codes(cluster, numbered(2, producer=0)) == [OutOfOrderSequenceNumber.code]
 
 
 def test_a_duplicate_waits_for_the_watermark_as_its_first_copy_does(cluster: Cluster) -> None:
