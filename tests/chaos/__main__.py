@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.chaos.container_nodes import ContainerNodes, missing
 from tests.chaos.faults.table import FAULTS, chosen
-from tests.chaos.play import play, save
+from tests.chaos.play import Result, play, save
 from tests.chaos.process_nodes import ProcessNodes
 from tests.chaos.report import Heading, write_report
 from tests.chaos.schedule import plan
@@ -46,12 +46,17 @@ def main() -> int:
     try:
         kinds = chosen(names, cannot)
         rounds = plan(options.seed, options.minutes * 60, options.nodes, kinds)
+        if not rounds:
+            raise ValueError(f"no fault ends within {options.minutes:g} minutes: give it more")
     except ValueError as refusal:
         print(f"make chaos: {refusal}", file=sys.stderr)
         return 2
     say(f"seed {options.seed}: the same faults again with SEED={options.seed}; the machine decides what they meet")
     for name, reason in cannot.items() if not names else ():
         say(f"left out: {name}: {reason}")
+    played = {band.kind for each in rounds for band in each.bands}
+    if late := [kind.name for kind in kinds if kind.name not in played]:
+        say(f"too late for this run: {', '.join(late)}")
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
@@ -67,12 +72,21 @@ def main() -> int:
     for check, count in result.checks_failed.items():
         say(f"FAILED: {check}, {count} times: {CHECKS[check]}")
     outcome = "PASSED" if result.passed else "FAILED"
-    say(f"{outcome}: {len(result.evidence.acked)} records acknowledged; {options.out}/report.html")
+    say(f"{outcome}: {_sum(result)}; {options.out}/report.html")
     if result.passed:
         for path in options.out.iterdir():
             if path.name not in ("report.html", "schedule.json"):
                 path.unlink()
     return 0 if result.passed else 1
+
+
+def _sum(result: Result) -> str:
+    evidence = result.evidence
+    unknown = sum(each.written is None for each in evidence.refused)
+    return (
+        f"{len(evidence.acked)} records acknowledged, {unknown} with an unknown outcome, "
+        f"{len(evidence.refused) - unknown} not written"
+    )
 
 
 def _options() -> argparse.Namespace:

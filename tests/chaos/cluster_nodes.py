@@ -57,10 +57,13 @@ class ClusterNodes:
                 raise ClusterFailed(f"not within {within_s:g} s: {what}")
             time.sleep(_POLL_S)
 
-    def wait_healthy(self, within_s: float) -> None:
+    def ensure_running(self) -> None:
         dead = [node for node in self._asked.nodes if not node.running]
         if dead:
             raise ClusterFailed("\n".join(f"node {node.node_id} has ended:\n{node.log_tail()}" for node in dead))
+
+    def wait_healthy(self, within_s: float) -> None:
+        self.ensure_running()
         self._asked.wait_healthy(within_s)
 
     def _running(self) -> int:

@@ -20,6 +20,16 @@ Records = list[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A worker has begun: it must succeed until the end."""
+
+    t: float
+    worker: str
+    places: list[tuple[str, int]]
+    """The topics and partitions in each of which it must succeed; none: anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acked:
     t: float
     worker: str
@@ -150,7 +160,7 @@ class Undrained:
     what: str
 
 
-OfWorker = Acked | Refused | Assigned | Polled | Committing | Committed | Transaction | Topic | Step | Failed
+OfWorker = Begun | Acked | Refused | Assigned | Polled | Committing | Committed | Transaction | Topic | Step | Failed
 """They have a moment and a worker."""
 Event = OfWorker | Stored | StoredOffsets | StoredTopics | Undrained
 _CLASSES: Final[dict[str, type[Any]]] = {each.__name__: each for each in Event.__args__}

@@ -98,6 +98,9 @@ class Nodes(Protocol):
 
     def is_running(self, node: int) -> bool: ...
 
+    def ensure_running(self) -> None:
+        """Raises ClusterFailed with the ends of their logs if some do not run."""
+
     def pid(self, node: int) -> int:
         """Its process, as this machine numbers it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from tests.chaos import history
 from tests.chaos.faults.table import FAULTS
 from tests.chaos.nodes import Addresses, Nodes
 from tests.chaos.schedule import Band, Round
-from tests.chaos.verdict import AT_WORK_S, Evidence, Finding, Silence, Span, is_success, judge, silences
+from tests.chaos.verdict import AT_WORK_S, Evidence, Finding, Silence, Span, judge, silences
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 HEALTHY_S: Final = 240.0
@@ -90,6 +91,7 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
             for each in rounds:
                 _play_round(nodes, each, begin, played, say)
                 workload.ensure_running()
+                ensure_nodes_running(nodes, each, say)
             nodes.wait_healthy(HEALTHY_S)
             workload.run_on(max(begin + seconds - history.now(), AFTER_S))
             _wait_at_work(workload, file, played)
@@ -111,15 +113,26 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
 def _wait_at_work(workload: _Workload, file: Path, played: Played) -> None:
     """Until every worker has succeeded again, or has had its time for that: the verdict says which has not."""
     faults_end = max((band.end for band in played.bands), default=played.began)
-    back: dict[str, bool] = {}
+    so_far = Evidence()
     with file.open(encoding="utf-8") as written:
         while history.now() < faults_end + AT_WORK_S + 1:
             for event in history.read_on(written):
-                if is_success(event):
-                    back[event.worker] = event.t > faults_end or back.get(event.worker, False)
-            if all(back.values()):
+                so_far.add(event)
+            if so_far.is_at_work(faults_end):
                 return
             workload.run_on(1)
+
+
+def ensure_nodes_running(nodes: Nodes, last: Round, say: Say) -> None:
+    """Each node must run after a round. A later fault that kills one and starts it again would hide that it had ended
+    by itself."""
+    ended = [node for node in range(nodes.count) if not nodes.is_running(node)]
+    allowed = {node for band in last.bands if FAULTS[band.kind].may_end_nodes for node in band.nodes}
+    for node in ended:
+        if node not in allowed:
+            nodes.ensure_running()
+        nodes.start(node)
+        say(f"node {node} has ended a moment after {last.name}: started again")
 
 
 def save(result: Result, rounds: Sequence[Round], directory: Path) -> None:
@@ -218,7 +231,8 @@ class _Workload:
 
     def wait_at_work(self) -> None:
         assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != b"at work":
+        ready, _, _ = select.select([self._process.stdout], [], [], START_S)
+        if not ready or self._process.stdout.readline().strip() != b"at work":
             raise WorkloadFailed(f"the workload did not begin:\n{self._tail()}")
 
     def ensure_running(self) -> None:

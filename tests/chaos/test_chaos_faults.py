@@ -8,10 +8,12 @@ from random import Random
 
 import pytest
 
+from node.process.local_cluster import ClusterFailed
 from tests.chaos.bites import BITES, TOPIC, Observer
 from tests.chaos.faults.table import FAULTS, KINDS, chosen
+from tests.chaos.play import ensure_nodes_running
 from tests.chaos.process_nodes import ProcessNodes
-from tests.chaos.schedule import EVERY_NODE, Band
+from tests.chaos.schedule import EVERY_NODE, Band, Round
 from tidelog import Producer
 
 NODES = 3
@@ -58,6 +60,21 @@ def test_a_fault_bites_and_ends(nodes: ProcessNodes, name: str) -> None:
         assert BITES[name](look), f"{name} ({look.what}) has no effect"
     finally:
         FAULTS[name].end(nodes, band)
+    nodes.wait_healthy(HEALTHY_S)
+
+
+@pytest.mark.integration
+@pytest.mark.deep
+def test_a_node_that_ends_by_itself_fails_the_run_unless_its_fault_explains_it(nodes: ProcessNodes) -> None:
+    """Some seconds: a real node ends after a round. A later kill of the same node would hide that."""
+    nodes.wait_healthy(HEALTHY_S)
+    said: list[str] = []
+    nodes.kill(1)
+    for name, node in (("pause", 1), ("memory", 2)):
+        with pytest.raises(ClusterFailed, match="node 1 has ended"):
+            ensure_nodes_running(nodes, Round((Band(name, (node,), 0, 1, 0),), needs_in_sync=False), said.append)
+    ensure_nodes_running(nodes, Round((Band("memory", (1,), 0, 1, 0),), needs_in_sync=False), said.append)
+    assert said == ["node 1 has ended a moment after memory: started again"]
     nodes.wait_healthy(HEALTHY_S)
 
 

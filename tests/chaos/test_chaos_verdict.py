@@ -11,6 +11,7 @@ import pytest
 from tests.chaos.history import (
     Acked,
     Assigned,
+    Begun,
     Committed,
     Committing,
     Event,
@@ -33,6 +34,9 @@ from tests.chaos.verdict import AT_WORK_S, CHECKS, Evidence, Finding, Span, judg
 FAULTS_END = 10.0
 
 SOUND: tuple[Event, ...] = (
+    Begun(0, "moves", []),
+    Begun(0, "own", [("orders", 0)]),
+    Begun(0, "other", [("ledger", 0)]),
     Step(1, "moves", "reassigned"),
     Acked(1, "own", "orders", 0, 0, "own/0/0", 2),
     Acked(2, "own", "orders", 0, 1, "own/0/1", 2),
@@ -119,6 +123,10 @@ FORGED: dict[str, tuple[str, Change]] = {
         "phantom",
         stored(("ledger", 0), (0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2"), (3, "else/0/0")),
     ),
+    "a record is in another partition than it was sent to": (
+        "phantom",
+        lambda event: replace(event, partition=1) if isinstance(event, Refused) and event.written is None else event,
+    ),
     "a refused record is read": (
         "phantom",
         lambda event: (
@@ -155,6 +163,22 @@ FORGED: dict[str, tuple[str, Change]] = {
         "copied wrongly",
         stored(("copies", 0), (4, "copier-3|other/0/1"), (5, "copier-1|other/0/1"), (6, "copier-4|other/0/2")),
     ),
+    "nothing was copied": (
+        "copied wrongly",
+        lambda event: (
+            None if isinstance(event, Transaction) or (isinstance(event, Stored) and event.topic == "copies") else event
+        ),
+    ),
+    "a record that is lost was copied": (
+        "copied wrongly",
+        stored(
+            ("copies", 0),
+            (0, "copier-1|other/0/0"),
+            (4, "copier-3|other/0/1"),
+            (6, "copier-4|other/0/2"),
+            (7, "copier-4|other/0/3"),
+        ),
+    ),
     "a group begins again": (
         "offsets back",
         lambda event: (
@@ -167,6 +191,10 @@ FORGED: dict[str, tuple[str, Change]] = {
         "offsets back",
         lambda event: replace(event, offsets=[("orders", 0, 1)]) if isinstance(event, StoredOffsets) else event,
     ),
+    "all committed offsets are forgotten": (
+        "offsets back",
+        lambda event: None if isinstance(event, StoredOffsets) else event,
+    ),
     "a group never got a record": (
         "skipped",
         lambda event: None if isinstance(event, Polled) and event.t == 7 else event,
@@ -176,6 +204,14 @@ FORGED: dict[str, tuple[str, Change]] = {
         lambda event: (
             replace(event, records=[(0, "own/0/0"), (2, "own/0/2")])
             if isinstance(event, Polled) and event.t == 5
+            else event
+        ),
+    ),
+    "a member that begins goes past a record": (
+        "skipped",
+        lambda event: (
+            replace(event, records=[(0, "own/0/0"), (2, "own/0/2"), (3, "own/0/4")])
+            if isinstance(event, Polled) and event.t == 12.6
             else event
         ),
     ),
@@ -195,6 +231,7 @@ FORGED: dict[str, tuple[str, Change]] = {
         "topics",
         lambda event: StoredTopics(["brief-2", "orders"]) if isinstance(event, StoredTopics) else event,
     ),
+    "the topics are not known": ("topics", lambda event: None if isinstance(event, StoredTopics) else event),
     "a deleted topic is there": (
         "topics",
         lambda event: StoredTopics(["brief-0", "brief-1", "brief-2"]) if isinstance(event, StoredTopics) else event,
@@ -202,6 +239,18 @@ FORGED: dict[str, tuple[str, Change]] = {
     "a worker does not come back": (
         "not at work",
         lambda event: None if isinstance(event, Step) and event.t == 13 else event,
+    ),
+    "a worker never succeeds": (
+        "not at work",
+        lambda event: Begun(0, "idle", []) if isinstance(event, Failed) else event,
+    ),
+    "a producer gets nothing into one of its partitions": (
+        "not at work",
+        lambda event: (
+            replace(event, places=[("orders", 0), ("orders", 1)])
+            if isinstance(event, Begun) and event.worker == "own"
+            else event
+        ),
     ),
     "a worker comes back late": (
         "not at work",
@@ -217,6 +266,16 @@ FORGED: dict[str, tuple[str, Change]] = {
 def test_a_forged_history_fails(what: str) -> None:
     check, change = FORGED[what]
     assert check in changed(change)
+
+
+def test_a_run_is_waited_for_until_every_worker_is_back() -> None:
+    so_far = Evidence()
+    for event in SOUND:
+        so_far.add(event)
+        if event == Step(13, "moves", "reassigned"):
+            break
+        assert not so_far.is_at_work(FAULTS_END)
+    assert so_far.is_at_work(FAULTS_END)
 
 
 def test_every_check_can_fail() -> None:

@@ -12,11 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, TypeGuard
+from typing import Final
 
 from tests.chaos.history import (
     Acked,
     Assigned,
+    Begun,
     Committed,
     Committing,
     Event,
@@ -47,7 +48,7 @@ CHECKS: Final = {
     "diverged": "a consumer got another value at an offset than is stored there",
     "aborted read": "a record of an aborted transaction is read with read_committed",
     "torn transaction": "some records of a transaction are visible, others are not",
-    "copied wrongly": "the pipeline copied a record twice, or not at all",
+    "copied wrongly": "the pipeline copied a record twice, or not at all, or one that is not stored",
     "offsets back": "a group continues before an offset that it has committed",
     "skipped": "a group never got a record, or a member continues behind one that it did not get",
     "not monotonic": "a member got an offset again without a new assignment",
@@ -95,19 +96,19 @@ class Evidence:
     topics: list[Topic] = field(default_factory=list)
     stored: dict[Place, Records] = field(default_factory=dict)
     stored_offsets: list[StoredOffsets] = field(default_factory=list)
-    stored_topics: set[str] | None = None
+    stored_topics: set[str] = field(default_factory=set)
     undrained: list[str] = field(default_factory=list)
     succeeded: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """The moments at which each worker made progress."""
+    """The moments at which each worker made progress; of producers, in each partition."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Evidence:
         found = cls()
         for event in events:
-            found._add(event)
+            found.add(event)
         return found
 
-    def _add(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         match event:
             case Stored():
                 self.stored[event.topic, event.partition] = [(offset, value) for offset, value in event.records]
@@ -119,11 +120,20 @@ class Evidence:
                 self.undrained.append(event.what)
             case _:
                 self._add_of_worker(event)
-                if is_success(event):
-                    self.succeeded[event.worker].append(event.t)
+                if _is_success(event):
+                    self.succeeded[_duty(event)].append(event.t)
+
+    def is_at_work(self, since: float) -> bool:
+        """Whether every worker has succeeded after this moment."""
+        return all(moments and moments[-1] > since for moments in self.succeeded.values())
 
     def _add_of_worker(self, event: OfWorker) -> None:
         match event:
+            case Begun():
+                # A worker that never succeeds must be found too: it has no other event.
+                places: Sequence[Place | None] = event.places or [None]
+                for place in places:
+                    self.succeeded.setdefault(_at(event.worker, place), [])
             case Acked():
                 self.acked.append(event)
             case Refused():
@@ -140,7 +150,17 @@ class Evidence:
                 self.topics.append(event)
 
 
-def is_success(event: Event) -> TypeGuard[Acked | Polled | Transaction | Topic | Step]:
+def _duty(event: OfWorker) -> str:
+    """What a worker has done. A producer that gets no record into one partition is not at work, whatever the others
+    take."""
+    return _at(event.worker, (event.topic, event.partition) if isinstance(event, Acked) else None)
+
+
+def _at(worker: str, place: Place | None) -> str:
+    return worker if place is None else f"{worker} at {place[0]}-{place[1]}"
+
+
+def _is_success(event: OfWorker) -> bool:
     """Whether a worker has done what it is there for."""
     match event:
         case Transaction():
@@ -207,9 +227,9 @@ def _duplicate_or_reordered(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _phantoms(evidence: Evidence) -> Iterator[Finding]:
-    sent = {(each.topic, each.value) for each in evidence.acked}
-    sent.update((each.topic, each.value) for each in evidence.refused)
-    unwritten = {(each.topic, each.value): each for each in evidence.refused if each.written is False}
+    sent = {(each.topic, each.partition, each.value) for each in evidence.acked}
+    sent.update((each.topic, each.partition, each.value) for each in evidence.refused)
+    unwritten = {(each.topic, each.partition, each.value): each for each in evidence.refused if each.written is False}
     names = {each.name for each in evidence.transactions}
     for (topic, partition), records in evidence.stored.items():
         for offset, value in records:
@@ -217,9 +237,9 @@ def _phantoms(evidence: Evidence) -> Iterator[Finding]:
             if topic == COPIES:
                 if _transaction_of(value) not in names:
                     yield Finding("phantom", f"{where} is of no transaction that was begun")
-            elif (topic, value) not in sent:
+            elif (topic, partition, value) not in sent:
                 yield Finding("phantom", f"{where} was sent by no producer")
-            elif (refusal := unwritten.get((topic, value))) is not None:
+            elif (refusal := unwritten.get((topic, partition, value))) is not None:
                 yield Finding("phantom", f"{where} was refused as not written: {refusal.error}")
 
 
@@ -259,8 +279,6 @@ def _transactions(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _copies(evidence: Evidence) -> Iterator[Finding]:
-    if not evidence.transactions:
-        return
     copied: Counter[str] = Counter()
     for (topic, _), records in evidence.stored.items():
         if topic == COPIES:
@@ -268,8 +286,12 @@ def _copies(evidence: Evidence) -> Iterator[Finding]:
     for (topic, _), records in evidence.stored.items():
         if topic == SOURCE:
             for _, value in records:
-                if copied[value] != 1:
-                    yield Finding("copied wrongly", f"{value} of {SOURCE} was copied {copied[value]} times")
+                count = copied.pop(value, 0)
+                if count != 1:
+                    yield Finding("copied wrongly", f"{value} of {SOURCE} was copied {count} times")
+    # The pipeline got a record that was lost afterwards, acknowledged or not.
+    for value in copied:
+        yield Finding("copied wrongly", f"{value} was copied, and is not in {SOURCE}")
 
 
 # --- groups ---
@@ -298,14 +320,13 @@ def _offsets_back(evidence: Evidence) -> Iterator[Finding]:
                         f"{event.worker} continues {event.topic}-{event.partition} at {event.records[0][0]}, "
                         f"t={event.t:.3f}, although {event.group} had committed {committed}",
                     )
-    for final in evidence.stored_offsets:
-        held = {(topic, partition): offset for topic, partition, offset in final.offsets}
-        for (group, topic, partition), offset in newest.items():
-            if group == final.group and held.get((topic, partition), 0) < offset:
-                yield Finding(
-                    "offsets back",
-                    f"{group} had committed {offset} of {topic}-{partition}, stored is {held.get((topic, partition))}",
-                )
+    held = {(final.group, *place): offset for final in evidence.stored_offsets for *place, offset in final.offsets}
+    for key, offset in newest.items():
+        if held.get(key, 0) < offset:
+            group, topic, partition = key
+            yield Finding(
+                "offsets back", f"{group} had committed {offset} of {topic}-{partition}, stored is {held.get(key)}"
+            )
 
 
 def _polls(evidence: Evidence) -> Iterator[Finding]:
@@ -329,8 +350,9 @@ def _polls(evidence: Evidence) -> Iterator[Finding]:
                 got[event.group, place].update(offset for offset, _ in event.records)
                 member = (event.group, event.worker, place)
                 before = reached.get(member)
-                # A member that begins may continue at an offset whose commit is not acknowledged.
-                start = begun.get((event.group, *place), 0) - 1 if before is None else before
+                # A member that begins may continue at an offset whose commit is not acknowledged, or before it.
+                first = min(begun.get((event.group, *place), 0), event.records[0][0])
+                start = first - 1 if before is None else before
                 yield from _gaps(event, offsets.get(place), before, start)
                 reached[member] = event.records[-1][0]
     for (group, place), read in got.items():
@@ -358,8 +380,6 @@ def _gaps(event: Polled, stored: Sequence[int] | None, before: int | None, start
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.stored_topics is None:
-        return
     states: dict[str, list[str]] = defaultdict(list)
     for each in evidence.topics:
         states[each.name].append(each.state)

@@ -53,6 +53,7 @@ FAULTS: Final = (
         "what is refused for lack of space is not written",
         _fill,
         _free,
+        may_end_nodes=True,
     ),
     Fault(Kind("slow-disk", (3, 10), weight=2), "acknowledgements wait for the disk", _slow, _speed_up),
     Fault(
@@ -60,6 +61,13 @@ FAULTS: Final = (
         "a failed write makes no record look durable",
         _make_read_only,
         _replace,
+        may_end_nodes=True,
     ),
-    Fault(Kind("broken-disk", (3, 8), takes_out=True), "a failed sync is not repeated, but believed", _break, _replace),
+    Fault(
+        Kind("broken-disk", (3, 8), takes_out=True),
+        "a failed sync is not repeated, but believed",
+        _break,
+        _replace,
+        may_end_nodes=True,
+    ),
 )

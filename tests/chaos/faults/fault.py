@@ -22,6 +22,8 @@ class Fault:
     begin: Callable[[Nodes, Band, Random], str]
     """Returns what was done, if the kind and the nodes do not say it."""
     end: Callable[[Nodes, Band], None]
+    may_end_nodes: bool = False
+    """Its nodes may end by themselves, also a moment after its end."""
 
 
 def start_again(nodes: Nodes, band: Band) -> None:

@@ -42,7 +42,13 @@ def _set_right(nodes: Nodes, band: Band) -> None:
 
 FAULTS: Final = (
     Fault(Kind("starve", (3, 10), takes_out=True, weight=2), "a node that answers late to everything", _starve, _feed),
-    Fault(Kind("memory", (3, 8), takes_out=True), "an allocation that fails at any place", _limit, _lift),
+    Fault(
+        Kind("memory", (3, 8), takes_out=True),
+        "an allocation that fails at any place",
+        _limit,
+        _lift,
+        may_end_nodes=True,
+    ),
     Fault(
         Kind("clock", (3, 10), weight=2),
         "no decision about records depends on the wall clock of a node",

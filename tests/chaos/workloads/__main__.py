@@ -21,7 +21,17 @@ from tests.chaos.workloads.administrators import create_and_delete, move_replica
 from tests.chaos.workloads.consumers import consume, consume_by_kafka
 from tests.chaos.workloads.producers import produce, produce_by_kafka
 from tests.chaos.workloads.transactions import Pipeline
-from tests.chaos.workloads.work import COPIES, DURABILITY, LEDGER, ORDERS, PARTITIONS, PIPELINE, REPLICAS, Work
+from tests.chaos.workloads.work import (
+    COPIES,
+    DURABILITY,
+    LEDGER,
+    ORDERS,
+    PARTITIONS,
+    PIPELINE,
+    REPLICAS,
+    Work,
+    places_of,
+)
 from tidelog import Admin, Consumer, TopicPartition
 
 DRAIN_S: Final = 90.0
@@ -154,7 +164,7 @@ async def _committed(work: Work, group: str, topic: str) -> dict[tuple[str, int]
 
 
 def _places(topic: str) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in range(PARTITIONS[topic])]
+    return [TopicPartition(*place) for place in places_of(topic)]
 
 
 def main() -> int:

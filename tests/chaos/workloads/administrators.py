@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 from typing import Final
 
-from tests.chaos.history import Failed, Step, Topic, now
+from tests.chaos.history import Begun, Failed, Step, Topic, now
 from tests.chaos.workloads.work import ORDERS, PARTITIONS, REPLICAS, Work, pause
 from tidelog import Admin, TopicPartition
 from tidelog.errors import TidelogError
@@ -18,6 +18,7 @@ KEPT: Final = 3
 
 async def create_and_delete(work: Work, name: str) -> None:
     """Until producers stop. An outcome that is unknown is noted as begun."""
+    work.history.note(Begun(now(), name, []))
     kept: deque[str] = deque()
     number = 0
     async with Admin(work.bootstrap) as admin:
@@ -42,6 +43,7 @@ async def create_and_delete(work: Work, name: str) -> None:
 async def move_replicas(work: Work, name: str) -> None:
     """Until producers stop: a partition of `orders` moves to other nodes, or gets another preferred leader, which
     is then elected."""
+    work.history.note(Begun(now(), name, []))
     rng = Random(work.seed)
     async with Admin(work.bootstrap) as admin:
         while not work.stopping_producers.is_set():

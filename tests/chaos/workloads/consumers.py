@@ -10,7 +10,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPlace
 
-from tests.chaos.history import Assigned, Committed, Committing, Failed, Polled, now
+from tests.chaos.history import Assigned, Begun, Committed, Committing, Failed, Polled, now
 from tests.chaos.workloads.work import Work
 from tidelog import Consumer, TopicPartition
 from tidelog.errors import CommitFailed, TidelogError
@@ -18,6 +18,7 @@ from tidelog.errors import CommitFailed, TidelogError
 
 async def consume(work: Work, name: str, group: str, topic: str, *, life_s: float = 0) -> None:
     """Until readers stop. life_s: so long after its begin the member leaves, and another one joins; 0: it stays."""
+    work.history.note(Begun(now(), name, []))
     while not work.stopping_readers.is_set():
         try:
             await _consume(work, name, group, topic, now() + life_s if life_s else float("inf"))
@@ -81,6 +82,7 @@ def consume_by_kafka(work: Work, name: str, group: str, topic: str, protocol: st
     }
     if protocol == "classic":
         settings |= {"partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 6_000}
+    work.history.note(Begun(now(), name, []))
     consumer = KafkaConsumer(settings)
     consumer.subscribe([topic], on_assign=assigned)
     try:

@@ -8,8 +8,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
-from tests.chaos.history import Acked, Failed, Refused, now
-from tests.chaos.workloads.work import DELIVERY_MS, LEDGER, ORDERS, PARTITIONS, Work, pause
+from tests.chaos.history import Acked, Begun, Failed, Refused, now
+from tests.chaos.workloads.work import DELIVERY_MS, LEDGER, ORDERS, PARTITIONS, Work, pause, places_of
 from tidelog import Producer
 from tidelog.errors import TidelogError
 
@@ -21,6 +21,7 @@ PAUSE_S: Final = 0.15
 
 async def produce(work: Work, name: str) -> None:
     """Many tasks of one producer, one for each partition, until producers stop."""
+    work.history.note(Begun(now(), name, places_of(ORDERS, LEDGER)))
     async with (
         Producer(work.bootstrap, acks="all", linger_ms=2, delivery_timeout_ms=DELIVERY_MS) as producer,
         asyncio.TaskGroup() as tasks,
@@ -58,6 +59,7 @@ async def _produce_one(work: Work, producer: Producer, name: str, topic: str, pa
 def produce_by_kafka(work: Work, name: str) -> None:
     """The same by librdkafka, on a thread. After a fatal error, which ends an idempotent producer, another continues
     under another name: nothing orders its records behind those of the former."""
+    work.history.note(Begun(now(), name, places_of(ORDERS, LEDGER)))
     life = 0
     while not work.stopping_producers.is_set():
         _produce_until_fatal(work, name, f"{name}.{life}")

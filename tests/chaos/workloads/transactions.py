@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tests.chaos.history import Failed, Transaction, now
+from tests.chaos.history import Begun, Failed, Transaction, now
 from tests.chaos.workloads.work import COPIES, LEDGER, PARTITIONS, PIPELINE, Work, pause
 from tidelog import Consumer, ConsumerRecord, Producer
 from tidelog.errors import TidelogError, TransactionAborted
@@ -24,6 +24,7 @@ class Pipeline:
 
     async def run(self) -> None:
         """Until readers stop."""
+        self._work.history.note(Begun(now(), self._name, []))
         stopping = self._work.stopping_readers
         while not stopping.is_set():
             try:

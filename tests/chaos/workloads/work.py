@@ -43,6 +43,11 @@ class Work:
         places[topic, partition] = max(offset, places.get((topic, partition), -1))
 
 
+def places_of(*topics: str) -> list[tuple[str, int]]:
+    """All partitions of these topics."""
+    return [(topic, partition) for topic in topics for partition in range(PARTITIONS[topic])]
+
+
 async def pause(stopping: threading.Event, seconds: float) -> None:
     """So long, or until the worker must stop."""
     step = 0.05
