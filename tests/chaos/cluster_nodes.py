@@ -43,6 +43,10 @@ class ClusterNodes:
         (found,) = self._asked.metadata(self._running(), topic).topics
         return {each.partition: each.leader for each in found.partitions}
 
+    def in_sync(self, topic: str) -> dict[int, list[int]]:
+        (found,) = self._asked.metadata(self._running(), topic).topics
+        return {each.partition: list(each.isr) for each in found.partitions}
+
     def create_topic(self, name: str, partitions: int, replicas: int, **configs: str) -> None:
         self._asked.create_topic(name, partitions, replicas, **configs)
 

@@ -139,6 +139,18 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """After the end: the records in the files of an in-sync replica, of any outcome."""
+
+    node: int
+    topic: str
+    partition: int
+    records: Records
+    damage: list[str]
+    """What is wrong with the files."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredOffsets:
     """After the end: the committed offsets of a group."""
 
@@ -162,7 +174,7 @@ class Undrained:
 
 OfWorker = Begun | Acked | Refused | Assigned | Polled | Committing | Committed | Transaction | Topic | Step | Failed
 """They have a moment and a worker."""
-Event = OfWorker | Stored | StoredOffsets | StoredTopics | Undrained
+Event = OfWorker | Stored | Replica | StoredOffsets | StoredTopics | Undrained
 _CLASSES: Final[dict[str, type[Any]]] = {each.__name__: each for each in Event.__args__}
 
 

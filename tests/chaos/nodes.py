@@ -116,6 +116,9 @@ class Nodes(Protocol):
     def leaders(self, topic: str) -> dict[int, int]:
         """Who leads each partition of a topic. Raises TidelogError."""
 
+    def in_sync(self, topic: str) -> dict[int, list[int]]:
+        """The nodes whose replicas of each partition are in sync. Raises TidelogError."""
+
     def keep_logs(self, directory: Path) -> None:
         """Copy what the nodes have logged to a directory."""
 

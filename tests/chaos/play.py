@@ -21,8 +21,10 @@ from node.process.local_cluster import ClusterFailed
 from tests.chaos import history
 from tests.chaos.faults.table import FAULTS
 from tests.chaos.nodes import Addresses, Nodes
+from tests.chaos.replicas import read_replicas
 from tests.chaos.schedule import Band, Round
 from tests.chaos.verdict import AT_WORK_S, Evidence, Finding, Silence, Span, judge, silences
+from tests.chaos.workloads.work import PARTITIONS, places_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 HEALTHY_S: Final = 240.0
@@ -83,6 +85,7 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
     """
     played = Played(history.now())
     file = directory / "history.jsonl"
+    in_sync: dict[tuple[str, int], list[int]] = {}
     try:
         nodes.wait_healthy(START_S)
         with _Workload(nodes.addresses, nodes.count, seed, file, directory / "workload.log") as workload:
@@ -96,18 +99,36 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
             workload.run_on(max(begin + seconds - history.now(), AFTER_S))
             _wait_at_work(workload, file, played)
             workload.finish(DRAIN_S)
+        nodes.wait_healthy(HEALTHY_S)
+        by_topic = {topic: nodes.in_sync(topic) for topic in PARTITIONS}
+        in_sync = {(topic, partition): by_topic[topic][partition] for topic, partition in places_of(*PARTITIONS)}
     except (ClusterFailed, WorkloadFailed) as failure:
         played.failure = str(failure)
         say(f"FAILED: {played.failure.partition(chr(10))[0]}")
     finally:
+        # What an acknowledgement promised is in the files, not in the memory of a process.
+        nodes.kill(*range(nodes.count))
         nodes.keep_logs(directory)
     played.ended = history.now()
     events = list(history.read(file)) if file.exists() else []
     evidence = Evidence.of(events)
     faults_end = max((band.end for band in played.bands), default=played.began)
+    flipped = {(band.nodes[0], band.what.partition("/")[0]) for band in played.bands if band.kind == "flip-bit"}
+    for replica in read_replicas(nodes, in_sync, flipped):
+        evidence.add(replica)
     # A run that was ended early has no final reads: only its failure is judged.
     findings = [] if played.failure is not None else judge(evidence, faults_end)
+    if findings or played.failure is not None:
+        _keep_folders(nodes, directory)
     return Result(played, evidence, findings, silences(evidence, played.spans, _last_acknowledgement(evidence)))
+
+
+def _keep_folders(nodes: Nodes, directory: Path) -> None:
+    """Copy the files of all nodes. Their indexes are preallocated: without holes a copy would be many times larger."""
+    for node in range(nodes.count):
+        data = nodes.data(node)
+        if data.is_dir():  # it may have failed before it made one
+            subprocess.run(["cp", "-a", "--sparse=always", str(data), str(directory / f"node-{node}")], check=True)
 
 
 def _wait_at_work(workload: _Workload, file: Path, played: Played) -> None:

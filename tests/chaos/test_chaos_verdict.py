@@ -19,6 +19,7 @@ from tests.chaos.history import (
     History,
     Polled,
     Refused,
+    Replica,
     Step,
     Stored,
     StoredOffsets,
@@ -32,6 +33,8 @@ from tests.chaos.history import (
 from tests.chaos.verdict import AT_WORK_S, CHECKS, Evidence, Finding, Span, judge, silences
 
 FAULTS_END = 10.0
+
+COPIED = [(0, "copier-1|other/0/0"), (4, "copier-3|other/0/1"), (6, "copier-4|other/0/2")]
 
 SOUND: tuple[Event, ...] = (
     Begun(0, "moves", []),
@@ -71,10 +74,14 @@ SOUND: tuple[Event, ...] = (
     Step(13, "moves", "reassigned"),
     Stored("orders", 0, [(0, "own/0/0"), (1, "own/0/1"), (2, "own/0/2"), (3, "own/0/4")]),
     Stored("ledger", 0, [(0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2")]),
-    Stored("copies", 0, [(0, "copier-1|other/0/0"), (4, "copier-3|other/0/1"), (6, "copier-4|other/0/2")]),
+    Stored("copies", 0, COPIED),
+    Replica(0, "copies", 0, [*COPIED, (2, "copier-2|other/0/0"), (8, "copier-5|other/0/3")], []),
+    Replica(1, "copies", 0, [*COPIED, (2, "copier-2|other/0/0")], []),
     StoredOffsets("readers", [("orders", 0, 2)]),
     StoredTopics(["brief-0", "brief-2", "orders"]),
 )
+
+REPLICA = next(each for each in SOUND if isinstance(each, Replica) and each.node == 1)
 
 Change = Callable[[Event], Event | None]
 
@@ -141,6 +148,18 @@ FORGED: dict[str, tuple[str, Change]] = {
         "diverged",
         lambda event: replace(event, records=[(2, "own/0/9")]) if isinstance(event, Polled) and event.t == 7 else event,
     ),
+    "an in-sync replica lacks a record": (
+        "replicas differ",
+        lambda event: replace(event, records=[*COPIED[:2], (2, "copier-2|other/0/0")]) if event == REPLICA else event,
+    ),
+    "an in-sync replica has another aborted record": (
+        "replicas differ",
+        lambda event: replace(event, records=[*COPIED, (2, "copier-2|other/0/1")]) if event == REPLICA else event,
+    ),
+    "an in-sync replica is damaged": (
+        "replicas differ",
+        lambda event: replace(event, damage=["checksum"]) if event == REPLICA else event,
+    ),
     "an aborted transaction is read": (
         "aborted read",
         lambda event: (
@@ -171,13 +190,7 @@ FORGED: dict[str, tuple[str, Change]] = {
     ),
     "a record that is lost was copied": (
         "copied wrongly",
-        stored(
-            ("copies", 0),
-            (0, "copier-1|other/0/0"),
-            (4, "copier-3|other/0/1"),
-            (6, "copier-4|other/0/2"),
-            (7, "copier-4|other/0/3"),
-        ),
+        stored(("copies", 0), *COPIED, (7, "copier-4|other/0/3")),
     ),
     "a group begins again": (
         "offsets back",

@@ -25,6 +25,7 @@ from tests.chaos.history import (
     Polled,
     Records,
     Refused,
+    Replica,
     Step,
     Stored,
     StoredOffsets,
@@ -46,6 +47,7 @@ CHECKS: Final = {
     "reordered": "records of one producer in one partition are stored in another order than they were sent",
     "phantom": "a record is read that nobody has sent, or whose sender was told that it is not written",
     "diverged": "a consumer got another value at an offset than is stored there",
+    "replicas differ": "an in-sync replica lacks a record, has another one, or has damaged files",
     "aborted read": "a record of an aborted transaction is read with read_committed",
     "torn transaction": "some records of a transaction are visible, others are not",
     "copied wrongly": "the pipeline copied a record twice, or not at all, or one that is not stored",
@@ -95,6 +97,7 @@ class Evidence:
     transactions: list[Transaction] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
     stored: dict[Place, Records] = field(default_factory=dict)
+    replicas: list[Replica] = field(default_factory=list)
     stored_offsets: list[StoredOffsets] = field(default_factory=list)
     stored_topics: set[str] = field(default_factory=set)
     undrained: list[str] = field(default_factory=list)
@@ -112,6 +115,8 @@ class Evidence:
         match event:
             case Stored():
                 self.stored[event.topic, event.partition] = [(offset, value) for offset, value in event.records]
+            case Replica():
+                self.replicas.append(event)
             case StoredOffsets():
                 self.stored_offsets.append(event)
             case StoredTopics():
@@ -178,6 +183,7 @@ def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
         *_duplicate_or_reordered(evidence),
         *_phantoms(evidence),
         *_diverged(evidence),
+        *_replicas(evidence),
         *_transactions(evidence),
         *_copies(evidence),
         *_offsets_back(evidence),
@@ -195,10 +201,17 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
     for each in evidence.acked:
         found = stored.get((each.topic, each.partition), {}).get(each.offset)
         if found != each.value:
+            place = f"{each.topic}-{each.partition}"
+            holders = [
+                replica.node
+                for replica in evidence.replicas
+                if (replica.topic, replica.partition) == (each.topic, each.partition)
+                and (each.offset, each.value) in replica.records
+            ]
             yield Finding(
                 "lost",
-                f"{each.value} was acknowledged at {each.topic}-{each.partition} offset {each.offset}, t={each.t:.3f}, "
-                f"where {found or 'nothing'} is read",
+                f"{each.value} was acknowledged at {place} offset {each.offset}, t={each.t:.3f}, where "
+                f"{found or 'nothing'} is read; the in-sync replicas of nodes {holders} have it",
             )
 
 
@@ -254,6 +267,30 @@ def _diverged(evidence: Evidence) -> Iterator[Finding]:
                         f"{each.worker} got {value} at {each.topic}-{each.partition} offset {offset}, t={each.t:.3f}, "
                         f"where {held.get(offset, 'nothing')} is stored",
                     )
+
+
+def _replicas(evidence: Evidence) -> Iterator[Finding]:
+    """Any in-sync replica may lead next: what is stored must be in each, and below its end they must be equal."""
+    first: dict[Place, dict[int, str]] = {}
+    for each in evidence.replicas:
+        place, held = (each.topic, each.partition), dict(each.records)
+        stored = dict(evidence.stored.get(place, ()))
+        where = f"the replica of {each.topic}-{each.partition} on node {each.node}"
+        for what in each.damage:
+            yield Finding("replicas differ", f"{where} is damaged: {what}")
+        if wrong := [offset for offset, value in stored.items() if held.get(offset) != value]:
+            at = wrong[0]
+            found = held.get(at, "nothing")
+            yield Finding(
+                "replicas differ",
+                f"{where} differs at {len(wrong)} offsets: {found} at offset {at}, where {stored[at]} is stored",
+            )
+        # Aborted records are not stored for readers, and are compared here.
+        other = first.setdefault(place, held)
+        end = max(stored, default=-1)
+        unlike = sorted(at for at in held.keys() | other.keys() if at <= end and held.get(at) != other.get(at))
+        if unlike:
+            yield Finding("replicas differ", f"{where} differs from another one at offsets {unlike[:5]}")
 
 
 # --- transactions ---
