@@ -1,4 +1,4 @@
-"""A wall clock that is wrong on demand: the clocks of the machine, with the offset that a file names.
+"""A wall clock that is wrong on demand: the clocks of the machine, with the offset and the drift that a file names.
 
 The process of a test writes that file (`write_offset`), the process of a node looks at it whenever it asks for the wall
 clock's time. Invariant: monotonic time is that of the machine, as after an administrator or NTP has set the clock.
@@ -13,10 +13,11 @@ from tidelog.clock import MachineClock
 from tidelog.types import Millis
 
 
-def write_offset(path: Path, ahead_ms: int) -> None:
-    """Let the clock that reads `path` be so far ahead of the machine's (negative: behind)."""
+def write_offset(path: Path, ahead_ms: int, drift: float = 0) -> None:
+    """Let the clock that reads `path` be so far ahead of the machine's (negative: behind). drift: the seconds by which
+    it gets further ahead in each second from now on."""
     new = path.with_suffix(".new")
-    new.write_text(str(ahead_ms), encoding="ascii")
+    new.write_text(f"{ahead_ms} {drift} {MachineClock().monotonic_ms()}", encoding="ascii")
     new.replace(path)
 
 
@@ -28,6 +29,8 @@ class FaultyClock(MachineClock):
         self._path = path
         self._seen = (-1, -1)
         self._ahead_ms = 0
+        self._drift = 0.0
+        self._since_ms = 0
 
     def wall_ms(self) -> Millis:
         try:
@@ -36,6 +39,9 @@ class FaultyClock(MachineClock):
             return super().wall_ms()
         seen = status.st_mtime_ns, status.st_ino  # two changes may have one time: clocks of file systems are coarse
         if seen != self._seen:
-            self._ahead_ms = int(Path(self._path).read_text(encoding="ascii"))
+            ahead_ms, drift, since_ms = Path(self._path).read_text(encoding="ascii").split()
+            self._ahead_ms, self._drift, self._since_ms = int(ahead_ms), float(drift), int(since_ms)
             self._seen = seen
-        return Millis(super().wall_ms() + self._ahead_ms)
+        # All processes of a machine have the same monotonic time.
+        drifted_ms = round(self._drift * (self.monotonic_ms() - self._since_ms))
+        return Millis(super().wall_ms() + self._ahead_ms + drifted_ms)

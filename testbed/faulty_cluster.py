@@ -151,10 +151,11 @@ class FaultyCluster(LocalCluster):
 
     # --- clocks ---
 
-    def set_clock(self, node_id: int, ahead_ms: int) -> None:
-        """Let the wall clock of a node be so far ahead of the machine's (negative: behind); 0: right again."""
-        write_offset(_clock_of(self.nodes[node_id]), ahead_ms)
-        (self._wrong_clocks.add if ahead_ms else self._wrong_clocks.discard)(node_id)
+    def set_clock(self, node_id: int, ahead_ms: int, drift: float = 0) -> None:
+        """Let the wall clock of a node be so far ahead of the machine's (negative: behind), and get further ahead by
+        so many seconds in each second; 0: right again."""
+        write_offset(_clock_of(self.nodes[node_id]), ahead_ms, drift)
+        (self._wrong_clocks.add if ahead_ms or drift else self._wrong_clocks.discard)(node_id)
 
     # --- the end of all faults ---
 

@@ -122,6 +122,11 @@ class Observer:
             assert records[-1].timestamp is not None
             return int(records[-1].timestamp)
 
+    def drifts(self) -> bool:
+        """Whether that clock gets further and further from the right time."""
+        first = abs(self.seconds_ahead())
+        return self.comes(lambda: abs(self.seconds_ahead()) > first + 1, f"the clock of node {self.node} drifts")
+
     # --- waiting ---
 
     def comes(self, reached: Callable[[], object], what: str) -> bool:
@@ -194,4 +199,5 @@ BITES: Final[Mapping[str, Callable[[Observer], bool]]] = {
     "starve": lambda look: look.stopped_share() > 0.5,
     "memory": _memory_is_limited,
     "clock": lambda look: abs(look.seconds_ahead()) > 1,
+    "drift": Observer.drifts,
 }

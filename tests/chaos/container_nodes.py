@@ -141,7 +141,7 @@ class ContainerNodes(ClusterNodes):
     cannot: Mapping[str, str] = {
         "slow-disk": "file systems of containers cannot be slowed down here (RUNTIME=process)",
         "read-only-disk": "a file system in use cannot be made read-only (RUNTIME=process)",
-        "clock": "containers have the clock of the machine (RUNTIME=process)",
+        **dict.fromkeys(("clock", "drift"), "containers have the clock of the machine (RUNTIME=process)"),
         **({} if _netem_works() else dict.fromkeys(_NETEM, "this kernel has no netem (sch_netem)")),
     }
 
@@ -315,7 +315,7 @@ class ContainerNodes(ClusterNodes):
 
     # --- clocks ---
 
-    def set_clock(self, node: int, ahead_ms: int) -> None:
+    def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
         raise ValueError(self.cannot["clock"])
 
 

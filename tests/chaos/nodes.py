@@ -84,8 +84,8 @@ class Nodes(Protocol):
 
     def lift_memory_limit(self, node: int) -> None: ...
 
-    def set_clock(self, node: int, ahead_ms: int) -> None:
-        """Its wall clock is so far ahead (negative: behind)."""
+    def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
+        """Its wall clock is so far ahead (negative: behind), and so many seconds further ahead after each second."""
 
     def wait_until(self, reached: Callable[[], object], within_s: float, what: str) -> None:
         """Until `reached()` is true; a TidelogError counts as false. Raises ClusterFailed."""

@@ -134,8 +134,8 @@ class ProcessNodes(ClusterNodes):
 
     # --- clocks ---
 
-    def set_clock(self, node: int, ahead_ms: int) -> None:
-        self._cluster.set_clock(node, ahead_ms)
+    def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
+        self._cluster.set_clock(node, ahead_ms, drift)
 
 
 class _Starvation:

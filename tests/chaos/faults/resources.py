@@ -36,6 +36,12 @@ def _jump(nodes: Nodes, band: Band, rng: Random) -> str:
     return f"{abs(seconds)} s {'ahead' if seconds > 0 else 'behind'}"
 
 
+def _drift(nodes: Nodes, band: Band, rng: Random) -> str:
+    drift = rng.choice((-2.0, -0.9, -0.2, 0.2, 1.0, 20.0))
+    nodes.set_clock(band.nodes[0], 0, drift)
+    return f"{abs(drift):g} s {'ahead' if drift > 0 else 'behind'} more each second"
+
+
 def _set_right(nodes: Nodes, band: Band) -> None:
     nodes.set_clock(band.nodes[0], 0)
 
@@ -53,6 +59,12 @@ FAULTS: Final = (
         Kind("clock", (3, 10), weight=2),
         "no decision about records depends on the wall clock of a node",
         _jump,
+        _set_right,
+    ),
+    Fault(
+        Kind("drift", (3, 10)),
+        "time that passes at another speed than elsewhere, or backwards",
+        _drift,
         _set_right,
     ),
 )
