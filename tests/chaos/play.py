@@ -29,7 +29,7 @@ from tests.chaos.workloads.work import PARTITIONS, places_of
 ROOT: Final = Path(__file__).resolve().parents[2]
 HEALTHY_S: Final = 240.0
 START_S: Final = 90.0
-DRAIN_S: Final = 240.0
+DRAIN_S: Final = 360.0
 """For the end of the workload: the last deliveries, the drain and the final reads."""
 AFTER_S: Final = 8.0
 """The workload goes on for so long after the cluster is healthy again."""

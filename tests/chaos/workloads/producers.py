@@ -15,6 +15,9 @@ from tidelog.errors import TidelogError
 
 TOGETHER: Final = 3
 """Records of a task that are on their way at once."""
+KAFKA_DELIVERY_MS: Final = 180_000
+"""librdkafka begins another producer epoch when a record times out, and sends again, with new sequences, what is on its
+way: duplicates that no node can notice (librdkafka issue 4953). Only a long timeout avoids them."""
 PAUSE_S: Final = 0.15
 """Of each task: the nodes share the cores of the machine."""
 
@@ -73,7 +76,7 @@ def _produce_until_fatal(work: Work, worker: str, name: str) -> None:
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 2,
-            "message.timeout.ms": DELIVERY_MS,
+            "message.timeout.ms": KAFKA_DELIVERY_MS,
             "client.id": name,
         }
     )
@@ -108,4 +111,4 @@ def _produce_until_fatal(work: Work, worker: str, name: str) -> None:
                     break
         number += 1
         producer.poll(PAUSE_S)
-    producer.flush(DELIVERY_MS / 1_000 + 10)
+    producer.flush(KAFKA_DELIVERY_MS / 1_000 + 10)
