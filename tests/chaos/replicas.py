@@ -36,7 +36,8 @@ def _read(directory: Path) -> tuple[Records, list[str]]:
             match event:
                 case RecordFound() if event.control is None:
                     records.append((event.offset, (event.value or b"").decode(errors="replace")))
-                case DumpFinding() if event.severity is Severity.DAMAGE:
+                # Only of logs: epoch checkpoints and indexes are repaired from these at the next start.
+                case DumpFinding() if event.severity is Severity.DAMAGE and event.path.endswith(".log"):
                     damage.append(event.cause)
     except NotFound as absent:
         damage.append(str(absent))

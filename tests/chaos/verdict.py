@@ -47,7 +47,7 @@ CHECKS: Final = {
     "reordered": "records of one producer in one partition are stored in another order than they were sent",
     "phantom": "a record is read that nobody has sent, or whose sender was told that it is not written",
     "diverged": "a consumer got another value at an offset than is stored there",
-    "replicas differ": "an in-sync replica lacks a record, has another one, or has damaged files",
+    "replicas differ": "an in-sync replica lacks a record, has another one, or has a damaged log",
     "aborted read": "a record of an aborted transaction is read with read_committed",
     "torn transaction": "some records of a transaction are visible, others are not",
     "copied wrongly": "the pipeline copied a record twice, or not at all, or one that is not stored",
