@@ -48,6 +48,7 @@ from tidelog.cluster_descriptions import (
 from tidelog.errors import (
     FeatureUpdateFailed,
     InvalidUpdateVersion,
+    NodeNotAvailable,
     TidelogError,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -89,9 +90,14 @@ class AdminHandlers(ConfigHandlers):
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def get_metadata(self, request: GetMetadataRequest, context: RequestContext) -> GetMetadataAnswer:
-        """The nodes that are not fenced, and the requested topics."""
+        """The nodes that are not fenced, and the requested topics. Raises NodeNotAvailable before it has joined."""
         ensure_few(request.topics, "topics")
         ensure_few(request.topic_ids, "topic ids")
+        if not self._metadata.image.cluster_id:
+            # "No such topic" would be a guess: clients give up the partitions of a topic that is gone.
+            raise NodeNotAvailable(
+                f"{table.ADMIN_GET_METADATA}: node {self._view.node_id} has not joined a cluster yet: use another node"
+            )
         refusals = await self._creation.create(request, self._metadata.image, self.create_topics, context)
         image = self._metadata.image
         return GetMetadataAnswer(

@@ -9,7 +9,13 @@ import pytest
 from node.quorum.state import read_state
 from testbed.topic_requests import changed, creating, deleting
 from tests.node.metadata_world import MetadataWorld, endpoint_of, only_error
-from tidelog.errors import InconsistentClusterId, InvalidReplicationFactor, NotController, TopicExists
+from tidelog.errors import (
+    InconsistentClusterId,
+    InvalidReplicationFactor,
+    NodeNotAvailable,
+    NotController,
+    TopicExists,
+)
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
 from tidelog.records import LeaderChange, decode_control, iter_batches
@@ -95,6 +101,29 @@ def test_an_emptied_node_that_does_not_vote_joins_again() -> None:
         world.wait_whole()
         assert world.image(2).cluster_id == world.image(0).cluster_id
         assert world.image(2).nodes[NodeId(2)].former_directories != ()
+
+
+def test_an_emptied_node_denies_no_topic_before_it_has_the_metadata() -> None:
+    """A client that is told that its topic does not exist gives up its partitions."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create("payments")
+        world.create("orders")
+        world.kill(2)
+        world.empty(2)
+        world.start(2)
+        asked = admin_pb2.GetMetadataRequest(topics=["orders"])
+        refused: list[str] = []
+        answers: list[admin_pb2.TopicMetadata] = []
+        while 2 not in world.unfenced(2):
+            try:
+                answers += world.call(2, methods.ADMIN_GET_METADATA, asked).topics
+            except NodeNotAvailable as refusal:
+                refused.append(refusal.message)
+            world.loop.run_for(0.001)
+        assert any("node 2 has not joined a cluster yet" in each for each in refused)
+        assert answers
+        assert [topic.error.name for topic in answers if topic.HasField("error")] == []
 
 
 def test_each_leadership_of_the_quorum_has_an_epoch_of_its_own_that_a_control_record_opens() -> None:
