@@ -29,6 +29,8 @@ from tests.chaos.workloads.work import PARTITIONS, places_of
 ROOT: Final = Path(__file__).resolve().parents[2]
 HEALTHY_S: Final = 240.0
 START_S: Final = 90.0
+ENDS_LATE_S: Final = 30.0
+"""So long after a fault by which a node may end: on busy cores it takes seconds to give up its only directory."""
 DRAIN_S: Final = 360.0
 """For the end of the workload: the last deliveries, the drain and the final reads."""
 AFTER_S: Final = 8.0
@@ -94,8 +96,8 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
             for each in rounds:
                 _play_round(nodes, each, begin, played, say)
                 workload.ensure_running()
-                ensure_nodes_running(nodes, each, say)
-            nodes.wait_healthy(HEALTHY_S)
+                ensure_nodes_running(nodes, played.bands, say)
+            _wait_healthy(nodes, played, say)
             workload.run_on(max(begin + seconds - history.now(), AFTER_S))
             _wait_at_work(workload, file, played)
             workload.finish(DRAIN_S)
@@ -144,16 +146,30 @@ def _wait_at_work(workload: _Workload, file: Path, played: Played) -> None:
             workload.run_on(1)
 
 
-def ensure_nodes_running(nodes: Nodes, last: Round, say: Say) -> None:
+def ensure_nodes_running(nodes: Nodes, bands: Sequence[PlayedBand], say: Say) -> None:
     """Each node must run after a round. A later fault that kills one and starts it again would hide that it had ended
     by itself."""
-    ended = [node for node in range(nodes.count) if not nodes.is_running(node)]
-    allowed = {node for band in last.bands if FAULTS[band.kind].may_end_nodes for node in band.nodes}
-    for node in ended:
+    since = history.now() - ENDS_LATE_S
+    allowed = {
+        node: band.kind for band in bands if FAULTS[band.kind].may_end_nodes and band.end > since for node in band.nodes
+    }
+    for node in range(nodes.count):
+        if nodes.is_running(node):
+            continue
         if node not in allowed:
             nodes.ensure_running()
         nodes.start(node)
-        say(f"node {node} has ended a moment after {last.name}: started again")
+        say(f"node {node} has ended a moment after {allowed[node]}: started again")
+
+
+def _wait_healthy(nodes: Nodes, played: Played, say: Say) -> None:
+    try:
+        nodes.wait_healthy(HEALTHY_S)
+    except ClusterFailed:
+        if all(map(nodes.is_running, range(nodes.count))):
+            raise
+        ensure_nodes_running(nodes, played.bands, say)
+        nodes.wait_healthy(HEALTHY_S)
 
 
 def save(result: Result, rounds: Sequence[Round], directory: Path) -> None:
@@ -175,7 +191,7 @@ def _last_acknowledgement(evidence: Evidence) -> float:
 def _play_round(nodes: Nodes, each: Round, begin: float, played: Played, say: Say) -> None:
     if each.needs_in_sync:
         try:
-            nodes.wait_healthy(HEALTHY_S)
+            _wait_healthy(nodes, played, say)
         except ClusterFailed as failure:
             raise ClusterFailed(f"before {each.name}, after earlier faults: {failure}") from failure
     late = max(0.0, history.now() - begin - each.begin)

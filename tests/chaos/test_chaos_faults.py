@@ -11,9 +11,10 @@ import pytest
 from node.process.local_cluster import ClusterFailed
 from tests.chaos.bites import BITES, TOPIC, Observer
 from tests.chaos.faults.table import FAULTS, KINDS, chosen
-from tests.chaos.play import ensure_nodes_running
+from tests.chaos.history import now
+from tests.chaos.play import ENDS_LATE_S, PlayedBand, ensure_nodes_running
 from tests.chaos.process_nodes import ProcessNodes
-from tests.chaos.schedule import EVERY_NODE, Band, Round
+from tests.chaos.schedule import EVERY_NODE, Band
 from tidelog import Producer
 
 NODES = 3
@@ -70,10 +71,11 @@ def test_a_node_that_ends_by_itself_fails_the_run_unless_its_fault_explains_it(n
     nodes.wait_healthy(HEALTHY_S)
     said: list[str] = []
     nodes.kill(1)
-    for name, node in (("pause", 1), ("memory", 2)):
+    long_ago = now() - ENDS_LATE_S
+    for name, node, end in (("pause", 1, now()), ("memory", 2, now()), ("memory", 1, long_ago)):
         with pytest.raises(ClusterFailed, match="node 1 has ended"):
-            ensure_nodes_running(nodes, Round((Band(name, (node,), 0, 1, 0),), needs_in_sync=False), said.append)
-    ensure_nodes_running(nodes, Round((Band("memory", (1,), 0, 1, 0),), needs_in_sync=False), said.append)
+            ensure_nodes_running(nodes, [PlayedBand(name, (node,), "", end - 1, end)], said.append)
+    ensure_nodes_running(nodes, [PlayedBand("memory", (1,), "", now() - 1, now())], said.append)
     assert said == ["node 1 has ended a moment after memory: started again"]
     nodes.wait_healthy(HEALTHY_S)
 
