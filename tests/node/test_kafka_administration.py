@@ -59,6 +59,7 @@ from tidelog.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     KafkaStorageError,
+    NodeNotAvailable,
     NoReassignmentInProgress,
     NotController,
     ThrottlingQuotaExceeded,
@@ -68,7 +69,18 @@ from tidelog.errors import (
 )
 from tidelog.security.acls import AclOperation
 from tidelog.settings import SettingType
-from tidelog.types import DirectoryId, Endpoint, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicPartition
+from tidelog.types import (
+    NO_NODE,
+    DirectoryId,
+    Endpoint,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicPartition,
+)
 
 TOPIC, NODE, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of resources."""
@@ -421,7 +433,8 @@ def test_metadata_tell_what_the_caller_may_do_if_it_asks(version: int) -> None:
         TopicMetadata(name, bytes(16), operations=operations)
         for name, operations in (("a", (AclOperation.READ, AclOperation.DESCRIBE)), ("b", ()), ("c", None))
     )
-    answer = GetMetadataAnswer("id", NodeId(0), (), topics, Offset(0), (AclOperation.ALTER,))
+    node = NodeAddress(NodeId(0), Endpoint("host", 9093))
+    answer = GetMetadataAnswer("id", NodeId(0), (node,), topics, Offset(0), (AclOperation.ALTER,))
     for of_topics, of_cluster in ((False, True), (True, False)):
         message = module.MetadataRequest(
             None,
@@ -433,6 +446,17 @@ def test_metadata_tell_what_the_caller_may_do_if_it_asks(version: int) -> None:
     told = exchanged(METADATA, version, message, answer)
     assert [each.topic_authorized_operations for each in told.topics] == [1 << 3 | 1 << 8, 0, NOT_ASKED]
     assert told.cluster_authorized_operations == 1 << 7
+
+
+@pytest.mark.parametrize("version", METADATA.versions)
+def test_no_metadata_are_told_while_no_node_is_in_service(version: int) -> None:
+    """By an answer with a topic and without nodes librdkafka forgets all nodes that it knows."""
+    topic = TopicMetadata("orders", bytes(16), error=UnknownTopicOrPartition("orders does not exist"))
+    answer = GetMetadataAnswer("", NO_NODE, (), (topic,), Offset(0))
+    exchange, _ = begun(METADATA, version, request("Metadata").MetadataRequest(()))
+    with pytest.raises(NodeNotAvailable, match="no node is in service") as refusal:
+        exchange.encode(answer, 0)
+    assert exchange.refuse(refusal.value) is None, "the connection is closed"
 
 
 @pytest.mark.parametrize("version", DESCRIBE_CLUSTER.versions)

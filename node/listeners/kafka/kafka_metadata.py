@@ -13,7 +13,7 @@ from node.api.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMe
 from node.api.table import ADMIN_GET_METADATA
 from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import NO_OPERATIONS, KafkaApi
-from tidelog.errors import LeaderNotAvailable, TidelogError
+from tidelog.errors import LeaderNotAvailable, NodeNotAvailable, TidelogError
 from tidelog.protocol.kafka.message_codec import NO_UUID
 from tidelog.protocol.kafka.messages import describe_cluster_request as asked_cluster
 from tidelog.protocol.kafka.messages import metadata_request as asked_metadata
@@ -55,6 +55,12 @@ def _read_metadata(message: asked_metadata.MetadataRequest, version: int) -> Get
 
 
 def _write_metadata(_message: object, answer: GetMetadataAnswer, version: int) -> MetadataResponse:
+    """Raises NodeNotAvailable if no node is in service."""
+    if not answer.nodes:
+        # By an answer that names topics and no node librdkafka forgets every address, and asks nobody again.
+        raise NodeNotAvailable(
+            f"{ADMIN_GET_METADATA}: no node is in service, as far as this node knows: use another one, or try again later"
+        )
     reachable = {each.node_id for each in answer.nodes}
     return MetadataResponse(
         tuple(
