@@ -35,7 +35,9 @@ class Acked:
     worker: str
     topic: str
     partition: int
-    offset: int
+    offset: int | None
+    """None: the client was not told. librdkafka is not, if the leader has had the record for longer than it remembers
+    offsets."""
     value: str
     ms: float
     """From the call to the acknowledgement."""
@@ -167,7 +169,7 @@ class StoredTopics:
 
 @dataclass(frozen=True, slots=True)
 class Undrained:
-    """After the end of the faults something did not come to its end in time."""
+    """After the end of the faults something did not come to its end in time: what was read then is not the end."""
 
     what: str
 

@@ -109,10 +109,29 @@ def test_a_sound_run_passes() -> None:
     assert judged(SOUND) == []
 
 
+def test_an_acknowledgement_without_an_offset_is_kept_by_the_record_anywhere() -> None:
+    """librdkafka has no offset of a record that it sent again and that the leader no longer remembers."""
+    assert changed(lambda event: replace(event, offset=None) if isinstance(event, Acked) else event) == []
+
+
+def test_a_pipeline_that_has_not_come_to_its_end_is_not_blamed_for_the_rest() -> None:
+    """Its watcher reads on, and its transactions end, after the last reads were noted."""
+    late = (
+        Transaction(14, "copier", "copier-5", "committed", 2),
+        Polled(14, "watcher", "watchers", "copies", 0, [*COPIED, (8, "copier-5|other/0/3")]),
+        Undrained("the pipeline stays behind"),
+    )
+    assert [finding.check for finding in judged([*SOUND, *late])] == ["skipped"]
+
+
 FORGED: dict[str, tuple[str, Change]] = {
     "an acknowledged record is gone": (
         "lost",
         lambda event: Acked(4.6, "own", "orders", 0, 4, "own/0/9", 2) if isinstance(event, Failed) else event,
+    ),
+    "a record that is acknowledged without an offset is nowhere": (
+        "lost",
+        lambda event: Acked(4.6, "own", "orders", 0, None, "own/0/9", 2) if isinstance(event, Failed) else event,
     ),
     "another record stands where it was acknowledged": (
         "lost",

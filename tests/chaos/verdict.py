@@ -184,8 +184,7 @@ def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
         *_phantoms(evidence),
         *_diverged(evidence),
         *_replicas(evidence),
-        *_transactions(evidence),
-        *_copies(evidence),
+        *(() if evidence.undrained else _pipeline(evidence)),
         *_offsets_back(evidence),
         *_polls(evidence),
         *_topics(evidence),
@@ -198,15 +197,18 @@ def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
 
 def _lost(evidence: Evidence) -> Iterator[Finding]:
     stored = {place: dict(records) for place, records in evidence.stored.items()}
+    values = {place: {value for _, value in records} for place, records in evidence.stored.items()}
     for each in evidence.acked:
-        found = stored.get((each.topic, each.partition), {}).get(each.offset)
+        if each.offset is None and each.value in values.get((each.topic, each.partition), ()):
+            continue
+        found = None if each.offset is None else stored.get((each.topic, each.partition), {}).get(each.offset)
         if found != each.value:
             place = f"{each.topic}-{each.partition}"
             holders = [
                 replica.node
                 for replica in evidence.replicas
                 if (replica.topic, replica.partition) == (each.topic, each.partition)
-                and (each.offset, each.value) in replica.records
+                and any(value == each.value and each.offset in (None, offset) for offset, value in replica.records)
             ]
             yield Finding(
                 "lost",
@@ -260,8 +262,9 @@ def _diverged(evidence: Evidence) -> Iterator[Finding]:
     stored = {place: dict(records) for place, records in evidence.stored.items()}
     for each in evidence.members:
         if isinstance(each, Polled) and (held := stored.get((each.topic, each.partition))) is not None:
+            end = max(held, default=-1) if evidence.undrained and each.topic == COPIES else float("inf")
             for offset, value in each.records:
-                if held.get(offset) != value:
+                if offset <= end and held.get(offset) != value:
                     yield Finding(
                         "diverged",
                         f"{each.worker} got {value} at {each.topic}-{each.partition} offset {offset}, t={each.t:.3f}, "
@@ -294,6 +297,13 @@ def _replicas(evidence: Evidence) -> Iterator[Finding]:
 
 
 # --- transactions ---
+
+
+def _pipeline(evidence: Evidence) -> Iterator[Finding]:
+    """Of a pipeline that has copied everything. Beside one that still copies, final reads are of another moment than
+    the outcomes of its last transactions."""
+    yield from _transactions(evidence)
+    yield from _copies(evidence)
 
 
 def _transaction_of(value: str) -> str:

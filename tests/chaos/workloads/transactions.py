@@ -13,6 +13,8 @@ from tidelog.errors import TidelogError, TransactionAborted
 ABORTED: Final = 7
 """One of so many transactions is aborted on purpose."""
 TIMEOUT_MS: Final = 15_000
+RECORDS_MAX: Final = 500
+"""Of a transaction. After a fault the pipeline must be faster than the producers, or it never comes to an end."""
 
 
 class Pipeline:
@@ -47,7 +49,7 @@ class Pipeline:
             self._work.bootstrap, transactional_id=f"copies-{self._name}", transaction_timeout_ms=TIMEOUT_MS
         ) as producer:
             while not stopping.is_set():
-                if records := await consumer.poll(max_records=50, timeout=0.3):
+                if records := await consumer.poll(max_records=RECORDS_MAX, timeout=0.3):
                     await self._copy_once(consumer, producer, records)
 
     async def _copy_once(self, consumer: Consumer, producer: Producer, records: Sequence[ConsumerRecord]) -> None:
