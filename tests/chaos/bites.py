@@ -200,4 +200,5 @@ BITES: Final[Mapping[str, Callable[[Observer], bool]]] = {
     "memory": _memory_is_limited,
     "clock": lambda look: abs(look.seconds_ahead()) > 1,
     "drift": Observer.drifts,
+    "expired-certificate": Observer.is_fenced,
 }

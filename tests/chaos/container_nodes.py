@@ -141,6 +141,7 @@ class ContainerNodes(ClusterNodes):
     cannot: Mapping[str, str] = {
         "slow-disk": "file systems of containers cannot be slowed down here (RUNTIME=process)",
         "read-only-disk": "a file system in use cannot be made read-only (RUNTIME=process)",
+        "expired-certificate": "the manifests of deploy/k8s have no certificates (RUNTIME=process)",
         **dict.fromkeys(("clock", "drift"), "containers have the clock of the machine (RUNTIME=process)"),
         **({} if _netem_works() else dict.fromkeys(_NETEM, "this kernel has no netem (sch_netem)")),
     }
@@ -313,10 +314,13 @@ class ContainerNodes(ClusterNodes):
         limit = self._pods[node].memory
         self._nodes[node].container.update(mem_limit=limit, memswap_limit=limit)
 
-    # --- clocks ---
+    # --- clocks and certificates ---
 
     def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
         raise ValueError(self.cannot["clock"])
+
+    def expire_certificate(self, node: int, *, expired: bool) -> None:
+        raise ValueError(self.cannot["expired-certificate"])
 
 
 def _run(*command: str) -> None:

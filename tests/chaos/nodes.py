@@ -87,6 +87,9 @@ class Nodes(Protocol):
     def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
         """Its wall clock is so far ahead (negative: behind), and so many seconds further ahead after each second."""
 
+    def expire_certificate(self, node: int, *, expired: bool) -> None:
+        """Replace the certificate that it shows to other nodes by one that has expired, or by a valid one."""
+
     def wait_until(self, reached: Callable[[], object], within_s: float, what: str) -> None:
         """Until `reached()` is true; a TidelogError counts as false. Raises ClusterFailed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -12,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from node.listener_settings import PROTOCOLS, ListenerTls
 from testbed.faulty_cluster import FaultyCluster
 from testbed.links import LinkShape
+from tests.certificates import Authority, settings_of
 from tests.chaos.cluster_nodes import ClusterNodes
 from tests.chaos.nodes import Addresses, Network
 
@@ -30,13 +33,34 @@ _SPARE_BYTES: Final = 4 << 20
 _NO_PACKETS: Final = "the links between processes are TCP proxies, which have no packets (RUNTIME=container)"
 
 
+class _Cluster(FaultyCluster):
+    """Nodes that show each other certificates, each its own; clients do not."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self._authority = Authority(directory / "certificates")
+        encrypted = {PROTOCOLS.name: ["INNER:GRPC_SSL"], "authorizer.class.name": "none"}
+        super().__init__(directory, count, settings={**SETTINGS, **encrypted})
+
+    def write_configs(self) -> None:
+        super().write_configs()
+        for node in self.nodes:
+            own = settings_of(self.make_certificate(node.node_id))
+            with node.config.open("a", encoding="utf-8") as config:
+                # Strings have the same form in JSON and TOML.
+                config.writelines(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in own.items())
+
+    def make_certificate(self, node_id: int, *, age_days: int = 0) -> ListenerTls:
+        """Replace the certificate of a node. It is valid for a day."""
+        return self._authority.node(f"node-{node_id}", age_days=age_days)
+
+
 class ProcessNodes(ClusterNodes):
     """See nodes.py. Nodes reach each other through proxies, clients reach them directly."""
 
     cannot: Mapping[str, str] = dict.fromkeys(("loss", "reorder", "duplicate", "corrupt"), _NO_PACKETS)
 
     def __init__(self, directory: Path, count: int) -> None:
-        self._cluster = FaultyCluster(directory, count, settings=SETTINGS)
+        self._cluster = _Cluster(directory, count)
         super().__init__(self._cluster)
         self._starving: dict[int, _Starvation] = {}
         try:
@@ -132,10 +156,13 @@ class ProcessNodes(ClusterNodes):
             _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
             resource.prlimit(pid, resource.RLIMIT_AS, (hard, hard))
 
-    # --- clocks ---
+    # --- clocks and certificates ---
 
     def set_clock(self, node: int, ahead_ms: int, drift: float = 0) -> None:
         self._cluster.set_clock(node, ahead_ms, drift)
+
+    def expire_certificate(self, node: int, *, expired: bool) -> None:
+        self._cluster.make_certificate(node, age_days=2 if expired else 0)
 
 
 class _Starvation:

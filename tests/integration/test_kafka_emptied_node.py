@@ -74,4 +74,5 @@ def read(member: confluent_kafka.Consumer) -> bytes | None:
     message = member.poll(WAIT_S)
     assert message is not None, f"no record came within {WAIT_S:g} s"
     assert message.error() is None, message.error()
-    return message.value()
+    value: bytes | None = message.value()
+    return value
