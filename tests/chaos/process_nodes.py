@@ -24,6 +24,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
     "min.insync.replicas": 2,
+    "log.cleaner.backoff.ms": 1_000,
 }
 """A node that is paused for some seconds is replaced; one that only waits for a busy core is not."""
 _PERIOD_S: Final = 0.1

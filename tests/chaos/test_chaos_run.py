@@ -40,10 +40,13 @@ def test_some_faults_under_load_lose_nothing(tmp_path: Path) -> None:
 
 def assert_everybody_was_at_work(result: Result) -> None:
     evidence = result.evidence
-    assert {"tidelog-producer-0", "tidelog-producer-1", "kafka-producer"} <= {each.worker for each in evidence.acked}
+    producers = {"tidelog-producer-0", "tidelog-producer-1", "kafka-producer", "keeper"}
+    assert producers <= {each.worker for each in evidence.acked}
     groups = {"tidelog-readers", "classic-readers", "consumer-readers", "watchers"}
     assert groups <= {each.group for each in evidence.commits}
     assert {"committed", "aborted"} <= {each.outcome for each in evidence.transactions}
     assert {"created", "deleted"} <= {each.state for each in evidence.topics}
     assert evidence.succeeded["moves"]
     assert all(records for (topic, _), records in evidence.stored.items() if topic != "copies")
+    kept = sum(len(records) for (topic, _), records in evidence.stored.items() if topic == "latest")
+    assert kept < sum(each.topic == "latest" for each in evidence.acked), "nothing was compacted"

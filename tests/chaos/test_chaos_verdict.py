@@ -40,6 +40,7 @@ SOUND: tuple[Event, ...] = (
     Begun(0, "moves", []),
     Begun(0, "own", [("orders", 0)]),
     Begun(0, "other", [("ledger", 0)]),
+    Begun(0, "keeper", [("latest", 0)]),
     Step(1, "moves", "reassigned"),
     Acked(1, "own", "orders", 0, 0, "own/0/0", 2),
     Acked(2, "own", "orders", 0, 1, "own/0/1", 2),
@@ -65,6 +66,9 @@ SOUND: tuple[Event, ...] = (
     Failed(9, "moves", "RequestTimedOut"),
     Acked(11, "own", "orders", 0, 3, "own/0/4", 2),
     Acked(11, "other", "ledger", 0, 2, "other/0/2", 2),
+    Acked(11, "keeper", "latest", 0, 0, "keeper/0/0", 2),
+    Acked(11, "keeper", "latest", 0, 1, "keeper/0/1", 2),
+    Acked(12, "keeper", "latest", 0, 16, "keeper/0/16", 2),
     Polled(12, "reader-1", "readers", "orders", 0, [(3, "own/0/4")]),
     Assigned(12.5, "reader-0", "readers", [("orders", 0)]),
     Polled(12.6, "reader-0", "readers", "orders", 0, [(2, "own/0/2"), (3, "own/0/4")]),
@@ -75,13 +79,17 @@ SOUND: tuple[Event, ...] = (
     Stored("orders", 0, [(0, "own/0/0"), (1, "own/0/1"), (2, "own/0/2"), (3, "own/0/4")]),
     Stored("ledger", 0, [(0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2")]),
     Stored("copies", 0, COPIED),
+    Stored("latest", 0, [(1, "keeper/0/1"), (16, "keeper/0/16")]),
+    Replica(0, "latest", 0, [(0, "keeper/0/0"), (1, "keeper/0/1"), (16, "keeper/0/16")], []),
+    Replica(1, "latest", 0, [(1, "keeper/0/1"), (16, "keeper/0/16")], []),
     Replica(0, "copies", 0, [*COPIED, (2, "copier-2|other/0/0"), (8, "copier-5|other/0/3")], []),
     Replica(1, "copies", 0, [*COPIED, (2, "copier-2|other/0/0")], []),
     StoredOffsets("readers", [("orders", 0, 2)]),
     StoredTopics(["brief-0", "brief-2", "orders"]),
 )
 
-REPLICA = next(each for each in SOUND if isinstance(each, Replica) and each.node == 1)
+REPLICA = next(each for each in SOUND if isinstance(each, Replica) and (each.topic, each.node) == ("copies", 1))
+COMPACTED = next(each for each in SOUND if isinstance(each, Replica) and (each.topic, each.node) == ("latest", 1))
 
 Change = Callable[[Event], Event | None]
 
@@ -136,6 +144,11 @@ FORGED: dict[str, tuple[str, Change]] = {
     "another record stands where it was acknowledged": (
         "lost",
         lambda event: replace(event, offset=3) if isinstance(event, Acked) and event.value == "own/0/1" else event,
+    ),
+    "the last record of a key is compacted away": ("lost", stored(("latest", 0), (1, "keeper/0/1"))),
+    "the last record of a key is missing in an in-sync replica": (
+        "replicas differ",
+        lambda event: replace(event, records=[(0, "keeper/0/0"), (1, "keeper/0/1")]) if event == COMPACTED else event,
     ),
     "a record is stored twice": (
         "duplicate",

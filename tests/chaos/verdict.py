@@ -34,6 +34,7 @@ from tests.chaos.history import (
     Transaction,
     Undrained,
 )
+from tests.chaos.workloads.work import KEYS, LATEST
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -42,7 +43,7 @@ SOURCE, COPIES = "ledger", "copies"
 AT_WORK_S: Final = 60.0
 """Within it every worker must succeed again once all faults have ended."""
 CHECKS: Final = {
-    "lost": "an acknowledged record is not at the offset that the acknowledgement named",
+    "lost": "an acknowledged record is not at the offset that the acknowledgement named, nor a later one of its key",
     "duplicate": "a record that was sent once is stored twice",
     "reordered": "records of one producer in one partition are stored in another order than they were sent",
     "phantom": "a record is read that nobody has sent, or whose sender was told that it is not written",
@@ -198,9 +199,14 @@ def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
 def _lost(evidence: Evidence) -> Iterator[Finding]:
     stored = {place: dict(records) for place, records in evidence.stored.items()}
     values = {place: {value for _, value in records} for place, records in evidence.stored.items()}
+    newest = {place: _newest(records) for place, records in evidence.stored.items() if place[0] == LATEST}
     for each in evidence.acked:
         if each.offset is None and each.value in values.get((each.topic, each.partition), ()):
             continue
+        if each.topic == LATEST:
+            number = _sent(each.value)[1]
+            if newest.get((each.topic, each.partition), {}).get(number % KEYS, -1) > number:
+                continue  # compacted away
         found = None if each.offset is None else stored.get((each.topic, each.partition), {}).get(each.offset)
         if found != each.value:
             place = f"{each.topic}-{each.partition}"
@@ -221,6 +227,12 @@ def _sent(value: str) -> tuple[str, int]:
     """The sender of a value (with the partition) and its number."""
     sender, _, number = value.rpartition("/")
     return sender, int(number)
+
+
+def _newest(records: Records) -> dict[int, int]:
+    """The number of the last record of each key of a compacted partition, which has one producer."""
+    numbers = (_sent(value)[1] for _, value in records)
+    return {number % KEYS: number for number in numbers}
 
 
 def _duplicate_or_reordered(evidence: Evidence) -> Iterator[Finding]:
@@ -281,6 +293,12 @@ def _replicas(evidence: Evidence) -> Iterator[Finding]:
         where = f"the replica of {each.topic}-{each.partition} on node {each.node}"
         for what in each.damage:
             yield Finding("replicas differ", f"{where} is damaged: {what}")
+        if each.topic == LATEST:
+            # Replicas are compacted each at its own time.
+            end = max(stored, default=-1)
+            if _newest([record for record in each.records if record[0] <= end]) != _newest(list(stored.items())):
+                yield Finding("replicas differ", f"{where} has other last records of some keys than is stored")
+            stored = {offset: value for offset, value in stored.items() if offset in held}
         if wrong := [offset for offset, value in stored.items() if held.get(offset) != value]:
             at = wrong[0]
             found = held.get(at, "nothing")
@@ -288,6 +306,8 @@ def _replicas(evidence: Evidence) -> Iterator[Finding]:
                 "replicas differ",
                 f"{where} differs at {len(wrong)} offsets: {found} at offset {at}, where {stored[at]} is stored",
             )
+        if each.topic == LATEST:
+            continue
         # Aborted records are not stored for readers, and are compared here.
         other = first.setdefault(place, held)
         end = max(stored, default=-1)

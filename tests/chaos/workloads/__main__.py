@@ -22,8 +22,9 @@ from tests.chaos.workloads.consumers import consume, consume_by_kafka
 from tests.chaos.workloads.producers import produce, produce_by_kafka
 from tests.chaos.workloads.transactions import Pipeline
 from tests.chaos.workloads.work import (
+    CONFIGS,
     COPIES,
-    DURABILITY,
+    LATEST,
     LEDGER,
     ORDERS,
     PARTITIONS,
@@ -58,7 +59,8 @@ async def run(work: Work) -> None:
         readers.create_task(consume(work, "watcher", "watchers", COPIES))
         async with asyncio.TaskGroup() as producers:
             for index in range(2):
-                producers.create_task(produce(work, f"tidelog-producer-{index}"))
+                producers.create_task(produce(work, f"tidelog-producer-{index}", ORDERS, LEDGER))
+            producers.create_task(produce(work, "keeper", LATEST))
             producers.create_task(asyncio.to_thread(produce_by_kafka, work, "kafka-producer"))
             producers.create_task(create_and_delete(work, "topics"))
             producers.create_task(move_replicas(work, "moves"))
@@ -72,7 +74,7 @@ async def run(work: Work) -> None:
 async def _create_topics(work: Work) -> None:
     async with Admin(work.bootstrap) as admin:
         for topic, partitions in PARTITIONS.items():
-            configs = {"min.insync.replicas": "2", "durability": DURABILITY[topic]}
+            configs = {"min.insync.replicas": "2", **CONFIGS[topic]}
             await admin.create_topic(topic, partitions=partitions, replication_factor=REPLICAS, configs=configs)
 
 
@@ -89,6 +91,7 @@ async def _drain(work: Work) -> None:
     deadline = now() + DRAIN_S
     newest = await _note_stored(work, ORDERS)
     source = await _note_stored(work, LEDGER)
+    await _note_stored(work, LATEST)
 
     def behind(group: str, ends: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         reached = work.reached[group]

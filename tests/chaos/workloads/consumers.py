@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import groupby
 
 from confluent_kafka import Consumer as KafkaConsumer
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPlace
 
 from tests.chaos.history import Assigned, Begun, Committed, Committing, Failed, Polled, now
@@ -66,8 +66,14 @@ async def _consume(work: Work, name: str, group: str, topic: str, until: float) 
 
 
 def consume_by_kafka(work: Work, name: str, group: str, topic: str, protocol: str) -> None:
-    """The same by librdkafka, on a thread. protocol: classic or consumer."""
+    """The same by librdkafka, on a thread. protocol: classic or consumer. After an error from which the client does not
+    recover, another member takes its place."""
+    work.history.note(Begun(now(), name, []))
+    while not work.stopping_readers.is_set():
+        _consume_until_stuck(work, name, group, topic, protocol)
 
+
+def _consume_until_stuck(work: Work, name: str, group: str, topic: str, protocol: str) -> None:
     def assigned(_: KafkaConsumer, partitions: list[KafkaPlace]) -> None:
         work.history.note(Assigned(now(), name, group, [(each.topic, each.partition) for each in partitions]))
 
@@ -82,12 +88,14 @@ def consume_by_kafka(work: Work, name: str, group: str, topic: str, protocol: st
     }
     if protocol == "classic":
         settings |= {"partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 6_000}
-    work.history.note(Begun(now(), name, []))
     consumer = KafkaConsumer(settings)
     consumer.subscribe([topic], on_assign=assigned)
     try:
         while not work.stopping_readers.is_set():
             messages = consumer.consume(500, 0.3)
+            if any(_is_stuck(message) for message in messages):
+                _noted(work, name, group, messages)
+                break
             offsets = _noted(work, name, group, messages)
             if not offsets:
                 continue
@@ -101,6 +109,13 @@ def consume_by_kafka(work: Work, name: str, group: str, topic: str, protocol: st
                 work.history.note(Committed(now(), name, group, stored))
     finally:
         consumer.close()
+
+
+def _is_stuck(message: Message) -> bool:
+    """Whether the coordinator moved while the client asked it for committed offsets: librdkafka looks the coordinator
+    up, but does not ask it, and its partitions wait for ever (librdkafka issue 5586)."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError.NOT_COORDINATOR
 
 
 def _noted(work: Work, name: str, group: str, messages: list[Message]) -> list[tuple[str, int, int]]:

@@ -9,7 +9,17 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from tests.chaos.history import Acked, Begun, Failed, Refused, now
-from tests.chaos.workloads.work import DELIVERY_MS, LEDGER, ORDERS, PARTITIONS, Work, pause, places_of
+from tests.chaos.workloads.work import (
+    DELIVERY_MS,
+    KEYS,
+    LATEST,
+    LEDGER,
+    ORDERS,
+    PARTITIONS,
+    Work,
+    pause,
+    places_of,
+)
 from tidelog import Producer
 from tidelog.errors import TidelogError
 
@@ -22,16 +32,15 @@ PAUSE_S: Final = 0.15
 """Of each task: the nodes share the cores of the machine."""
 
 
-async def produce(work: Work, name: str) -> None:
-    """Many tasks of one producer, one for each partition, until producers stop."""
-    work.history.note(Begun(now(), name, places_of(ORDERS, LEDGER)))
+async def produce(work: Work, name: str, *topics: str) -> None:
+    """Many tasks of one producer, one for each partition of these topics, until producers stop."""
+    work.history.note(Begun(now(), name, places_of(*topics)))
     async with (
         Producer(work.bootstrap, acks="all", linger_ms=2, delivery_timeout_ms=DELIVERY_MS) as producer,
         asyncio.TaskGroup() as tasks,
     ):
-        for topic in (ORDERS, LEDGER):
-            for partition in range(PARTITIONS[topic]):
-                tasks.create_task(_produce_one(work, producer, name, topic, partition))
+        for topic, partition in places_of(*topics):
+            tasks.create_task(_produce_one(work, producer, name, topic, partition))
 
 
 async def _produce_one(work: Work, producer: Producer, name: str, topic: str, partition: int) -> None:
@@ -40,10 +49,11 @@ async def _produce_one(work: Work, producer: Producer, name: str, topic: str, pa
         sent = []
         for _ in range(TOGETHER):
             value = f"{name}/{topic}-{partition}/{number}"
+            key = b"%d" % (number % KEYS) if topic == LATEST else None
             number += 1
             begun = now()
             try:
-                sent.append((value, begun, await producer.enqueue(topic, value.encode(), partition=partition)))
+                sent.append((value, begun, await producer.enqueue(topic, value.encode(), key, partition=partition)))
             except TidelogError as failure:
                 # Not enqueued, therefore certainly not sent.
                 work.history.note(Refused(now(), name, topic, partition, value, type(failure).__name__, written=False))

@@ -16,8 +16,22 @@ LEDGER: Final = "ledger"
 """durability=fsync; the source of the pipeline."""
 COPIES: Final = "copies"
 """The target of the pipeline."""
-PARTITIONS: Final = {ORDERS: 6, LEDGER: 3, COPIES: 3}
-DURABILITY: Final = {ORDERS: "page-cache", LEDGER: "fsync", COPIES: "page-cache"}
+LATEST: Final = "latest"
+"""Compacted: a producer writes the same few keys again and again."""
+KEYS: Final = 16
+"""Of each partition of `latest`: record n has key n modulo so many."""
+PARTITIONS: Final = {ORDERS: 6, LEDGER: 3, COPIES: 3, LATEST: 2}
+CONFIGS: Final = {
+    ORDERS: {"durability": "page-cache"},
+    LEDGER: {"durability": "fsync"},
+    COPIES: {"durability": "page-cache"},
+    LATEST: {
+        "durability": "page-cache",
+        "cleanup.policy": "compact",
+        "segment.bytes": "16384",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
+}
 REPLICAS: Final = 3
 DELIVERY_MS: Final = 60_000
 PIPELINE: Final = "pipeline"
