@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.history import History, Stored, StoredOffsets, StoredTopics, Undrained, now
-from tests.chaos.workloads.administrators import create_and_delete, move_replicas
+from tests.chaos.workloads.administrators import create_and_delete, drain_and_rebalance, move_replicas
 from tests.chaos.workloads.consumers import consume, consume_by_kafka
 from tests.chaos.workloads.producers import produce, produce_by_kafka
 from tests.chaos.workloads.transactions import Pipeline
@@ -64,6 +64,7 @@ async def run(work: Work) -> None:
             producers.create_task(asyncio.to_thread(produce_by_kafka, work, "kafka-producer"))
             producers.create_task(create_and_delete(work, "topics"))
             producers.create_task(move_replicas(work, "moves"))
+            producers.create_task(drain_and_rebalance(work, "drains"))
             producers.create_task(_stop_when_input_ends(work))
             print("at work", flush=True)
         await _drain(work)
