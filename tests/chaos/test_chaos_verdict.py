@@ -333,6 +333,8 @@ def test_time_without_acknowledgements_belongs_to_the_round_before_it() -> None:
     kill, pause = silences(Evidence.of(events), [Span("kill", 2, 4), Span("pause", 7, 8)], 12)
     assert (kill.name, kill.all_partitions, kill.one_partition) == ("kill", 3, 4)
     assert (pause.name, pause.all_partitions, pause.one_partition) == ("pause", 3, 4)
+    (after,) = silences(Evidence.of(events), [Span("kill-all", 20, 22)], 12)
+    assert (after.all_partitions, after.one_partition) == (0, 0), "producers had stopped before it"
 
 
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:

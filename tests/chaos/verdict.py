@@ -476,7 +476,7 @@ def silences(evidence: Evidence, spans: Sequence[Span], end: float) -> list[Sile
     every = sorted(each.t for each in evidence.acked)
     found = []
     for index, span in enumerate(spans):
-        until = spans[index + 1].begin if index + 1 < len(spans) else end
+        until = spans[index + 1].begin if index + 1 < len(spans) else max(span.begin, end)
         alone = [_longest(sorted(moments), span.begin, until) for moments in by_partition.values()]
         found.append(Silence(span.name, _longest(every, span.begin, until), max(alone, default=until - span.begin)))
     return found
