@@ -8,9 +8,10 @@ import random
 import socket
 from typing import Final
 
-PORTS: Final = range(18_000, 32_000)
+PORTS: Final = range(18_000, 30_000)
 """Below the system's range for outgoing connections (32768 and up on Linux): a connection that is made meanwhile, or
-a server that asks for any free port, never gets one of these."""
+a server that asks for any free port, never gets one of these. Below Kubernetes' range of node ports (30000 to 32767)
+too: on a machine with a cluster, its packet filter takes the connections to such a port away from its listener."""
 
 
 def free_ports(count: int) -> list[int]:
