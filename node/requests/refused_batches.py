@@ -1,10 +1,11 @@
 """The batches of idempotent producers that this node has just refused, for the batches behind them.
 
 A producer has several batches of a partition on their way. If the first is refused because the node does not lead or
-too few replicas are in sync, and this changes before the second arrives, the second leaves a gap. OUT_OF_ORDER would be
-right, but librdkafka then gives all its partitions another producer epoch, and writes the records of unknown outcome of
-any of them twice (its issue 4953, with Kafka too). Such a batch is refused for the reason of the first instead: all
-clients send both again, in order.
+too few replicas are in sync, and this changes before the second arrives, the second leaves a gap. So it does behind one
+for which the disk has no room, since the log looks at the sequence first. OUT_OF_ORDER would be right, but librdkafka
+then gives all its partitions another producer epoch, and writes the records of unknown outcome of any of them twice
+(its issue 4953, with Kafka too). Such a batch is refused for the reason of the first instead: all clients send both
+again, in order.
 
 Invariant: only a batch that the log refuses as out of order gets another reason, and only if its sequence is the one
 after the refused batch; hence a gap that has another cause is still told as such. After NOTED_MS it is told in any
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog.clock import Clock
-from tidelog.errors import NotEnoughReplicas, NotLeaderOrFollower, OutOfOrderSequenceNumber, TidelogError
+from tidelog.errors import DiskFull, NotEnoughReplicas, NotLeaderOrFollower, OutOfOrderSequenceNumber, TidelogError
 from tidelog.records.v2.header import peek_header
 from tidelog.types import INT32_MAX, NO_PRODUCER_ID, Buffer, Millis, PartitionKey, ProducerId
 
@@ -26,8 +27,8 @@ NOTED_MS: Final = 5_000
 NOTED_MAX: Final = 1_000
 """Of a node; the oldest is forgotten first."""
 
-_PASSING: Final = (NotLeaderOrFollower, NotEnoughReplicas)
-"""What may be over when the next batch arrives. Both say that nothing was written."""
+_PASSING: Final = (NotLeaderOrFollower, NotEnoughReplicas, DiskFull)
+"""What may be over when the next batch arrives. All say that nothing was written."""
 
 
 class _Refused(NamedTuple):

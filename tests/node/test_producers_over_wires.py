@@ -10,6 +10,7 @@ from node.requests.refused_batches import NOTED_MAX, NOTED_MS
 from storage.append_info import Origin
 from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
 from tidelog.errors import (
+    DiskFull,
     InvalidProducerEpoch,
     InvalidRequest,
     NotEnoughReplicas,
@@ -116,6 +117,17 @@ def test_a_gap_that_no_refusal_explains_is_told(cluster: Cluster) -> None:
     assert codes(cluster, numbered(2, epoch=1)) == out_of_order
     cluster.run(NOTED_MS / 1_000 + 1)
     assert codes(cluster, numbered(2)) == out_of_order  # the producer has given up the batch before
+
+
+def test_a_batch_behind_one_that_found_a_full_disk_is_no_gap(cluster: Cluster) -> None:
+    """The log refuses a gap before it looks at the disk: with several batches on their way, each full disk made one."""
+    cluster.produce(1, numbered(0))
+    disk = cluster.machines[1].disk
+    disk.capacity = disk.used
+    assert codes(cluster, numbered(1), numbered(2)) == [DiskFull.code, DiskFull.code]
+    disk.capacity = None
+    cluster.run(10)
+    assert codes(cluster, numbered(1), numbered(2)) == [0, 0]
 
 
 def test_a_batch_behind_one_for_the_former_leader_is_no_gap(cluster: Cluster) -> None:
