@@ -158,6 +158,8 @@ class ReplicationConfig:
     """limit for the records of one partition in a fetch response"""
     drain_ms_max: Millis = setting("controlled.shutdown.timeout.ms", 30_000, millis(0, 600_000))
     """how long a stopping node waits until its leaderships have moved to other nodes"""
+    stop_wait_ms: Millis = setting("controlled.shutdown.wait.ms", 0, millis(0, 600_000))
+    """Tidelog's own: how long a node to be stopped waits first while others need it (operations.md); 0: not at all"""
     imbalance_check_ms: Millis = setting(
         "leader.imbalance.check.interval.seconds", 300_000, number(0, 86_400, unit="s", scale=1_000)
     )

@@ -3,7 +3,8 @@
 Start: the node opens its log directories and recovers their logs, the metadata log first, because it describes the
 others. It joins the quorum, or forms it if so configured, and registers. Once it has caught up and is unfenced, it is
 ready.
-Stop: its leaderships move to other nodes, its streams end, and its logs are closed cleanly.
+Stop: it may wait until the other nodes can do without it (node/process/stop_gate.py). Then its leaderships move to
+other nodes, its streams end, and its logs are closed cleanly.
 
 Invariants: services accept requests from the beginning and refuse those that cannot be answered yet. `run` owns and
 awaits every task. An error that makes running impossible ends `run`, and no clean-shutdown marker is written.
@@ -26,6 +27,7 @@ from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.metric_sources import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
 from node.process.coordination import NodeCoordinators
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.process.stop_gate import StopGate
 from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
@@ -422,6 +424,7 @@ class Node:
             if self._quotas is not None:
                 metadata.metadata.subscribe(self._quotas.on_image)
             await self._stop.wait()
+            await self._stop_gate(metadata).wait_until_safe()
             _log.info("draining: waiting until the leaderships have moved to other nodes")
             await metadata.drain()
             maintaining.cancel()
@@ -433,6 +436,16 @@ class Node:
                 await self._before_close()
             for task in background:
                 task.cancel()
+
+    def _stop_gate(self, metadata: MetadataNode) -> StopGate:
+        return StopGate(
+            self._config.node_id,
+            metadata.registration,
+            lambda: metadata.image,
+            metadata.client.why_unavailable,
+            clock=self._clock,
+            limit_ms=self._config.replication.stop_wait_ms,
+        )
 
     def _damaged(self) -> list[DamagedReplica]:
         """Replicas whose recovery found less than what had been reported as durable."""

@@ -155,15 +155,20 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: 
     )
 
 
-def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
-    """What would stop working while this node is stopped; empty if it can be restarted safely."""
+def why_not_restart(image: ClusterImage, node_id: NodeId, *, if_it_can_pass: bool = False) -> list[str]:
+    """What would stop working while this node is stopped; empty if it can be restarted safely.
+
+    if_it_can_pass: only what other nodes can end by coming back or catching up, so that it is worth waiting for: not
+    what any restart of the node interrupts, even if all replicas are in sync and all voters run.
+    """
     reasons = []
     node = image.nodes.get(node_id)
     if node is None:
         return [f"node {node_id} is not registered"]
     voters = [voter.node_id for voter in image.voters]
     there = [each for each in voters if each != node_id and each in image.nodes and not image.nodes[each].fenced]
-    if node_id in voters and len(there) <= len(voters) // 2:
+    has_spare = len(voters) - 1 > len(voters) // 2
+    if node_id in voters and len(there) <= len(voters) // 2 and (has_spare or not if_it_can_pass):
         reasons.append(
             f"the metadata quorum of nodes {voters} would have {len(there)} of {len(voters)} voters: no majority, "
             "metadata could not be changed and no leader elected"
@@ -172,10 +177,12 @@ def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
     for state in image.partitions():
         if node_id not in state.isr:
             continue
+        minimum, others = image.min_insync(state), len(state.replicas) - 1
         staying = [each for each in state.isr if each != node_id]
         if choose_leader(image, state, (*staying, *(each for each in state.elr if each != node_id))) == NO_NODE:
-            leaderless.append(state)
-        elif len(staying) < image.min_insync(state) <= len(state.isr):
+            if others or not if_it_can_pass:
+                leaderless.append(state)
+        elif len(staying) < minimum <= len(state.isr) and (others >= minimum or not if_it_can_pass):
             refusing.append(state)
     if leaderless:
         reasons.append(f"no other replica could lead {_names(image, leaderless)}")

@@ -29,6 +29,12 @@ from tidelog.errors import InvalidConfig
 OTHER_VARIABLES: Final = frozenset(("TIDELOG_POD_NAME", *ClientVariable))
 """What a node, or `tidelog` in its pod, reads besides the settings."""
 
+GRACE_S: Final = 30
+"""Kubernetes' terminationGracePeriodSeconds where none is given."""
+
+CLOSE_S: Final = 15
+"""For the answers in progress, and for closing the logs of a thousand partitions."""
+
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 _METRICS: Final = {metric.name: metric.type for table in TABLES for metric in table.metrics}
 
@@ -74,6 +80,7 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
         yield error.message
         return
     yield from _ports(container, configs[0])
+    yield from _grace(spec, container, configs[0])
     for name in _PROBES:
         yield from (f"{name}: {problem}" for problem in _probe(container[name], configs[0]))
 
@@ -176,6 +183,19 @@ def _ports(container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
         yield f"port {declared[port]}: the node does not listen at {port}"
     for port in sorted(opened.keys() - declared.keys()):
         yield f"{opened[port]} is at port {port}, which the container does not declare"
+
+
+def _grace(spec: Mapping[str, Any], container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
+    """The kubelet kills a pod that has not ended in time: its logs are then not closed clean."""
+    times = config.replication
+    pause_s = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    if pause_s * 1_000 <= times.session_ms:
+        yield f"preStop takes {pause_s} s: a node that is lost is known as lost only after {times.session_ms} ms"
+    if not times.stop_wait_ms:
+        yield "controlled.shutdown.wait.ms is 0: the pod ends also while the other nodes cannot do without it"
+    wanted_s = pause_s + (times.stop_wait_ms + times.drain_ms_max) // 1_000 + CLOSE_S
+    if (grace_s := spec.get("terminationGracePeriodSeconds", GRACE_S)) < wanted_s:
+        yield f"terminationGracePeriodSeconds is {grace_s}; preStop, wait, drain and closing may take {wanted_s} s"
 
 
 def _probe(handler: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:

@@ -171,6 +171,22 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         "port kafka: the node does not listen at 9092",
     ),
     "a listener without its port": (lambda it: without(it.node["ports"], -1), "which the container does not declare"),
+    "no time for the wait before the drain": (
+        lambda it: it.pod.update(terminationGracePeriodSeconds=60),
+        "terminationGracePeriodSeconds is 60; preStop, wait, drain and closing may take 108 s",
+    ),
+    "a wait that the default grace has no room for": (
+        lambda it: without(it.pod, "terminationGracePeriodSeconds"),
+        "terminationGracePeriodSeconds is 30",
+    ),
+    "no wait": (
+        lambda it: it.text('"controlled.shutdown.wait.ms" = 60_000', ""),
+        "controlled.shutdown.wait.ms is 0",
+    ),
+    "SIGTERM before lost nodes are known": (
+        lambda it: it.node["lifecycle"]["preStop"]["sleep"].update(seconds=2),
+        "preStop takes 2 s",
+    ),
     "a gRPC probe at a listener with TLS": (
         lambda it: it.probe(grpc={"port": 9192}),
         "which the kubelet's gRPC probes",

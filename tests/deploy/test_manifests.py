@@ -92,13 +92,6 @@ def listeners_of(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, address
 
 
-def test_a_drain_has_the_time_it_may_take() -> None:
-    stateful = manifest.the("StatefulSet")["spec"]["template"]["spec"]
-    drain_seconds_max = 30
-    pause = manifest.container()["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert stateful["terminationGracePeriodSeconds"] >= drain_seconds_max + pause
-
-
 def test_a_pod_may_run_in_a_restricted_namespace() -> None:
     pod = manifest.the("StatefulSet")["spec"]["template"]["spec"]
     container = manifest.container()["securityContext"]

@@ -131,6 +131,20 @@ def test_a_restart_must_leave_the_quorum_a_majority() -> None:
     assert "no majority" in reason
 
 
+def test_only_what_other_nodes_can_end_is_worth_a_wait() -> None:
+    """With all replicas in sync and all voters running, a restart interrupts what has no other replica or voter."""
+    world = Controlled()
+    world.start(1, 2, 3)
+    two = world.made(replicas=2, min_insync_replicas="2").replicas
+    one = NodeId(two[0])
+    world._write([VotersRecord(tuple(Voter(NodeId(node), directory(node), {}) for node in two))], world.end)
+    world.activate()
+    assert len(why_not_restart(world.image, one)) == 2, "the quorum, and acks=all"
+    assert why_not_restart(world.image, one, if_it_can_pass=True) == []
+    world.kill(two[1], alive=(two[0], 3))
+    assert why_not_restart(world.image, one, if_it_can_pass=True) == ["no other replica could lead orders-0"]
+
+
 def test_a_throttle_lets_pass_its_rate_and_one_fetch_more() -> None:
     throttle, passed = MoveThrottle(1_000), 0
     for now in range(0, 10_000, 10):
