@@ -25,6 +25,7 @@ from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.metric_sources import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
+from node.process.catch_up import wait_until_caught_up
 from node.process.coordination import NodeCoordinators
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.process.stop_gate import StopGate
@@ -101,6 +102,7 @@ class Node:
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
         ready_changed: Callable[[bool], Awaitable[None]] | None = None,
+        caught_up: Callable[[], None] | None = None,
         image_changed: Callable[[ClusterImage], None] | None = None,
         quotas: Quotas | None = None,
         audit: AuditTrail | None = None,
@@ -109,7 +111,8 @@ class Node:
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
         before_close: stops the listeners; called when every waiting request has been answered. ready_changed: called
-        whenever the node becomes ready or is no longer ready. image_changed: called with each new image, from the first
+        whenever the node becomes ready or is no longer ready. caught_up: called once, when the node is ready and its
+        replicas have been in sync (node/process/catch_up.py). image_changed: called with each new image, from the first
         one on. quotas: those that the listeners apply; None: none. audit: records the changes that this node asks of
         its own controller, and failures of SASL. cluster_secret: with which other nodes authenticate; empty: they do
         not by SASL. now_ns: monotonic time, for metrics."""
@@ -120,6 +123,7 @@ class Node:
         self._executors = executors
         self._boot_id = boot_id
         self._before_close, self._ready_changed, self._image_changed = before_close, ready_changed, image_changed
+        self._caught_up = caught_up
         self._quotas = quotas
         self._audit = audit
         self._now_ns = now_ns
@@ -414,6 +418,7 @@ class Node:
                 tasks.create_task(metadata.controller.run(), name="controller"),
                 tasks.create_task(metadata.registration.run(self._damaged, replicas.damage.reports), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
+                tasks.create_task(self._watch_caught_up(metadata), name="caught up"),
                 tasks.create_task(self.sasl.run(), name="sasl"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
@@ -474,6 +479,13 @@ class Node:
             _log.info("node is ready" if self._is_ready else "node is not ready")
             if self._ready_changed is not None:
                 await self._ready_changed(self._is_ready)
+
+    async def _watch_caught_up(self, metadata: MetadataNode) -> None:
+        if self._caught_up is not None:
+            await wait_until_caught_up(
+                self._config.node_id, lambda: metadata.image, lambda: self._is_ready, self._clock
+            )
+            self._caught_up()
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

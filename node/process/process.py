@@ -213,6 +213,7 @@ class NodeProcess:
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
                 ready_changed=self._ready_changed,
+                caught_up=self._health.caught_up,
                 image_changed=None if self._authorizer is None else self._authorizer.follow,
                 quotas=self._boundary.quotas,
                 audit=self._audit,

@@ -5,7 +5,7 @@ Pure functions of an image. Findings on the nodes' disks are known only as far a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
 
@@ -191,7 +191,31 @@ def why_not_restart(image: ClusterImage, node_id: NodeId, *, if_it_can_pass: boo
     return reasons
 
 
+def awaited_replicas(image: ClusterImage, node_id: NodeId) -> list[str]:
+    """The partitions of which this node has a replica that is not in sync, by name, if it is to be waited for; else
+    empty. Not those without a leader, from whom nothing can be fetched, nor those that a reassignment adds to the node.
+
+    Empty as well while no other node in service has all its replicas in sync: if each waited for its own, none might
+    ever be ready.
+    """
+    behind: dict[NodeId, list[PartitionState]] = {}
+    for state in image.partitions():
+        if state.leader == NO_NODE or len(state.isr) == len(state.replicas):
+            continue
+        for replica in state.replicas:
+            if replica not in state.isr and replica not in state.adding:
+                behind.setdefault(replica, []).append(state)
+    others = (each for each in image.nodes.values() if each.node_id != node_id and not each.fenced)
+    if all(each.draining or each.node_id in behind for each in others):
+        return []
+    return [name_of(image, state) for state in behind.get(node_id, ())]
+
+
 def _names(image: ClusterImage, states: Iterable[PartitionState]) -> str:
-    names = [name_of(image, state) for state in states]
+    return some_of([name_of(image, state) for state in states])
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more

@@ -126,6 +126,8 @@ def test_a_missing_node_is_said_early_and_each_address_is_named(
 
 
 def test_a_node_is_run_and_probed_as_by_its_own_programs(tidelog: Terminal, tmp_path: Path) -> None:
+    assert tidelog("node", "probe", NOWHERE, "--ready", "--caught-up") == 2
+    assert "--ready or --caught-up" in tidelog.err
     assert tidelog("node", "probe", NOWHERE, "--ready", "--json") == 1
     assert tidelog.json["ready"] is False and NOWHERE in tidelog.json["reason"]
     absent = tmp_path / "absent.toml"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from node.config import SETTINGS, NodeConfig, parse
-from node.listeners.grpc.health import READY
+from node.listeners.grpc.health import CAUGHT_UP, READY
 from node.observability.metrics import TABLES
 from node.observability.metrics_server import OWN_PATHS
 from node.process import probe
@@ -81,6 +81,10 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
         return
     yield from _ports(container, configs[0])
     yield from _grace(spec, container, configs[0])
+    if not _asks_for_sync(container["readinessProbe"]):
+        yield f"readinessProbe: it does not ask for {CAUGHT_UP}: a rolling update would not wait for replicas"
+    if any(_asks_for_sync(container[name]) for name in ("startupProbe", "livenessProbe")):
+        yield "a node that catches up is alive: startupProbe and livenessProbe must not wait for that"
     for name in _PROBES:
         yield from (f"{name}: {problem}" for problem in _probe(container[name], configs[0]))
 
@@ -185,6 +189,12 @@ def _ports(container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
         yield f"{opened[port]} is at port {port}, which the container does not declare"
 
 
+def _asks_for_sync(handler: Mapping[str, Any]) -> bool:
+    if "grpc" in handler:
+        return bool(handler["grpc"].get("service") == CAUGHT_UP)
+    return "--caught-up" in handler.get("exec", {}).get("command", ())
+
+
 def _grace(spec: Mapping[str, Any], container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
     """The kubelet kills a pod that has not ended in time: its logs are then not closed clean."""
     times = config.replication
@@ -205,7 +215,7 @@ def _probe(handler: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
             yield f"no listener with gRPC is at port {grpc['port']}"
         elif listeners[0].protocol.has_tls:
             yield f"the listener at port {grpc['port']} has TLS, which the kubelet's gRPC probes do not speak"
-        if grpc.get("service", "") not in ("", READY):
+        if grpc.get("service", "") not in ("", READY, CAUGHT_UP):
             yield f"the node has no health service {grpc['service']}"
     elif (http := handler.get("httpGet")) is not None:
         if config.metrics_bind is None or http["port"] not in (config.metrics_bind.port, "metrics"):

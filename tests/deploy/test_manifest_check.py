@@ -171,6 +171,14 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         "port kafka: the node does not listen at 9092",
     ),
     "a listener without its port": (lambda it: without(it.node["ports"], -1), "which the container does not declare"),
+    "readiness before replicas are in sync": (
+        lambda it: it.node["readinessProbe"]["exec"]["command"].remove("--caught-up"),
+        "a rolling update would not wait for replicas",
+    ),
+    "a node killed while it catches up": (
+        lambda it: it.node["livenessProbe"]["exec"]["command"].insert(3, "--caught-up"),
+        "startupProbe and livenessProbe must not wait",
+    ),
     "no time for the wait before the drain": (
         lambda it: it.pod.update(terminationGracePeriodSeconds=60),
         "terminationGracePeriodSeconds is 60; preStop, wait, drain and closing may take 108 s",

@@ -61,7 +61,7 @@ def test_probes_ask_the_node_itself_and_liveness_asks_nothing_about_others() -> 
     port = ports["GRPC"]
     assert container["startupProbe"]["grpc"] == {"port": port}
     assert container["livenessProbe"]["grpc"] == {"port": port}
-    assert container["readinessProbe"]["grpc"] == {"port": port, "service": "tidelog.ready"}
+    assert container["readinessProbe"]["grpc"] == {"port": port, "service": "tidelog.caught-up"}
     assert container["lifecycle"]["preStop"]
 
 
@@ -129,7 +129,7 @@ def test_nodes_in_production_are_spread_over_zones_and_make_room_for_themselves(
     assert spread["labelSelector"]["matchLabels"] == LABEL
     priority = manifest.the("PriorityClass", pod["priorityClassName"], manifest.PROD)
     assert 0 < priority["value"] < 1_000_000_000, "above what has no class, below what belongs to Kubernetes"
-    assert stateful["minReadySeconds"] >= 60, "a rolling update leaves replicas time to be in sync again"
+    assert 0 < stateful["minReadySeconds"] <= 60, "a crash stops a rolling update; replicas are waited for by the probe"
 
 
 @pytest.mark.parametrize("overlay", [manifest.BASE, manifest.DEV, manifest.PROD])
@@ -231,7 +231,7 @@ def test_probes_of_the_overlay_for_production_speak_tls_with_the_mounted_files()
         command = probe["exec"]["command"]
         assert command[:3] == ["python", "-m", "node.process.probe"]
         assert [each for each in command if each.startswith("--tls-")] == files
-        assert ("--ready" in command) is (name == "readinessProbe")
+        assert ("--caught-up" in command) is (name == "readinessProbe")
         (timeout_ms,) = (int(each.partition("=")[2]) for each in command if each.startswith("--timeout-ms="))
         assert timeout_ms < probe["timeoutSeconds"] * 1000, "the probe itself says why it failed"
         assert command[-1] == "localhost:9192"

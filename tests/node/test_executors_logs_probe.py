@@ -219,12 +219,19 @@ async def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixtur
         health.ready(is_ready=is_ready)
         alive = await run_in(prober, lambda: probe.main([str(address)]))
         seen.append((alive, await run_in(prober, lambda: probe.main(["--ready", str(address)]))))
+    caught_up = []
+    for change in (partial(health.ready, is_ready=True), health.caught_up, partial(health.ready, is_ready=False)):
+        change()
+        caught_up.append(await run_in(prober, lambda: probe.main(["--caught-up", str(address)])))
+    assert caught_up == [1, 0, 1], "ready is not enough, and a node that is being stopped is not caught up"
     await server.stop(0)
     seen.append((await run_in(prober, lambda: probe.main([str(address)])), 1))
     prober.close()
     assert seen == [(0, 1), (0, 0), (0, 1), (1, 1)]
     out, err = capfd.readouterr()
     assert "is alive" in out
+    assert "is caught up" in out
+    assert "is not caught up" in err
     assert "is not ready" in err
     assert "no connection" in err
     assert "If it has TLS, name --tls-ca." in err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replication.controller.events import ElectionType, ElectLeaders
-from replication.controller.explain import OnDisks, explain, why_not_restart
+from replication.controller.explain import OnDisks, awaited_replicas, explain, why_not_restart
 from replication.controller.metadata_records import VotersRecord
 from replication.partition.move_throttle import MoveThrottle
 from replication.raft.voters import Voter
@@ -143,6 +143,43 @@ def test_only_what_other_nodes_can_end_is_worth_a_wait() -> None:
     assert why_not_restart(world.image, one, if_it_can_pass=True) == []
     world.kill(two[1], alive=(two[0], 3))
     assert why_not_restart(world.image, one, if_it_can_pass=True) == ["no other replica could lead orders-0"]
+
+
+def test_a_node_waits_for_its_replicas_while_another_one_has_all_of_its_own() -> None:
+    world, a, b, c = three()
+    assert awaited_replicas(world.image, NodeId(c)) == []
+    world.propose(a, b)
+    assert awaited_replicas(world.image, NodeId(c)) == ["orders-0"]
+    assert awaited_replicas(world.image, NodeId(b)) == []
+    world.kill(b, alive=(a, c))
+    assert awaited_replicas(world.image, NodeId(c)) == ["orders-0"], "the leader has all of its own"
+    world.kill(a, alive=(c,))
+    assert awaited_replicas(world.image, NodeId(c)) == [], "nothing leads that could be fetched"
+
+
+def test_no_node_waits_where_all_lack_something() -> None:
+    """Each lacks records of a partition that another one leads: if each waited, no node would ever be ready."""
+    world, *_ = three()
+    world.made("more", partitions=3)
+    for partition in range(3):
+        state = world.partition(partition, "more")
+        world.propose(*state.replicas[:2], state=state)
+    lacking = [world.partition(partition, "more").replicas[2] for partition in range(3)]
+    assert set(lacking) == {1, 2, 3}, "placement gives each node one of the last replicas"
+    assert [awaited_replicas(world.image, node) for node in lacking] == [[], [], []]
+    state = world.partition(2, "more")
+    world.propose(*state.replicas, state=state)
+    assert [awaited_replicas(world.image, node) for node in lacking] == [["more-0"], ["more-1"], []]
+
+
+def test_a_replica_that_a_reassignment_adds_is_not_waited_for() -> None:
+    world = Controlled()
+    world.start(1, 2, 3)
+    state = world.made(replicas=2)
+    (third,) = {1, 2, 3} - set(state.replicas)
+    world.reassign(state.key, (*state.replicas, third))
+    assert third in world.partition().adding
+    assert awaited_replicas(world.image, NodeId(third)) == []
 
 
 def test_a_throttle_lets_pass_its_rate_and_one_fetch_more() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import click
 
+from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, cluster_command
 from tidelog.cli.cluster_options import CONNECTION, connection_options, profile_defaults
 from tidelog.cli.declared import Argument, CommandGroup, Option
@@ -33,20 +34,26 @@ def probe(
     ctx: click.Context,
     address: Annotated[str, Argument(help="HOST:PORT of a listener of the node that speaks gRPC.")],
     ready: Annotated[bool, Option("--ready", help="Whether the node is ready, not only alive.")] = False,
+    caught_up: Annotated[
+        bool, Option("--caught-up", help="Whether it is ready and its replicas have been in sync since it started.")
+    ] = False,
     timeout_ms: Annotated[int, Option("--timeout-ms", min=1, help="Timeout of the check.")] = 2_000,
     as_json: Json = False,
 ) -> None:
     """Check whether a node is alive or ready: the same as `tidelog-probe ADDRESS`. Exit code 1: it is not."""
+    if ready and caught_up:
+        raise WrongUsage("pass --ready or --caught-up, not both")
     module: Any = server_module("node.process.probe")
-    wanted, reason = "ready" if ready else "alive", ""
+    service, wanted = module.wanted_service(ready=ready, caught_up=caught_up)
+    reason = ""
     try:
-        is_healthy: bool = module.ask(address, module.READY if ready else "", timeout_ms, connection_options(ctx).tls())
+        is_healthy: bool = module.ask(address, service, timeout_ms, connection_options(ctx).tls())
     except TidelogError as error:
         is_healthy, reason = False, error.message
     if as_json:
-        print_json({"address": address, wanted: is_healthy, "reason": reason})
+        print_json({"address": address, wanted.replace(" ", "_"): is_healthy, "reason": reason})
     else:
-        say(reason or f"the node at {address} {'is' if is_healthy else 'is not'} {wanted}")
+        say(reason or module.verdict(address, wanted, is_healthy=is_healthy))
     if not is_healthy:
         raise click.exceptions.Exit(1)
 

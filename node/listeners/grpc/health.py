@@ -2,8 +2,9 @@
 
 Service "" and each of the node's services: alive, the process answers. This does not depend on other nodes; otherwise
 the loss of a majority would make Kubernetes restart every node.
-Service `tidelog.ready`: the node is registered, unfenced and caught up with the metadata, and is not stopping. Rolling
-updates and disruption budgets use this one.
+Service `tidelog.ready`: the node is registered, unfenced and caught up with the metadata, and is not stopping.
+Service `tidelog.caught-up`: it is ready, and its replicas have been in sync once since the process started
+(node/process/catch_up.py). Rolling updates and disruption budgets use this one.
 
 Invariant: a change of the state waits for no watcher. The servicer of grpcio-health-checking holds a lock while it
 writes to a watcher, so that one caller who does not read keeps the state from changing.
@@ -19,6 +20,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 READY: Final = "tidelog.ready"
+CAUGHT_UP: Final = "tidelog.caught-up"
 
 
 class Health:
@@ -27,6 +29,7 @@ class Health:
     def __init__(self, services: Iterable[str]) -> None:
         self.servicer = HealthState()
         self._services = tuple(services)
+        self._is_ready = self._has_caught_up = False
 
     def alive(self) -> None:
         """Report the node as alive and not ready."""
@@ -36,8 +39,18 @@ class Health:
 
     def ready(self, *, is_ready: bool) -> None:
         """Report whether the node is ready, also to watchers."""
+        self._is_ready = is_ready
+        self._report()
+
+    def caught_up(self) -> None:
+        """Report from now on, while the node is ready, that it has caught up."""
+        self._has_caught_up = True
+        self._report()
+
+    def _report(self) -> None:
         answer = health_pb2.HealthCheckResponse
-        self.servicer.set(READY, answer.SERVING if is_ready else answer.NOT_SERVING)
+        for service, holds in ((READY, self._is_ready), (CAUGHT_UP, self._is_ready and self._has_caught_up)):
+            self.servicer.set(service, answer.SERVING if holds else answer.NOT_SERVING)
 
 
 class HealthState(health_pb2_grpc.HealthServicer):
