@@ -23,12 +23,13 @@ from tidelog.errors import (
     InvalidRequest,
     InvalidTopic,
     OffsetOutOfRange,
+    RequestTimedOut,
     Retry,
     TopicExists,
     UnknownTopicOrPartition,
 )
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.types import PartitionIndex, QuotaEntity, TopicPartition
 
 
 async def test_topics_are_created_described_listed_and_deleted() -> None:
@@ -47,6 +48,16 @@ async def test_topics_are_created_described_listed_and_deleted() -> None:
         for absent in (admin.describe_topic("audit"), admin.delete_topic("audit")):
             with pytest.raises(UnknownTopicOrPartition):
                 await absent
+
+
+@pytest.mark.parametrize("end", ["", "."])
+async def test_a_change_of_unknown_outcome_is_said_in_whole_sentences(end: str) -> None:
+    """The messages of nodes end with a full stop or without one."""
+    async with memory_cluster() as cluster, Admin(cluster.bootstrap) as admin:
+        cluster.nodes[0].scripted["alter_client_quotas"] = RequestTimedOut(f"check the result before you retry{end}")
+        with pytest.raises(RequestTimedOut) as caught:
+            await admin.alter_client_quotas({QuotaEntity("alice", ""): {"producer_byte_rate": 1.0}})
+    assert "before you retry. It is unknown whether the change was applied: check before" in caught.value.message
 
 
 async def test_the_cluster_is_described_by_any_node_that_answers() -> None:

@@ -171,8 +171,9 @@ class AdminCalls(Service):
             try:
                 return read(await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms))
             except (ConnectionLost, RequestTimedOut) as error:  # before ConnectionFailed: the change may be applied
+                what = error.message.rstrip(".")
                 raise type(error)(
-                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
+                    f"{what}. It is unknown whether the change was applied: check before you repeat it."
                 ) from error
             except (ConnectionFailed, NodeShuttingDown) as error:
                 failures.append(error)
