@@ -88,9 +88,10 @@ def _report(call: CommandCall, node: NodeId, outcome: DrainOutcome) -> None:
         if outcome.left:
             say(f"{moved}, node {node} still has {counted(outcome.left, 'replica')}: run the command again")
         else:
+            empty = f"{moved}: node {node} has no replicas" if outcome.moved else f"node {node} is empty already"
             say(
-                f"{moved}: node {node} has no replicas and stays cordoned (`tidelog node uncordon {node}`, or stop it "
-                f"and `tidelog node remove {node}`)"
+                f"{empty}; it stays cordoned (`tidelog node uncordon {node}`, or stop it and `tidelog node remove "
+                f"{node}`)"
             )
     if failures or outcome.left:
         raise click.exceptions.Exit(1)

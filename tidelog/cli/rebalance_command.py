@@ -167,7 +167,7 @@ class ProgressLines:
         """Say it if moves were completed, at most every ten seconds; else every minute."""
         now = self._clock.monotonic_ms()
         pause = _WAITING_MS if progress.done == self._last else _REPORT_MS
-        if self._quiet or now - self._said < pause:
+        if self._quiet or not progress.total or now - self._said < pause:
             return
         waits = f"; {progress.waits_for}" if progress.waits_for and progress.done == self._last else ""
         self._last, self._said = progress.done, now
