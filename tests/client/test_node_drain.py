@@ -189,6 +189,22 @@ def test_moves_to_a_node_that_dies_are_planned_again() -> None:
         assert outcome.moved_bytes == sum(each.size_bytes for each in on_node) > 0, "refused moves counted, too"
 
 
+def test_a_drain_says_that_a_partition_has_no_leader() -> None:
+    """The only replica is on the node, which is down: the move waits until it is back, and says so."""
+    with Simulation(26, nodes=4, voters=3) as world:
+        world.create_topic("orders", partitions=4, replicas=1)
+        on_node = next(each.partition for each in ask(world, look).partitions if 3 in each.replicas)
+        world.kill(3)
+        world.run_for(4)
+        progress: list[MoveProgress] = []
+        command = world.start(drain, world.bootstrap, 3, progress)
+        waits_for = f"{on_node} has no leader, so nothing can be fetched: `tidelog partition why-unavailable`"
+        world.run_until(lambda: any(waits_for in each.waits_for for each in progress), what="the command says why")
+        world.restart(3)
+        outcome = world.run(command)
+        assert (outcome.refused, outcome.left) == ((), 0)
+
+
 def test_a_drain_that_is_not_possible_leaves_no_cordon() -> None:
     with Simulation(23, nodes=3, voters=3) as world:
         world.create_topic("orders", partitions=2, replicas=3)

@@ -22,7 +22,7 @@ from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
 from tidelog.errors import NodeIdNotRegistered, NoReassignmentInProgress, Retry, TidelogError, UnknownTopicOrPartition
-from tidelog.types import NodeId, TopicPartition
+from tidelog.types import NO_NODE, NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
 """How often the progress is looked at; also the pause after an error that may pass."""
@@ -232,6 +232,8 @@ class _Execution:
         self._doubtful: set[TopicPartition] = set()
         """Partitions that are not moving, and did not have their new replicas at the last review. The node that was
         asked may have been behind."""
+        self._first: TopicPartition | None = None
+        """The running move that the last review looked at."""
         self.refused: list[PartitionResult] = []
 
     @property
@@ -256,7 +258,24 @@ class _Execution:
                 else:
                     self.refused.append(result)
         first = next((ongoing[each] for each in self._running if each in ongoing), None)
-        return "" if first is None else _waits_for(first)
+        return "" if first is None else await self._waits_for(first)
+
+    async def _waits_for(self, move: ReassignmentDescription) -> str:
+        """The replicas that are not in sync: new ones, or one that stays and without which too few would be in sync;
+        or that none leads from which they could fetch."""
+        partition, was_first = move.partition, self._first == move.partition
+        self._first = partition
+        missing = [node for node in move.replicas if node not in move.removing and node not in move.isr]
+        if not missing:
+            return ""
+        # Asked only about a move that is still the first one: most complete before the next review.
+        topic = (await self._admin.describe_topics({partition.topic}))[partition.topic] if was_first else None
+        if isinstance(topic, TopicDescription) and _is_leaderless(topic, partition):
+            return (
+                f"{partition} has no leader, so nothing can be fetched: `tidelog partition why-unavailable` says what "
+                "to start"
+            )
+        return f"{partition} waits for node {', '.join(map(str, missing))} to be in sync"
 
     async def _settle(self, stopped: Sequence[TopicPartition]) -> None:
         """Tell complete moves from cancelled ones. stopped: running moves that are not in progress any more."""
@@ -294,10 +313,8 @@ def _replicas_of(topic: TopicDescription, partition: TopicPartition) -> tuple[No
     return next((each.replicas for each in topic.partitions if each.partition == partition.partition), ())
 
 
-def _waits_for(move: ReassignmentDescription) -> str:
-    """The replicas that are not in sync: new ones, or one that stays and without which too few would be in sync."""
-    missing = [node for node in move.replicas if node not in move.removing and node not in move.isr]
-    return f"{move.partition} waits for node {', '.join(map(str, missing))} to be in sync" if missing else ""
+def _is_leaderless(topic: TopicDescription, partition: TopicPartition) -> bool:
+    return any(each.partition == partition.partition and each.leader == NO_NODE for each in topic.partitions)
 
 
 def _next_wave(pending: Iterable[ReplicaMove], busy: Counter[NodeId], moves_per_node: int) -> list[ReplicaMove]:
