@@ -29,7 +29,7 @@ from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import behalf
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.acls import AclOperation
-from tidelog.types import Millis, Offset
+from tidelog.types import Millis, NodeId, Offset
 
 
 async def test_a_visitor_reads_cluster_topics_and_records_of_every_node(tmp_path: Path) -> None:
@@ -147,6 +147,17 @@ async def test_permissions_are_the_users_own(tmp_path: Path) -> None:
         named = {(each["request"], each["principal"]) for each in denied}
         assert ("Data.Fetch", "User:alice") in named, denied
         assert ("Admin.DeleteTopics", "User:alice") in named, denied
+
+
+async def test_the_form_of_a_move_marks_the_nodes_that_take_no_replicas(tmp_path: Path) -> None:
+    rules = allow(AclOperation.DESCRIBE), allow(AclOperation.ALL, *CLUSTER)
+    async with with_alice(tmp_path, *rules, count=2) as nodes, console(nodes) as browser:
+        await browser.log_in("alice", "tulip")
+        assert "Nodes: 0, 1" in (await browser.open("/topic/reassign?name=orders")).text
+        async with Admin(str(nodes.further[OPERATOR][0])) as admin:
+            await admin.cordon_node(1)
+        await nodes.wait_until(lambda: nodes.nodes[0].node.image.nodes[NodeId(1)].cordoned)  # type: ignore[union-attr]
+        assert "Nodes: 0, 1 (alive, cordoned)" in (await browser.open("/topic/reassign?name=orders")).text
 
 
 async def test_another_node_decides_by_the_visitors_permissions_and_not_by_those_of_the_node_that_asks(

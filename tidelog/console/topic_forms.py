@@ -144,7 +144,9 @@ class TopicMove:
                 element(
                     "p",
                     "Nodes: ",
-                    ", ".join(f"{each.node_id}" + (" (fenced)" if each.fenced else "") for each in nodes),
+                    ", ".join(
+                        f"{each.node_id}" + ("" if each.takes_replicas else f" ({each.state})") for each in nodes
+                    ),
                 ),
                 not_shown(len(found.partitions), "Write a line for each of the others that moves."),
                 form(
