@@ -174,6 +174,10 @@ async def test_a_snapshot_without_hidden_topics_prunes_nothing(
         await operator("cluster", "snapshot", file)
         await operator("apply", "-f", file, "--prune")
         assert "incomplete" not in operator.err
+        complete = Path(file).read_text()
+        await auditor("cluster", "snapshot", file, code=1)
+        assert "is a complete snapshot, and this one would lack 1 topic" in auditor.err
+        assert Path(file).read_text() == complete
 
 
 def _fields(cluster: ClusterDescription) -> dict[str, Any]:
@@ -192,19 +196,31 @@ def _fields(cluster: ClusterDescription) -> dict[str, Any]:
 )
 def test_a_snapshot_does_not_replace_what_it_does_not_contain(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "cluster.json"
-    check_replaceable(file, "c")
+    check_replaceable(file, "c", 0)
     file.write_text('{"snapshot": {"cluster-id": "c"}, "users": {"alice": {}}}')
-    check_replaceable(file, "c")
+    check_replaceable(file, "c", 0)
     file.write_text(text)
     with pytest.raises(InvalidConfig, match=says):
-        check_replaceable(file, "c")
+        check_replaceable(file, "c", 0)
+
+
+def test_an_incomplete_snapshot_replaces_no_complete_one_of_the_same_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    check_replaceable(file, "c", 1)
+    for header in ('"missing-topics": 0', '"tidelog": "1"'):
+        file.write_text(f'{{"snapshot": {{"cluster-id": "c", {header}}}, "users": {{}}}}')
+        check_replaceable(file, "c", 0)
+        with pytest.raises(InvalidConfig, match="would lack 2 topics that you may not DESCRIBE: it is not replaced"):
+            check_replaceable(file, "c", 2)
+    file.write_text('{"snapshot": {"cluster-id": "c", "missing-topics": 2}, "users": {}}')
+    check_replaceable(file, "c", 3)
 
 
 def test_a_snapshot_is_written_to_the_file_that_a_link_names(tmp_path: Path) -> None:
     (tmp_path / "monday.json").write_text('\ufeff{"snapshot": {"cluster-id": "c"}, "users": {}}', encoding="utf-8")
     latest = tmp_path / "latest.json"
     latest.symlink_to("monday.json")
-    check_replaceable(latest, "c")
+    check_replaceable(latest, "c", 0)
     replace_file(latest, "new")
     assert latest.is_symlink()
     assert (tmp_path / "monday.json").read_text() == "new"

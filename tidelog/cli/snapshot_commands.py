@@ -64,7 +64,7 @@ def snapshot(call: CommandCall, file: File) -> None:
 
     taken = call.query(work)
     if file != STANDARD_INPUT:
-        check_replaceable(Path(file), taken.cluster.cluster_id)
+        check_replaceable(Path(file), taken.cluster.cluster_id, taken.hidden)
     text = json.dumps(_document(taken), indent=1, ensure_ascii=False) + "\n"
     if file == STANDARD_INPUT:
         sys.stdout.write(text)
@@ -123,14 +123,16 @@ def _document(taken: _Taken) -> dict[str, Any]:
     return {SNAPSHOT: header, **state_document(taken.state)}
 
 
-def check_replaceable(file: Path, cluster_id: str) -> None:
+def check_replaceable(file: Path, cluster_id: str, missing_topics: int) -> None:
     """Raise InvalidConfig if the file is there and has what a snapshot of this cluster lacks. A cluster that took the
-    place of a lost one has its address: its first snapshot would replace the last one of the other."""
+    place of a lost one has its address: its first snapshot would replace the last one of the other. missing_topics: how
+    many the snapshot lacks."""
     if not file.exists():
         return
     try:
         present = json.loads(file.read_text(encoding="utf-8-sig"))
         found = str(present[SNAPSHOT]["cluster-id"])
+        is_complete = not present[SNAPSHOT].get(MISSING_TOPICS)
         named = [name for name, user in present["users"].items() if {"password-env", "password-file"} & user.keys()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InvalidConfig(f"{file} exists and is no snapshot: it is not replaced; name another file") from None
@@ -138,6 +140,12 @@ def check_replaceable(file: Path, cluster_id: str) -> None:
         raise InvalidConfig(
             f"{file} is a snapshot of another cluster, {found}, perhaps the last one: it is not replaced; name another "
             "file, or move that one"
+        )
+    if missing_topics and is_complete:
+        # The caller lost a permission: the next one to restore would not have the topics that it no longer sees.
+        raise InvalidConfig(
+            f"{file} is a complete snapshot, and this one would lack {counted(missing_topics, 'topic')} that you may "
+            "not DESCRIBE: it is not replaced; name another file"
         )
     if named:
         raise InvalidConfig(
