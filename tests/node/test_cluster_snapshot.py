@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ async def test_a_snapshot_makes_an_empty_cluster_like_the_first_one(
         (found,) = await tidelog.json("cluster", "restore", file, "--group-offsets")
         assert set(outcomes(found).values()) == {"none"}, "it is idempotent"
 
-        restored, hidden = await take_snapshot(admin, await admin.describe_cluster())
+        taken = await take_snapshot(admin, await admin.describe_cluster())
+        restored, hidden = taken.state, taken.hidden
         expected = read_state([file])
         assert hidden == 0
         for part in ("kinds", "acls", "quotas", "group_offsets"):
@@ -129,9 +131,32 @@ async def test_topics_that_the_caller_may_not_see_are_counted(tmp_path: Path) ->
     async with real_nodes(tmp_path) as nodes, Admin(bootstrap_of(nodes)) as admin:
         await filled(nodes)
         cluster = await admin.describe_cluster()
-        assert (await take_snapshot(admin, cluster))[1] == 0
+        assert (await take_snapshot(admin, cluster)).hidden == 0
         more = ClusterDescription(**{**_fields(cluster), "topics": cluster.topics + 2})
-        assert (await take_snapshot(admin, more))[1] == 2
+        assert (await take_snapshot(admin, more)).hidden == 2
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed, and is gone when its settings are asked for."""
+    described = Admin.describe_topic_settings
+
+    async def after_a_deletion(admin: Admin, topics: Sequence[str]) -> Any:
+        if "payments" in topics:
+            await admin.delete_topic("payments")
+        return await described(admin, topics)
+
+    async with real_nodes(tmp_path / "nodes") as nodes, Admin(bootstrap_of(nodes)) as admin:
+        for name in ("orders", "payments"):
+            await admin.create_topic(name, partitions=1, replication_factor=1)
+        monkeypatch.setattr(Admin, "describe_topic_settings", after_a_deletion)
+        file = tmp_path / "cluster.json"
+        tidelog = Shell(nodes, capsys)
+        await tidelog("cluster", "snapshot", str(file))
+    assert "left out, because they were deleted meanwhile: payments" in tidelog.err
+    written = json.loads(file.read_text())
+    assert (list(written["topics"]), written["snapshot"]["missing-topics"]) == (["orders"], 0)
 
 
 def of_auditor(kind: ResourceType, name: str, *operations: AclOperation) -> list[AclBinding]:

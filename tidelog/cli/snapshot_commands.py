@@ -22,8 +22,8 @@ from tidelog.client.admin import Admin
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.desired.change_planner import PruneScope
-from tidelog.desired.desired_state import DesiredState, ResourceKind
-from tidelog.desired.snapshots import take_snapshot
+from tidelog.desired.desired_state import ResourceKind
+from tidelog.desired.snapshots import StateSnapshot, take_snapshot
 from tidelog.desired.state_document import MISSING_TOPICS, SNAPSHOT, state_document
 from tidelog.errors import InvalidConfig
 from tidelog.standard_streams import say
@@ -45,9 +45,7 @@ class _Taken:
     """A snapshot and what it is of."""
 
     cluster: ClusterDescription
-    state: DesiredState
-    hidden: int
-    """Topics that are missing, since the caller may not see them."""
+    snapshot: StateSnapshot
 
 
 def snapshot(call: CommandCall, file: File) -> None:
@@ -59,30 +57,31 @@ def snapshot(call: CommandCall, file: File) -> None:
 
     async def work(admin: Admin) -> _Taken:
         cluster = await admin.describe_cluster()
-        state, hidden = await take_snapshot(admin, cluster)
-        return _Taken(cluster, state, hidden)
+        return _Taken(cluster, await take_snapshot(admin, cluster))
 
     taken = call.query(work)
     if file != STANDARD_INPUT:
-        check_replaceable(Path(file), taken.cluster.cluster_id, taken.hidden)
+        check_replaceable(Path(file), taken.cluster.cluster_id, taken.snapshot.hidden)
     text = json.dumps(_document(taken), indent=1, ensure_ascii=False) + "\n"
     if file == STANDARD_INPUT:
         sys.stdout.write(text)
     else:
         replace_file(Path(file), text)
-    state = taken.state
+    state, hidden, deleted = taken.snapshot.state, taken.snapshot.hidden, taken.snapshot.deleted
     counts = {kind: len(getattr(state, kind.replace("-", "_"))) for kind in ResourceKind}
     report = {"file": file, "cluster_id": taken.cluster.cluster_id, "counts": counts, "not_included": NOT_INCLUDED}
     if file != STANDARD_INPUT or not call.as_json:
         call.report(
-            {**report, "hidden_topics": taken.hidden},
+            {**report, "hidden_topics": hidden, "deleted_topics": deleted},
             f"cluster {taken.cluster.cluster_id}: {counted(len(state.topics), 'topic')}, "
             f"{counted(len(state.users), 'user')} (without passwords), {counted(len(state.acls), 'ACL')}, quotas of "
             f"{len(state.quotas)}, offsets of {counted(len(state.group_offsets), 'group')}",
             f"not included: {'; '.join(NOT_INCLUDED)}",
         )
-    if taken.hidden:
-        say(f"tidelog: {counted(taken.hidden, 'topic')} missing: you may not DESCRIBE them, or they changed meanwhile")
+    if deleted:
+        say(f"left out, because they were deleted meanwhile: {', '.join(deleted)}")
+    if hidden:
+        say(f"tidelog: {counted(hidden, 'topic')} missing: you may not DESCRIBE them, or they changed meanwhile")
         raise click.exceptions.Exit(1)
 
 
@@ -117,10 +116,10 @@ def _document(taken: _Taken) -> dict[str, Any]:
         "tidelog": tidelog.__version__,
         "feature-level": taken.cluster.feature_level,
         "metadata-offset": taken.cluster.metadata_offset,
-        MISSING_TOPICS: taken.hidden,
+        MISSING_TOPICS: taken.snapshot.hidden,
         "not-included": NOT_INCLUDED,
     }
-    return {SNAPSHOT: header, **state_document(taken.state)}
+    return {SNAPSHOT: header, **state_document(taken.snapshot.state)}
 
 
 def check_replaceable(file: Path, cluster_id: str, missing_topics: int) -> None:

@@ -30,7 +30,7 @@ from tidelog.desired.change_planner import (
     UserRemoval,
 )
 from tidelog.desired.desired_state import DesiredState, DesiredTopic, DesiredUser, PasswordSource, ResourceKind
-from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
+from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.security.acls import AclBinding, AclFilter
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import INTERNAL_TOPICS, ScramMechanism
@@ -57,13 +57,19 @@ class ChangeOutcome:
 
 
 async def look_at_state(
-    admin: Admin, kinds: Iterable[ResourceKind], topics_of: Collection[str] | None = None, groups: Iterable[str] = ()
+    admin: Admin,
+    kinds: Iterable[ResourceKind],
+    topics_of: Collection[str] | None = None,
+    groups: Iterable[str] = (),
+    *,
+    on_deleted: Callable[[str], object] = lambda _topic: None,
 ) -> DesiredState:
     """What the cluster has of these kinds, without internal topics. topics_of: topics whose settings count; None: all.
-    groups: those whose offsets count. Nothing is asked about other kinds, nor about the settings of other topics: the
+    groups: those whose offsets count. on_deleted: called with each topic that is left out because it was deleted
+    meanwhile. Nothing is asked about other kinds, nor about the settings of other topics: the
     caller may lack the permission."""
     wanted = frozenset(kinds)
-    topics = await _topics(admin, topics_of) if ResourceKind.TOPICS in wanted else {}
+    topics = await _topics(admin, topics_of, on_deleted) if ResourceKind.TOPICS in wanted else {}
     users = await _users(admin) if ResourceKind.USERS in wanted else {}
     acls = frozenset(await admin.describe_acls()) if ResourceKind.ACLS in wanted else frozenset[AclBinding]()
     quotas = await admin.describe_client_quotas() if ResourceKind.QUOTAS in wanted else {}
@@ -74,12 +80,19 @@ async def look_at_state(
     return DesiredState(wanted, topics, users, acls, quotas, offsets)
 
 
-async def _topics(admin: Admin, topics_of: Collection[str] | None) -> dict[str, DesiredTopic]:
+async def _topics(
+    admin: Admin, topics_of: Collection[str] | None, on_deleted: Callable[[str], object]
+) -> dict[str, DesiredTopic]:
     listed = [topic for topic in await admin.list_topics() if topic.name not in INTERNAL_TOPICS]
     names = [topic.name for topic in listed if topics_of is None or topic.name in topics_of]
     configs: dict[str, dict[str, str]] = {}
+    deleted: set[str] = set()
     for start in range(0, len(names), AT_ONCE):
         for name, settings in (await admin.describe_topic_settings(names[start : start + AT_ONCE])).items():
+            if isinstance(settings.error, UnknownTopicOrPartition):
+                deleted.add(name)
+                on_deleted(name)
+                continue
             if settings.error is not None:
                 raise settings.error
             configs[name] = {
@@ -90,6 +103,7 @@ async def _topics(admin: Admin, topics_of: Collection[str] | None) -> dict[str, 
     return {
         topic.name: DesiredTopic(len(topic.partitions), _factor(topic), configs.get(topic.name, {}), topic.topic_id)
         for topic in listed
+        if topic.name not in deleted
     }
 
 
