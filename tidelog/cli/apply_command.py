@@ -99,24 +99,43 @@ def without_offsets(state: DesiredState, why: str) -> DesiredState:
 def carry_out(
     call: CommandCall, desired: DesiredState, prune: PruneScope, *, diff: bool, set_passwords: bool = False
 ) -> None:
-    """Plan and execute, or only show, the changes; print the outcome of each object, and end with the exit code."""
+    """Plan and execute, or only show, the changes; print the outcome of each object, and end with the exit code. After
+    Ctrl-C, print the outcomes so far."""
+    outcomes: list[ChangeOutcome] = []
+    planned = 0
 
-    async def work(admin: Admin) -> list[ChangeOutcome]:
+    async def work(admin: Admin) -> None:
+        nonlocal planned
         present = await look_at_state(admin, desired.kinds, desired.topics, desired.group_offsets)
         changes = plan_changes(desired, present, prune, set_passwords=set_passwords)
-        return await execute_changes(admin, changes, read_password, validate_only=diff)
+        planned = len(changes)
+        async for outcome in execute_changes(admin, changes, read_password, validate_only=diff):
+            outcomes.append(outcome)  # noqa: PERF401 (a comprehension would lose them when Ctrl-C ends it)
 
     for source, missing in desired.missing_topics.items():
         say(f"{source} is incomplete: it lacks {counted(missing, 'topic')} that its cluster had")
+    is_interrupted = False
     with collected_warnings() as warned:
-        outcomes = call.query(work)
+        try:
+            call.query(work)
+        except KeyboardInterrupt:
+            if diff or not planned:
+                raise  # nothing was changed
+            is_interrupted = True
     refused = any(each.is_refused for each in outcomes)
     differs = any(each.change.action is not ChangeAction.NONE for each in outcomes)
     if call.as_json:
         objects = [_document(each, diff=diff) for each in outcomes]
-        print_json({"differs": differs, "refused": refused, "objects": objects, "warnings": warned})
+        report = {"differs": differs, "refused": refused, "objects": objects, "warnings": warned}
+        print_json({**report, "interrupted": is_interrupted})
     else:
         _print(outcomes, diff=diff)
+    if is_interrupted:
+        say(
+            f"interrupted: {counted(planned - len(outcomes), 'object')} of {planned} have no outcome; what was being "
+            "changed may have been changed or not; the same command continues"
+        )
+        raise KeyboardInterrupt
     if refused:
         raise click.exceptions.Exit(DIFF_FAILED if diff else 1)
     if diff and differs:

@@ -123,15 +123,9 @@ async def _users(admin: Admin) -> dict[str, DesiredUser]:
 
 async def execute_changes(
     admin: Admin, changes: Sequence[PlannedChange], read_password: ReadPassword, *, validate_only: bool = False
-) -> list[ChangeOutcome]:
-    """Execute changes in their order; return the outcome of each. validate_only: let the cluster check those that it
-    can check, and change nothing."""
-    return [each async for each in _outcomes(admin, changes, read_password, validate_only=validate_only)]
-
-
-async def _outcomes(
-    admin: Admin, changes: Sequence[PlannedChange], read_password: ReadPassword, *, validate_only: bool
 ) -> AsyncIterator[ChangeOutcome]:
+    """Execute changes in their order; yield the outcome of each as soon as it is known. validate_only: let the cluster
+    check those that it can check, and change nothing."""
     failed = False
     # Neighbours of one kind, so that many new topics, or rules, are one request.
     for (kind, action), group in groupby(changes, key=lambda change: (change.kind, change.action)):
