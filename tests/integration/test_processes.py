@@ -55,7 +55,8 @@ async def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> 
         await load.wait_more(1000)
     assert await load.check() == len(load.acknowledged)
     assert probe(["--ready", str(cluster.nodes[1].address)]) == 0
-    assert probe(["--caught-up", str(cluster.nodes[1].address)]) == 0, "its replicas were in sync before the load"
+    at = str(cluster.nodes[1].address)
+    cluster.wait_until(lambda: probe(["--caught-up", at]) == 0, within_s=10, what="the node has caught up")
     assert [cluster.stop_node(node) for node in (2, 1, 0)] == [0, 0, 0]
     assert probe([str(cluster.nodes[1].address)]) == 1
     for node in cluster.nodes:
