@@ -63,6 +63,8 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     (container,) = spec["containers"]
     yield from _volumes(stateful, container, objects)
     yield from _variables(container)
+    yield from _placement(stateful, container, objects)
+    yield from _reached_by_name(stateful, objects)
     if stateful["spec"]["serviceName"] not in _names("Service", objects):
         yield f"there is no Service {stateful['spec']['serviceName']}"
     text = _mounted_text(spec, container, objects)
@@ -195,6 +197,45 @@ def _asks_for_sync(handler: Mapping[str, Any]) -> bool:
     return "--caught-up" in handler.get("exec", {}).get("command", ())
 
 
+def _placement(stateful: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    """Where the pods may run, what they take there, and before whom."""
+    template = stateful["spec"]["template"]
+    spec, labels = template["spec"], template["metadata"]["labels"]
+    wanted = spec.get("priorityClassName")
+    if wanted is not None and wanted not in _names("PriorityClass", objects):
+        yield f"there is no PriorityClass {wanted}"
+    apart = spec.get("affinity", {}).get("podAntiAffinity", {})
+    terms = [
+        *spec.get("topologySpreadConstraints", ()),
+        *apart.get("requiredDuringSchedulingIgnoredDuringExecution", ()),
+        *(each["podAffinityTerm"] for each in apart.get("preferredDuringSchedulingIgnoredDuringExecution", ())),
+    ]
+    for each in terms:
+        selector = each["labelSelector"]["matchLabels"]
+        if not selector.items() <= labels.items():
+            yield f"topologyKey {each['topologyKey']}: no pod has the labels {json.dumps(selector)}"
+    resources = container.get("resources", {})
+    for kind, name in (("requests", "cpu"), ("requests", "memory"), ("limits", "memory")):
+        if name not in resources.get(kind, {}):
+            yield f"resources.{kind} has no {name}"
+
+
+_OF_ONE_POD: Final = "statefulset.kubernetes.io/pod-name"
+
+
+def _reached_by_name(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    """A node that catches up is not ready, and leads: whoever looks for this one node must find it."""
+    services = _names("Service", objects).values()
+    of_one_pod = [each for each in services if _OF_ONE_POD in each["spec"].get("selector", {})]
+    for service in (*of_one_pod, *(each for each in services if each["spec"].get("clusterIP") == "None")):
+        if service["spec"].get("publishNotReadyAddresses") is not True:
+            yield f"{name_of(service)}: publishNotReadyAddresses is not true: nodes that catch up are not found"
+    pods = {f"{stateful['metadata']['name']}-{ordinal}" for ordinal in range(stateful["spec"]["replicas"])}
+    reached = {each["spec"]["selector"][_OF_ONE_POD] for each in of_one_pod}
+    if reached:
+        yield from (f"no Service is for {pod} alone, as for {min(reached)}" for pod in sorted(pods - reached))
+
+
 def _grace(spec: Mapping[str, Any], container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
     """The kubelet kills a pod that has not ended in time: its logs are then not closed clean."""
     times = config.replication
@@ -258,9 +299,7 @@ def _selected(each: Mapping[str, Any], objects: Objects) -> Iterator[str]:
         if other["kind"] == "StatefulSet":
             template = other["spec"]["template"]
             chosen = {
-                "statefulset.kubernetes.io/pod-name": {
-                    f"{other['metadata']['name']}-{ordinal}" for ordinal in range(other["spec"]["replicas"])
-                },
+                _OF_ONE_POD: {f"{other['metadata']['name']}-{ordinal}" for ordinal in range(other["spec"]["replicas"])},
                 **{label: {value} for label, value in template["metadata"]["labels"].items()},
             }
             if all(value in chosen.get(label, ()) for label, value in selector.items()):

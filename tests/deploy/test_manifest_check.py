@@ -275,6 +275,30 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         lambda it: it.the("StatefulSet")["spec"].update(serviceName="nodes"),
         "there is no Service nodes",
     ),
+    "no such priority": (
+        lambda it: it.pod.update(priorityClassName="tidelog-high"),
+        "there is no PriorityClass tidelog-high",
+    ),
+    "nodes spread apart from other pods": (
+        lambda it: it.pod["topologySpreadConstraints"][0]["labelSelector"].update(matchLabels={"app": "tidelog"}),
+        "topologyKey topology.kubernetes.io/zone: no pod has the labels",
+    ),
+    "no memory requested": (
+        lambda it: without(it.node["resources"]["requests"], "memory"),
+        "resources.requests has no memory",
+    ),
+    "a node that is found only when it is ready": (
+        lambda it: without(it.the("Service", "tidelog-nodes")["spec"], "publishNotReadyAddresses"),
+        "Service tidelog-nodes: publishNotReadyAddresses is not true",
+    ),
+    "a load balancer that knows only nodes that are ready": (
+        lambda it: it.the("Service", "tidelog-1-external")["spec"].update(publishNotReadyAddresses=False),
+        "Service tidelog-1-external: publishNotReadyAddresses is not true",
+    ),
+    "a node without its load balancer": (
+        lambda it: it.the("StatefulSet")["spec"].update(replicas=4),
+        "no Service is for tidelog-3 alone, as for tidelog-0",
+    ),
     "a Service of no pod": (
         lambda it: it.the("Service", "tidelog")["spec"].update(selector={"app": "tidelog"}),
         "no pod has the labels",
