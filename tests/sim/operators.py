@@ -18,8 +18,9 @@ from testbed.sim.world import Simulation
 from testbed.topic_requests import altering, growing
 from tests.sim.deletion_requests import delete_records
 from tests.sim.plan import Fault
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
+from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import HIGH_WATERMARK, PartitionKey
 
@@ -48,10 +49,19 @@ def _ask(sim: Simulation, method: Any, request: Any) -> None:
     client = sim.client()
 
     async def ask() -> None:
-        try:
-            await client.admin(method, request, attempts_max=ATTEMPTS_MAX)
-        except TidelogError as error:
-            sim.note(f"operator: {method}: {error.message}")
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                answer = await client.admin(method, request, attempts_max=ATTEMPTS_MAX)
+            except TidelogError as error:
+                sim.note(f"operator: {method}: {error.message}")
+                return
+            refusals = [each for part in getattr(answer, "partitions", ()) if (each := error_of(part)) is not None]
+            for refusal in refusals:
+                sim.note(f"operator: {method}: {refusal.message}")
+            # A node that was just started may not know the topic yet: the next one is asked.
+            if not any(isinstance(each, UnknownTopicOrPartition) for each in refusals):
+                return
+            await client.pause()
 
     client.start(ask(), f"requests {method}")
 

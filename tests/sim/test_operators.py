@@ -4,14 +4,45 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.sim.machine import endpoint_of
 from testbed.sim.world import Simulation
 from tests.sim import operators
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.deletion_requests import delete_records
 from tests.sim.plan import Fault, Kind
 from tests.sim.stories import TOPIC, write
+from tidelog.protocol import methods
+from tidelog.protocol.v1 import admin_pb2
 
 DELETIONS = [Fault(0.0, Kind.DELETE, node=0, other=0, lasts=0.0, amount=number / 10) for number in range(10)]
+
+
+def test_a_node_that_does_not_know_the_topic_yet_is_not_the_only_one_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Simulation(3) as sim:
+        sim.start()
+        behind = next(node for node in sim.nodes if node != 0)  # node 0 is the only voter
+        sim.disconnect(behind)
+        sim.run_for(3)
+        sim.create_topic("events", replicas=2, client=sim.client((0,)), wait=False)
+        operator = sim.client((behind,))
+        monkeypatch.setattr(sim, "client", lambda *_asked: operator)
+        pauses: list[float] = []
+        pause = operator.pause
+
+        async def other_nodes_are_asked_next() -> None:
+            pauses.append(sim.loop.time())
+            operator.bootstrap = [endpoint_of(0)]
+            await pause()
+
+        monkeypatch.setattr(operator, "pause", other_nodes_are_asked_next)
+        place = admin_pb2.TopicPartitionId(topic="events", partition=0)
+        wanted = admin_pb2.PartitionReassignment(partition=place, replicas=[0])
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wanted])
+        operators._ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
+        sim.run_until(lambda: sim.partition("events").replicas == (0,), within=20, what="the replicas have moved")
+        assert pauses, "the first node that was asked did not know the topic"
 
 
 def world(sim: Simulation) -> int:
