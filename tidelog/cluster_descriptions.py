@@ -41,17 +41,26 @@ class NodeDescription:
     replicas: int
     cordoned: bool = False
     """It gets no new replicas, and keeps those that it has."""
+    log_dirs: int = 0
+    """How many of its log directories have not failed; 0: the answering node is of an older version."""
+    cordoned_log_dirs: int = 0
+    """How many of these get no new replicas. All: neither does the node."""
 
     @property
     def state(self) -> str:
-        """As it is shown: `alive`, `draining` or `fenced`, and whether it is cordoned."""
+        """As it is shown: `alive`, `draining` or `fenced`, and whether it or log directories of it are cordoned."""
         state = "fenced" if self.fenced else "draining" if self.draining else "alive"
-        return f"{state}, cordoned" if self.cordoned else state
+        if self.cordoned:
+            return f"{state}, cordoned"
+        if self.cordoned_log_dirs:
+            return f"{state}, {self.cordoned_log_dirs} of {self.log_dirs} log directories cordoned"
+        return state
 
     @property
     def takes_replicas(self) -> bool:
         """Whether new replicas may be placed on it now."""
-        return not (self.fenced or self.draining or self.cordoned)
+        is_closed = 0 < self.log_dirs == self.cordoned_log_dirs
+        return not (self.fenced or self.draining or self.cordoned or is_closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +279,7 @@ class ReplicaLogDir:
     total_bytes: int = -1
     """Of its file system; -1: unknown."""
     usable_bytes: int = -1
+    directory_id: DirectoryId | None = None
+    """None: the answering node is of an older version."""
+    cordoned: bool = False
+    """It gets no new replicas, and keeps those that it has."""

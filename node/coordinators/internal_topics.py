@@ -146,7 +146,7 @@ class InternalTopics:
 def _waits_for_nodes(image: ClusterImage, factor: int) -> bool:
     """Whether fewer nodes run than the replicas need, and others, which were not stopped on purpose, may start yet. A
     cordoned node gets no replica, so none is awaited."""
-    nodes = [node for node in image.nodes.values() if not node.cordoned]
+    nodes = [node for node in image.nodes.values() if not node.gets_no_replicas]
     return sum(node.active for node in nodes) < factor and any(node.fenced and not node.draining for node in nodes)
 
 

@@ -25,6 +25,7 @@ class ClusterFigures:
     draining_nodes: int = 0
     fenced_nodes: int = 0
     cordoned_nodes: int = 0
+    cordoned_log_dirs: int = 0
 
 
 NODE: Final = MetricTable[MetricSources](
@@ -387,5 +388,12 @@ CLUSTER: Final = MetricTable[ClusterFigures](
         "Registered nodes now that get no new replicas, in whatever state",
         lambda c: c.cordoned_nodes,
         "`tidelog cluster status` names them. `tidelog node uncordon N` ends it, or a new topic may lack nodes",
+    ),
+    Metric(
+        "tidelog_cluster_cordoned_log_dirs",
+        "Log directories of registered nodes now that get no new replicas, each by itself; failed ones not counted",
+        lambda c: c.cordoned_log_dirs,
+        "`tidelog log-dirs` names them. `tidelog node uncordon N --log-dir PATH` ends it, or the other directories of "
+        "the node fill up",
     ),
 )

@@ -103,7 +103,8 @@ async def cluster_figures(image: ClusterImage, turn: Callable[[], Awaitable[None
     """Count the partitions and nodes of an image. turn: awaited between two lots of partitions."""
     found = ClusterFigures(topics=len(image.topics))
     for node in image.nodes.values():
-        found.cordoned_nodes += node.cordoned
+        found.cordoned_nodes += node.gets_no_replicas
+        found.cordoned_log_dirs += len(node.directories) - len(node.open_directories)
         if node.fenced:
             found.fenced_nodes += 1
         elif node.draining:

@@ -31,7 +31,7 @@ from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
-from replication.controller import events
+from replication.controller import events, features
 from replication.controller.administration import state_of
 from replication.controller.elections import electable
 from replication.controller.explain import OnDisks, explain, why_not_restart
@@ -202,6 +202,8 @@ class AdminHandlers(ConfigHandlers):
                     leaders=leaders[node.node_id],
                     replicas=replicas[node.node_id],
                     cordoned=node.cordoned,
+                    log_dirs=len(node.directories),
+                    cordoned_log_dirs=len(node.directories) - len(node.open_directories),
                 )
                 for _, node in sorted(image.nodes.items())
             ),
@@ -348,7 +350,10 @@ class AdminHandlers(ConfigHandlers):
         return await self._alter(table.ADMIN_UNREGISTER_NODE, request, context, "the node was removed")
 
     async def alter_cordon(self, request: events.AlterCordon, context: RequestContext) -> events.CordonAltered:
-        """Forward; respond when this node has applied the change."""
+        """Forward; respond when this node has applied the change. Raises UnsupportedVersion for directories, while a
+        controller of an older version would take the request for one about the node."""
+        if request.directories:
+            features.require(self._metadata.image, features.DIRECTORY_CORDONS, "the cordon of a log directory")
         return await self._alter(table.ADMIN_ALTER_CORDON, request, context, "the cordon was changed")
 
     async def alter_user_scram_credentials(
@@ -492,7 +497,7 @@ class AdminHandlers(ConfigHandlers):
         self, request: admin.DescribeReplicaLogsRequest, _context: RequestContext
     ) -> admin.DescribeReplicaLogsAnswer:
         """The logs of this node, with their sizes, by log directory."""
-        return admin.DescribeReplicaLogsAnswer(self._log_dirs.with_logs(request.partitions))
+        return admin.DescribeReplicaLogsAnswer(self._log_dirs.with_logs(request.partitions, self._metadata.image))
 
     async def describe_quorum(
         self, request: admin.DescribeQuorumRequest, _context: RequestContext

@@ -52,10 +52,16 @@ class LogDirs:
             for directory in self._directories
         )
 
-    def with_logs(self, wanted: Collection[TopicPartition] | None) -> tuple[ReplicaLogDir, ...]:
-        """The directories of this node with the logs of these partitions; None: of all."""
+    def with_logs(self, wanted: Collection[TopicPartition] | None, image: ClusterImage) -> tuple[ReplicaLogDir, ...]:
+        """The directories of this node with the logs of these partitions; None: of all. image: says which are
+        cordoned."""
         named = None if wanted is None else set(wanted)
-        return tuple(_with_logs(directory, named) for directory in self._directories)
+        node = image.nodes.get(self._me)
+        cordoned = () if node is None else node.cordoned_directories
+        return tuple(
+            _with_logs(directory, named, is_cordoned=directory.directory_id in cordoned)
+            for directory in self._directories
+        )
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""
@@ -101,12 +107,16 @@ class LogDirs:
         return answer.log_dirs
 
 
-def _with_logs(directory: LogDirectory, wanted: Collection[TopicPartition] | None) -> ReplicaLogDir:
+def _with_logs(
+    directory: LogDirectory, wanted: Collection[TopicPartition] | None, *, is_cordoned: bool
+) -> ReplicaLogDir:
     if directory.offline is not None:
-        return ReplicaLogDir(directory.path, KafkaStorageError(f"{directory.path} is offline: {directory.offline}"))
+        offline = KafkaStorageError(f"{directory.path} is offline: {directory.offline}")
+        return ReplicaLogDir(directory.path, offline, directory_id=directory.directory_id, cordoned=is_cordoned)
     logs = tuple(
         ReplicaLog(partition, log.size, max(0, log.log_end_offset - log.high_watermark))
         for partition, log in sorted(directory.logs.items())
         if partition.topic != METADATA_TOPIC and (wanted is None or partition in wanted)
     )
-    return ReplicaLogDir(directory.path, None, logs, directory.reserve.total, directory.reserve.free)
+    room = directory.reserve
+    return ReplicaLogDir(directory.path, None, logs, room.total, room.free, directory.directory_id, is_cordoned)

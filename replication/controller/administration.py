@@ -145,7 +145,7 @@ def _change_nodes(
     batch: Batch, request: events.UpdateFeatures | events.AlterCordon, known_levels: Mapping[NodeId, int]
 ) -> events.FeaturesUpdated | events.CordonAltered:
     if isinstance(request, events.AlterCordon):
-        records = node_cordon.records_of(batch.image, request.node_id, cordoned=request.cordoned)
+        records = node_cordon.records_of(batch.image, request)
         batch.add(records)
         return events.CordonAltered(bool(records), batch.image.offset)
     features.refuse_update(batch.image, request.level, known_levels)

@@ -367,10 +367,12 @@ class AlterScramCredentials:
 
 @dataclass(frozen=True, slots=True)
 class AlterCordon:
-    """Cordon a node, so that it gets no new replicas, or end that (KIP-1066)."""
+    """Cordon a node, so that it gets no new replicas, or end that (KIP-1066). directories: cordon only these log
+    directories of it, and leave the node and the others as they are."""
 
     node_id: NodeId
     cordoned: bool
+    directories: tuple[DirectoryId, ...] = ()
 
 
 AdminRequest: TypeAlias = (

@@ -91,11 +91,25 @@ class NodeRegistration:
     """Directories that this registration named, and that have failed since."""
     cordoned: bool = False
     """It gets no new replicas; those that it has stay."""
+    cordoned_directories: tuple[DirectoryId, ...] = ()
+    """Log directories that get no new replicas, whether or not this registration named them; sorted."""
 
     @property
     def active(self) -> bool:
         """Whether replicas of this node may join in-sync sets: it is unfenced, and not being stopped."""
         return not (self.fenced or self.draining)
+
+    @property
+    def gets_no_replicas(self) -> bool:
+        """Whether the node is cordoned, by itself or because each of its log directories is."""
+        return self.cordoned or (bool(self.cordoned_directories) and not self.open_directories)
+
+    @property
+    def open_directories(self) -> tuple[DirectoryState, ...]:
+        """The log directories that may get new replicas."""
+        if not self.cordoned_directories:
+            return self.directories
+        return tuple(each for each in self.directories if each.directory_id not in self.cordoned_directories)
 
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
         """Every directory the node ever registered, and the least number by which it is still the same."""
@@ -251,6 +265,7 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
         former_directories=former,
         # A node that is to be emptied may restart meanwhile: without this it would get replicas again by that.
         cordoned=previous is not None and previous.cordoned,
+        cordoned_directories=() if previous is None else previous.cordoned_directories,
     )
 
 
@@ -455,7 +470,9 @@ class _Draft:
         if node is None:
             raise _contradiction(offset, f"node {record.node_id} is not registered")
         if isinstance(record, NodeCordonRecord):
-            self._own_nodes()[record.node_id] = replace(node, cordoned=record.cordoned)
+            self._own_nodes()[record.node_id] = replace(
+                node, cordoned=record.cordoned, cordoned_directories=record.directories
+            )
             return
         if node.node_epoch != record.node_epoch:
             raise _contradiction(offset, f"node {record.node_id} has no registration {record.node_epoch}")

@@ -36,8 +36,8 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
     yield VotersRecord(image.voters)
     for node in image.nodes.values():
         yield _registration(node)
-        if node.cordoned:
-            yield NodeCordonRecord(node.node_id, cordoned=True)
+        if node.cordoned or node.cordoned_directories:
+            yield NodeCordonRecord(node.node_id, node.cordoned, node.cordoned_directories)
     for topic in image.topics.values():
         yield TopicRecord(topic.name, topic.topic_id, topic.configs)
         for state in topic.partitions:

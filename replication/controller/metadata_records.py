@@ -112,10 +112,13 @@ class NodeRemovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeCordonRecord:
-    """The node gets no new replicas from now on, or may get some again. It holds for all registrations of the node."""
+    """The node, or some of its log directories, get no new replicas from now on, or may get some again. It replaces the
+    previous record, and holds for all registrations of the node."""
 
     node_id: NodeId
     cordoned: bool
+    directories: tuple[DirectoryId, ...] = ()
+    """The cordoned log directories, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

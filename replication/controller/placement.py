@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from replication.controller.image import ClusterImage, NodeRegistration
+from replication.controller.node_cordon import end_of_cordon
 from tidelog.errors import InvalidReplicaAssignment
 from tidelog.types import DirectoryId, NodeId
 
@@ -68,10 +69,12 @@ def refuse_replicas(
     for node_id in replicas:
         if node_id not in image.nodes:
             raise InvalidReplicaAssignment(f"{partition} cannot have a replica on node {node_id}: it is not registered")
-        if image.nodes[node_id].cordoned and node_id not in present:
+        node = image.nodes[node_id]
+        if node.gets_no_replicas and node_id not in present:
+            what = "the node is cordoned" if node.cordoned else "all of its log directories are cordoned"
             raise InvalidReplicaAssignment(
-                f"{partition} cannot get a replica on node {node_id}: the node is cordoned; name another one, or end "
-                f"that first (`tidelog node uncordon {node_id}`)"
+                f"{partition} cannot get a replica on node {node_id}: {what}; name another one, or end that first "
+                f"({end_of_cordon(node)})"
             )
 
 
@@ -117,8 +120,9 @@ def _turned(nodes: list[NodeId], by: int) -> list[NodeId]:
 
 
 class DirectoryChooser:
-    """Chooses the log directory of a node for the next replica: the one with the fewest replicas, ties in the node's
-    order."""
+    """Chooses the log directory of a node for the next replica: of those that are not cordoned, the one with the fewest
+    replicas, ties in the node's order. A replica that lost its directory on a node whose other ones are all cordoned
+    gets one of these."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -126,12 +130,12 @@ class DirectoryChooser:
 
     def choose(self, node: NodeRegistration) -> DirectoryId:
         """The chosen directory. It is counted for the next choice."""
-        if len(node.directories) == 1:
-            return node.directories[0].directory_id
+        # Without the second part a replica that exists could get no log again, and its partition would lack a copy.
+        able = node.open_directories or node.directories
+        if len(able) == 1:
+            return able[0].directory_id
         counts = self._count()
-        chosen = min(
-            (directory.directory_id for directory in node.directories), key=lambda directory_id: counts[directory_id]
-        )
+        chosen = min((directory.directory_id for directory in able), key=lambda directory_id: counts[directory_id])
         counts[chosen] += 1
         return chosen
 

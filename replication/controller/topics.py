@@ -34,6 +34,7 @@ from replication.controller.metadata_records import (
     TopicConfigsRecord,
     TopicRecord,
 )
+from replication.controller.node_cordon import end_of_cordon
 from replication.controller.partition_limits import PartitionLimits, PartitionRoom
 from replication.controller.placement import DirectoryChooser, place, refuse_replicas
 from tidelog.errors import (
@@ -113,7 +114,8 @@ def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> No
     usable = _usable(image)
     if replication_factor > len(usable):
         # Clients repeat a request that has too few nodes, because others may be starting: those end no cordon.
-        barred = sum(not node.cordoned for node in image.nodes.values()) < replication_factor <= len(image.nodes)
+        able = sum(not node.gets_no_replicas for node in image.nodes.values())
+        barred = able < replication_factor <= len(image.nodes)
         raise (InvalidReplicationFactor if barred else TooFewNodes)(
             f"topic {name} cannot have {replication_factor} replicas: {len(usable)} of {len(image.nodes)} "
             f"registered nodes are usable now; start more nodes, or request fewer replicas{_cordons(image)}"
@@ -127,16 +129,17 @@ def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> No
 
 def _cordons(image: ClusterImage) -> str:
     """What an error says of the cordoned nodes; empty if there are none."""
-    cordoned = [str(node_id) for node_id, node in sorted(image.nodes.items()) if node.cordoned]
+    cordoned = [node for _, node in sorted(image.nodes.items()) if node.gets_no_replicas]
     if not cordoned:
         return ""
-    return f". Cordoned nodes get no replicas: node {', '.join(cordoned)} (`tidelog node uncordon {cordoned[0]}`)"
+    names = ", ".join(str(node.node_id) for node in cordoned)
+    return f". Cordoned nodes get no replicas: node {names} ({end_of_cordon(cordoned[0])})"
 
 
 def _usable(image: ClusterImage) -> list[NodeRegistration]:
     """The nodes that may get replicas of new partitions. A node that has stopped is fenced, and runs again later; one
     that is being stopped hands over what it has, and one that is cordoned may be emptied."""
-    return [node for node in image.nodes.values() if (node.fenced or not node.draining) and not node.cordoned]
+    return [node for node in image.nodes.values() if (node.fenced or not node.draining) and not node.gets_no_replicas]
 
 
 def records_of(

@@ -15,7 +15,7 @@ To stay cheap, the checkers look only at replicas of the process whose callback 
   - Nothing is committed twice. Records of an idempotent producer are committed in the order of its calls.
   - Readers see only committed records; readers of decided transactions see no record of an aborted or open one. No
     record is committed that no client sent.
-  - No replica is placed on a cordoned node.
+  - No replica is placed on a cordoned node, or in a cordoned log directory.
   - In the metadata log a batch of one epoch at one offset is the same everywhere, committed or not (log matching). Its
     leader commits older epochs only through a record of its own, and only what a majority of the voters holds.
 """
@@ -233,19 +233,18 @@ class Checkers:
                     raise Violation(f"{name}: node {member} is {what}, and in the in-sync set {list(state.isr)}")
 
     def cordons_hold(self, before: ClusterImage, after: ClusterImage) -> None:
-        """KIP-1066: no replica is placed on a node that is cordoned before and after it."""
-        cordoned = {
-            node_id
-            for node_id, node in after.nodes.items()
-            if node.cordoned and node_id in before.nodes and before.nodes[node_id].cordoned
-        }
-        for topic in after.topics.values() if cordoned and before.topics is not after.topics else ():
+        """KIP-1066: no replica is placed on a node, or in a log directory, that is cordoned before and after it."""
+        both = [(node, before.nodes[node_id]) for node_id, node in after.nodes.items() if node_id in before.nodes]
+        cordoned = {now.node_id for now, past in both if now.gets_no_replicas and past.gets_no_replicas}
+        closed = {each for now, past in both for each in {*now.cordoned_directories} & {*past.cordoned_directories}}
+        for topic in after.topics.values() if (cordoned or closed) and before.topics is not after.topics else ():
             for state in topic.partitions:
                 old = before.partition(state.key)
-                for node_id in cordoned.intersection(state.replicas):
-                    if old is None or node_id not in old.replicas:
+                for node_id, directory in zip(state.replicas, state.directories, strict=True):
+                    if (node_id in cordoned or directory in closed) and (old is None or node_id not in old.replicas):
+                        place = "which is" if node_id in cordoned else "in a log directory that is"
                         name = f"{topic.name}-{state.partition}"
-                        raise Violation(f"{name} has a new replica on node {node_id}, which is cordoned")
+                        raise Violation(f"{name} has a new replica on node {node_id}, {place} cordoned")
 
     def forgive(self, key: PartitionKey, end: int) -> None:
         """Allow the loss of everything committed from `end` on: an unclean election was ordered."""

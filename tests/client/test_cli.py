@@ -276,11 +276,21 @@ def test_a_cordoned_node_is_shown_until_that_ends(cluster: MemoryCluster, tidelo
     assert tidelog("cluster", "status", "--json") == 0
     assert [node["cordoned"] for node in tidelog.json["nodes"]] == [False, True]
     assert tidelog("node", "uncordon", "1", "--json") == 0
-    assert tidelog.json == {"uncordoned_node": 1, "changed": True}
+    assert tidelog.json == {"uncordoned_node": 1, "log_dirs": [], "changed": True}
     assert tidelog("node", "uncordon", "1") == 0
     assert "node 1 was not cordoned" in tidelog.err
     assert tidelog("cluster", "status") == 0
     assert b"cordoned" not in tidelog.out
+
+
+def test_a_log_directory_is_not_cordoned_while_an_older_node_would_cordon_all(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    """The nodes of the test are of feature level 1."""
+    assert tidelog("node", "cordon", "1", "--log-dir", "/data") == 1
+    assert "the cordon of a log directory needs feature level 10" in tidelog.err
+    assert "tidelog cluster upgrade" in tidelog.err
+    assert not cluster.cordoned
 
 
 def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -347,6 +347,8 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
     ("a node as text", lambda it: it.unregister_node("1"), TypeError, "node_id must be a whole number"),
     ("a node as text", lambda it: it.cordon_node("1"), TypeError, "node_id must be a whole number"),
     ("a node as text", lambda it: it.uncordon_node(1.0), TypeError, "node_id must be a whole number"),
+    ("a path", lambda it: it.cordon_node(1, log_dirs="/a"), TypeError, "log_dirs must be a list of paths, not str"),
+    ("a number", lambda it: it.cordon_node(1, log_dirs=[1]), TypeError, "a path must be"),
     ("a level as text", lambda it: it.update_features("1"), TypeError, "level must be a whole number"),
     ("a topic of None", lambda it: it.describe_topic(None), TypeError, "topic must be a str"),
     ("an offset of None", lambda it: it.list_offsets([(None, 0)]), TypeError, "topic must be a str"),

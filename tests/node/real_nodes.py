@@ -88,7 +88,7 @@ OPERATOR = "operator"
 
 
 class RealNodes:
-    """Nodes 0..N-1 of one cluster, each with the directory `HOME/node-N`."""
+    """Nodes 0..N-1 of one cluster, each with the log directory `HOME/node-N`."""
 
     def __init__(
         self,
@@ -122,6 +122,8 @@ class RealNodes:
         """Of nodes that are started from now on."""
         self.replication = ReplicationConfig()
         """Of nodes that are started from now on."""
+        self.directories = 1
+        """How many log directories each node has; the further ones are `HOME/node-N-1` and so on."""
         self.clock: Clock = MachineClock()
         """Of nodes that are started from now on."""
         self.now_ms: Callable[[], int] = MachineClock().monotonic_ms
@@ -163,7 +165,7 @@ class RealNodes:
 
         config = NodeConfig(
             node_id=NodeId(number),
-            log_directories=(str(self.home / f"node-{number}"),),
+            log_directories=self.log_directories(number),
             listeners=tuple(ListenerConfig(name, each, protocol=self._protocol(name)) for name, each in bound.items()),
             quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, len(self.addresses))),
             authorizer=allowed,
@@ -217,6 +219,11 @@ class RealNodes:
         if (listener == OUTSIDE and self.sasl is not None) or (listener == GRPC_LISTENER and self.secrets):
             return ListenerProtocol.GRPC_SASL_SSL if listener in self.tls else ListenerProtocol.GRPC_SASL_PLAINTEXT
         return ListenerProtocol.GRPC_SSL if listener in self.tls else ListenerProtocol.GRPC
+
+    def log_directories(self, number: int) -> tuple[str, ...]:
+        """The paths of a node's log directories."""
+        further = (self.home / f"node-{number}-{index}" for index in range(1, self.directories))
+        return tuple(map(str, (self.home / f"node-{number}", *further)))
 
     async def stop(self, number: int) -> None:
         """Stop one node gracefully. Raises what ended it before."""
@@ -303,12 +310,14 @@ async def real_nodes(
     coordinators: CoordinatorSettings | None = None,
     replication: ReplicationConfig | None = None,
     clock: Clock | None = None,
+    directories: int = 1,
 ) -> AsyncIterator[RealNodes]:
     """A cluster of so many nodes, all of them unfenced."""
     nodes = RealNodes(home, count, principals, tls, sasl)
     nodes.coordinators = coordinators or nodes.coordinators
     nodes.replication = replication or nodes.replication
     nodes.clock = clock or nodes.clock
+    nodes.directories = directories
     try:
         for number in range(count):
             await nodes.start(number)

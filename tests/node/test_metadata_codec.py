@@ -110,7 +110,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), directory_ids),
     st.builds(NodeRemovalRecord, numbers, offsets),
-    st.builds(NodeCordonRecord, numbers, st.booleans()),
+    st.builds(NodeCordonRecord, numbers, st.booleans(), directory_ids),
     st.builds(TopicRecord, names, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),

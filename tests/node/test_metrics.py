@@ -467,7 +467,9 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
     )
     topic = SimpleNamespace(partitions=partitions, min_insync_replicas=2)
     nodes = [
-        SimpleNamespace(fenced=fenced, draining=draining, cordoned=cordoned)
+        SimpleNamespace(
+            fenced=fenced, draining=draining, gets_no_replicas=cordoned, directories="ab", open_directories="a"
+        )
         for fenced, draining, cordoned in ((0, 0, 1), (0, 1, 0), (1, 0, 1))
     ]
     image = SimpleNamespace(
@@ -500,6 +502,7 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         ('nodes{state="draining"}', "1"),
         ('nodes{state="fenced"}', "1"),
         ("cordoned_nodes", "2"),
+        ("cordoned_log_dirs", "3"),
     ]
     assert 'tidelog_elections_total{kind="failed"} 3.0' in text
     assert "tidelog_controller_oldest_request_seconds 1.5" in text

@@ -181,6 +181,13 @@ class ControllerMachine(RuleBasedStateMachine):
     def cordon(self, node: int, cordoned: bool) -> None:
         self.world.ask(AlterCordon(NodeId(node), cordoned))
 
+    @rule(node=nodes, cordoned=st.booleans(), data=st.data())
+    def cordon_a_directory(self, node: int, cordoned: bool, data: st.DataObject) -> None:
+        entry = self.world.image.nodes.get(NodeId(node))
+        if entry is not None and entry.directories:
+            named = data.draw(st.sampled_from(entry.directories)).directory_id
+            self.world.ask(AlterCordon(NodeId(node), cordoned, (named,)))
+
     @rule(node=nodes)
     def allocate_producer_ids(self, node: int) -> None:
         number = self.world.numbers.get(NodeId(node))
@@ -321,7 +328,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.counted = len(self.world.batches)
 
     @invariant()
-    def no_replica_is_placed_on_a_cordoned_node(self) -> None:
+    def no_replica_is_placed_on_a_cordoned_node_or_directory(self) -> None:
         for batch in self.world.batches[self.placed :]:
             for offset, record in batch:
                 before = self.unplaced
@@ -330,7 +337,8 @@ class ControllerMachine(RuleBasedStateMachine):
                     state, old = self.unplaced.partition(record.key), before.partition(record.key)
                     assert state is not None
                     new = set(state.replicas) - set(() if old is None else old.replicas)
-                    assert not any(before.nodes[node].cordoned for node in new)
+                    assert not any(before.nodes[node].gets_no_replicas for node in new)
+                    assert not any(state.directory_of(node) in before.nodes[node].cordoned_directories for node in new)
         self.placed = len(self.world.batches)
 
     @invariant()

@@ -14,16 +14,17 @@ from replication.controller.events import (
     UnregisterNode,
 )
 from replication.controller.image import EMPTY, apply
-from tests.replication.controlled import Controlled
+from tests.replication.controlled import Controlled, directory
 from tidelog.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
+    InvalidRequest,
     NodeIdNotRegistered,
     TidelogError,
     TooFewNodes,
     UnsupportedVersion,
 )
-from tidelog.types import NodeId, Offset
+from tidelog.types import DirectoryId, NodeId, Offset
 
 
 def cluster(*nodes: int, level: int = features.LATEST) -> Controlled:
@@ -34,6 +35,21 @@ def cluster(*nodes: int, level: int = features.LATEST) -> Controlled:
 
 def cordon(world: Controlled, node: int, *, cordoned: bool = True) -> object:
     return world.ask(AlterCordon(NodeId(node), cordoned))
+
+
+def cordon_directories(world: Controlled, node: int, *which: DirectoryId, cordoned: bool = True) -> object:
+    return world.ask(AlterCordon(NodeId(node), cordoned, which))
+
+
+def with_directories(world: Controlled, node: int, *numbers: int) -> list[DirectoryId]:
+    """Start a node with these log directories, or start it again."""
+    ids = [directory(number) for number in numbers]
+    numbers_on_disk = {each: world.on_disk.get(each, -1) for each in ids}
+    answer = world.register(node, run_number=len(world.log), directories=numbers_on_disk)
+    assert isinstance(answer, Registered), answer
+    world.on_disk |= dict.fromkeys(ids, answer.node_epoch)
+    world.beat(node)
+    return ids
 
 
 def by_hand(*replicas: int) -> tuple[ReplicaAssignment, ...]:
@@ -183,3 +199,95 @@ def test_a_cordon_needs_its_feature_level() -> None:
     refused = cordon(world, 2)
     assert isinstance(refused, UnsupportedVersion)
     assert "tidelog cluster upgrade" in refused.message
+
+
+# --- log directories ---
+
+
+def test_new_replicas_go_to_the_directories_that_are_not_cordoned() -> None:
+    world = cluster(1)
+    one, two, three = with_directories(world, 2, 20, 21, 22)
+    before = world.made("before", partitions=3, replicas=2)
+    assert cordon_directories(world, 2, one, three) == CordonAltered(changed=True, metadata_offset=world.end)
+    world.made("orders", partitions=4, replicas=2)
+    assert {state.directory_of(NodeId(2)) for state in world.topic("orders").partitions} == {two}
+    assert world.partition(0, "before") == before, "what is there stays, with its place in the in-sync set"
+    cordon_directories(world, 2, three, cordoned=False)
+    for index in range(4):
+        world.made(f"more-{index}", replicas=2)
+    used = {world.partition(0, f"more-{index}").directory_of(NodeId(2)) for index in range(4)}
+    assert used == {three}, "the one with the fewest replicas, again"
+
+
+def test_a_node_whose_working_directories_are_all_cordoned_counts_as_cordoned() -> None:
+    world = cluster(1, 3)
+    one, two = with_directories(world, 2, 20, 21)
+    state = world.made("orders", replicas=1)
+    cordon_directories(world, 2, two)
+    assert not world.node(2).gets_no_replicas
+    world.beat(2, offline=(two,))
+    cordon_directories(world, 2, one)
+    assert world.node(2).gets_no_replicas
+    assert not world.node(2).cordoned, "the node itself is not"
+    refused = world.create("more", replicas=3)
+    assert type(refused) is InvalidReplicationFactor
+    assert "node 2 (`tidelog node uncordon 2 --log-dir PATH`; `tidelog log-dirs --node 2` shows" in refused.message
+    target = [3 if state.leader == 1 else 1, 2]
+    refusal = refusal_of(world.reassign(state.key, target))
+    assert "all of its log directories are cordoned" in refusal
+    assert "tidelog node uncordon 2 --log-dir PATH" in refusal
+    cordon(world, 2)
+    cordon_directories(world, 2, one, two, cordoned=False)
+    assert world.node(2).cordoned, "each cordon ends by itself"
+
+
+def test_a_replica_that_lost_its_directory_gets_one_that_is_not_cordoned_if_there_is_one() -> None:
+    world = cluster(1)
+    one, two, three = with_directories(world, 2, 20, 21, 22)
+    cordon_directories(world, 2, two, three)
+    state = world.made("orders", replicas=2)
+    assert state.directory_of(NodeId(2)) == one
+    world.kill(2, alive=(1,))
+    cordon_directories(world, 2, three, cordoned=False)
+    with_directories(world, 2, 21, 22)
+    assert world.partition().directory_of(NodeId(2)) == three
+    cordon_directories(world, 2, three)
+    world.kill(2, alive=(1,))
+    with_directories(world, 2, 21)
+    assert world.partition().directory_of(NodeId(2)) == two, "a cordoned one rather than none: the replica exists"
+
+
+def test_cordons_of_directories_outlive_restarts_of_the_node_and_of_the_controller_and_snapshots() -> None:
+    world = cluster(1)
+    one, two = with_directories(world, 2, 20, 21)
+    cordon_directories(world, 2, two)
+    for numbers in ((20,), (20, 21)):
+        world.kill(2, alive=(1,))
+        with_directories(world, 2, *numbers)
+    world.activate()
+    assert world.node(2).cordoned_directories == (two,)
+    assert [each.directory_id for each in world.node(2).open_directories] == [one]
+    records = list(image_records.records_of(world.image))
+    copy = apply(EMPTY, [(Offset(index), record) for index, record in enumerate(records)])
+    assert copy.nodes == world.image.nodes
+
+
+def test_a_cordon_of_directories_that_holds_already_writes_nothing_and_an_unknown_one_is_refused() -> None:
+    world = cluster(1)
+    one, two = with_directories(world, 2, 20, 21)
+    cordon_directories(world, 2, two, one)
+    end = world.end
+    assert cordon_directories(world, 2, one) == CordonAltered(changed=False, metadata_offset=end)
+    refused = cordon_directories(world, 2, one, directory(1))
+    assert isinstance(refused, InvalidRequest)
+    assert f"node 2 has no log directory {directory(1)}" in refused.message
+    assert "tidelog log-dirs --node 2" in refused.message
+    assert world.end == end
+
+
+def test_a_cordon_of_directories_needs_its_feature_level() -> None:
+    world = cluster(1, level=features.DIRECTORY_CORDONS - 1)
+    refused = cordon_directories(world, 1, directory(1))
+    assert isinstance(refused, UnsupportedVersion)
+    assert "the cordon of a log directory needs feature level 10" in refused.message
+    assert cordon(world, 1) == CordonAltered(changed=True, metadata_offset=world.end), "that of a node does not"

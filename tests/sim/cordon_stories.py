@@ -15,12 +15,14 @@ from tests.sim.stories import TOPIC, fenced, write
 from tidelog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import NodeId
+from tidelog.types import DirectoryId, NodeId
 
 
-def cordon(sim: Simulation, node: int, *, cordoned: bool = True) -> None:
-    """Cordon the node, or end that."""
-    sim.admin(methods.ADMIN_ALTER_CORDON, admin_pb2.AlterCordonRequest(node_id=node, cordoned=cordoned))
+def cordon(sim: Simulation, node: int, *directories: DirectoryId, cordoned: bool = True) -> None:
+    """Cordon the node, or these log directories of it, or end that."""
+    named = [each.bytes for each in directories]
+    request = admin_pb2.AlterCordonRequest(node_id=node, cordoned=cordoned, directories=named)
+    sim.admin(methods.ADMIN_ALTER_CORDON, request)
 
 
 def is_cordoned(sim: Simulation, node: int) -> bool:
@@ -73,4 +75,39 @@ def cordon_outlives_the_controller_and_the_node(sim: Simulation) -> None:
     sim.must_heal()
 
 
-ALL = (cordoned_node_gets_no_replica, cordon_outlives_the_controller_and_the_node)
+def directories_of(sim: Simulation, topic: str, node: int) -> set[DirectoryId]:
+    """The log directories of the node in which the topic has replicas."""
+    states = (state for state in sim.topic(topic).partitions if node in state.replicas)
+    return {state.directory_of(NodeId(node)) for state in states}
+
+
+def cordoned_directory_gets_no_replica(sim: Simulation) -> None:
+    """KIP-1066: new replicas go to the other directory of the node, also after a restart of the node and of the
+    controller. With both cordoned, the node gets none. What is there stays."""
+    sim.start(nodes=4, topics=(), directories=2, min_insync=1)
+    sim.create_topic("before", partitions=4, replicas=4, min_insync=1)
+    first, second = (each.directory_id for each in sim.image().nodes[NodeId(3)].directories)
+    cordon(sim, 3, second)
+    sim.create_topic(TOPIC, partitions=8, replicas=3, min_insync=1)
+    assert directories_of(sim, TOPIC, 3) == {first}
+    sim.kill(3)
+    sim.run_until(lambda: fenced(sim, 3), what="node 3 is fenced")
+    sim.restart(3)
+    sim.run_until(lambda: not fenced(sim, 3), what="node 3 serves again")
+    sim.admin(methods.ADMIN_CREATE_PARTITIONS, growing(topic=TOPIC, count=16))
+    assert directories_of(sim, TOPIC, 3) == {first}
+    assert directories_of(sim, "before", 3) == {first, second}, "what is there stays"
+    cordon(sim, 3, first)
+    with pytest.raises(InvalidReplicationFactor, match="Cordoned nodes get no replicas: node 3"):
+        sim.admin(methods.ADMIN_CREATE_TOPICS, creating(name="everywhere", partitions=1, replication_factor=4))
+    cordon(sim, 3, first, cordoned=False)
+    sim.create_topic("everywhere", partitions=1, replicas=4, min_insync=1)
+    assert directories_of(sim, "everywhere", 3) == {first}
+    sim.must_heal()
+
+
+ALL = (
+    cordoned_node_gets_no_replica,
+    cordon_outlives_the_controller_and_the_node,
+    cordoned_directory_gets_no_replica,
+)

@@ -45,6 +45,7 @@ def log_dirs(
                     "node": number,
                     "path": directory.path,
                     "error": None if directory.error is None else directory.error.message,
+                    "cordoned": directory.cordoned,
                     "total_bytes": directory.total_bytes,
                     "usable_bytes": directory.usable_bytes,
                     "bytes": sum(log.size for log in kept),
@@ -52,12 +53,13 @@ def log_dirs(
                 }
             )
             disk = ["-" if size < 0 else size for size in (directory.total_bytes, directory.usable_bytes)]
-            rows.append((number, directory.path, len(kept), sum(log.size for log in kept), *disk))
+            cordoned = "yes" if directory.cordoned else "no"
+            rows.append((number, directory.path, len(kept), sum(log.size for log in kept), *disk, cordoned))
             each_log += [(number, str(log.partition), log.size, log.offset_lag) for log in kept]
     if call.as_json:
         print_json(document)
     else:
-        print_table("log directories", ("node", "path", "logs", "bytes", "disk", "usable"), rows)
+        print_table("log directories", ("node", "path", "logs", "bytes", "disk", "usable", "cordoned"), rows)
         if logs:
             print_table("logs", ("node", "partition", "bytes", "offset lag"), each_log)
     for problem in problems:

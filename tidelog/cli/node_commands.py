@@ -77,21 +77,42 @@ def safe_to_restart(call: CommandCall, node_id: Annotated[int, Argument(help="Th
         raise click.exceptions.Exit(1)
 
 
+LogDirs = Annotated[
+    list[str] | None,
+    Option("--log-dir", help="Only this log directory of it, by its path (`tidelog log-dirs`); repeatable."),
+]
+
+
 @cluster_command(app)
-def cordon(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
-    """Place no new replicas on a node; those that it has stay. It holds until `tidelog node uncordon`, also over
-    restarts."""
-    changed = call.query(lambda admin: admin.cordon_node(node_id))
+def cordon(
+    call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")], log_dir: LogDirs = None
+) -> None:
+    """Place no new replicas on a node, or in some of its log directories; those that it has stay. It holds until
+    `tidelog node uncordon`, also over restarts."""
+    changed = call.query(lambda admin: admin.cordon_node(node_id, log_dirs=log_dir or ()))
     already = "" if changed else " already"
-    call.report({"cordoned_node": node_id, "changed": changed}, f"node {node_id} is cordoned{already}")
+    document = {"cordoned_node": node_id, "log_dirs": log_dir or [], "changed": changed}
+    call.report(document, f"{_named(node_id, log_dir)} {_is(log_dir)} cordoned{already}")
 
 
 @cluster_command(app)
-def uncordon(call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")]) -> None:
-    """Let a node get new replicas again. None are moved to it: `tidelog cluster rebalance` does that."""
-    changed = call.query(lambda admin: admin.uncordon_node(node_id))
-    done = f"node {node_id} may get new replicas again" if changed else f"node {node_id} was not cordoned"
-    call.report({"uncordoned_node": node_id, "changed": changed}, done)
+def uncordon(
+    call: CommandCall, node_id: Annotated[int, Argument(help="The node's number.")], log_dir: LogDirs = None
+) -> None:
+    """Let a node get new replicas again, or some of its log directories. None are moved to it: `tidelog cluster
+    rebalance` does that."""
+    changed = call.query(lambda admin: admin.uncordon_node(node_id, log_dirs=log_dir or ()))
+    named, was = _named(node_id, log_dir), "were" if len(log_dir or ()) > 1 else "was"
+    done = f"{named} may get new replicas again" if changed else f"{named} {was} not cordoned"
+    call.report({"uncordoned_node": node_id, "log_dirs": log_dir or [], "changed": changed}, done)
+
+
+def _named(node_id: int, log_dirs: list[str] | None) -> str:
+    return f"{', '.join(log_dirs)} of node {node_id}" if log_dirs else f"node {node_id}"
+
+
+def _is(log_dirs: list[str] | None) -> str:
+    return "are" if len(log_dirs or ()) > 1 else "is"
 
 
 cluster_command(app)(drain)

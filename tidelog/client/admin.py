@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from tidelog.client.acl_options import checked_acl, checked_acl_field
-from tidelog.client.admin_arguments import id_bytes, mapping_of, replicas_of
+from tidelog.client.admin_arguments import id_bytes, mapping_of, paths_of, replicas_of
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import list_positions, raise_for_partition, timestamp_of
@@ -44,7 +44,7 @@ from tidelog.cluster_descriptions import (
     ReplicaLogDir,
     ResourceConfigs,
 )
-from tidelog.errors import InvalidRequest, NodeNotAvailable, ResourceNotFound, TidelogError
+from tidelog.errors import InvalidRequest, NodeNotAvailable, ResourceNotFound, TidelogError, UnsupportedVersion
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message, write_message
 from tidelog.protocol.rpc import Answer, Method, Request
@@ -83,6 +83,9 @@ __all__ = [
 ]
 
 Known = TypeVar("Known", AclBinding, AclDecision)
+
+DIRECTORY_CORDONS: Final = 10
+"""The feature level from which every node knows cordons of log directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,21 +240,48 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         request = admin_pb2.UnregisterNodeRequest(node_id=whole_number("node_id", node_id))
         return (await self._change(methods.ADMIN_UNREGISTER_NODE, request)).removed_voter
 
-    async def cordon_node(self, node_id: int) -> bool:
+    async def cordon_node(self, node_id: int, *, log_dirs: Iterable[str] = ()) -> bool:
         """Place no new replicas on a node, until `uncordon_node` (KIP-1066): neither of new topics and partitions, nor
-        by reassignments. The replicas that it has stay, and a restart does not change it. Returns False if it was
-        cordoned already. Raises NodeIdNotRegistered, UnsupportedVersion below feature level 9."""
-        return await self._alter_cordon(node_id, cordoned=True)
+        by reassignments. The replicas that it has stay, and a restart does not change it. log_dirs: only these log
+        directories of it, by their paths, while the node is alive; if that is all that it has, the node gets no
+        replicas either. Returns False if that was so already. Raises NodeIdNotRegistered; UnsupportedVersion below
+        feature level 9, with log_dirs 10; InvalidRequest if the node has no such log directory."""
+        return await self._alter_cordon(node_id, log_dirs, cordoned=True)
 
-    async def uncordon_node(self, node_id: int) -> bool:
-        """Let a node get new replicas again. Returns False if it was not cordoned. Raises NodeIdNotRegistered,
-        UnsupportedVersion."""
-        return await self._alter_cordon(node_id, cordoned=False)
+    async def uncordon_node(self, node_id: int, *, log_dirs: Iterable[str] = ()) -> bool:
+        """Let a node get new replicas again. log_dirs: these log directories of it; otherwise they stay as they are.
+        Returns False if nothing was cordoned. Raises as `cordon_node`."""
+        return await self._alter_cordon(node_id, log_dirs, cordoned=False)
 
-    async def _alter_cordon(self, node_id: int, *, cordoned: bool) -> bool:
-        request = admin_pb2.AlterCordonRequest(node_id=whole_number("node_id", node_id), cordoned=cordoned)
+    async def _alter_cordon(self, node_id: int, log_dirs: Iterable[str], *, cordoned: bool) -> bool:
+        paths = paths_of("log_dirs", log_dirs)
+        request = admin_pb2.AlterCordonRequest(
+            node_id=whole_number("node_id", node_id),
+            cordoned=cordoned,
+            directories=await self._directory_ids(NodeId(node_id), paths) if paths else (),
+        )
         changed: bool = (await self._change(methods.ADMIN_ALTER_CORDON, request)).changed
         return changed
+
+    async def _directory_ids(self, node: NodeId, paths: Sequence[str]) -> list[bytes]:
+        level = (await self.describe_cluster()).feature_level
+        if level < DIRECTORY_CORDONS:  # a node of an older version would cordon the whole node
+            raise UnsupportedVersion(
+                f"the cordon of a log directory needs feature level {DIRECTORY_CORDONS}, the cluster has level "
+                f"{level}: once every node runs this version, raise it (`tidelog cluster upgrade`)"
+            )
+        found = (await self.describe_log_dirs([node]))[node]
+        if isinstance(found, TidelogError):
+            raise found
+        ids = {each.path: each.directory_id for each in found}
+        known = {path: directory.bytes for path, directory in ids.items() if directory is not None}
+        for path in paths:
+            if path not in known:
+                raise InvalidRequest(
+                    f"node {node} has no log directory {path!r}: name one of {', '.join(sorted(known))}, as "
+                    f"`tidelog log-dirs --node {node}` shows them"
+                )
+        return [known[path] for path in paths]
 
     async def create_acls(self, bindings: Iterable[AclBinding], *, validate_only: bool = False) -> int:
         """Add rules to the access control lists, all or none. Returns how many did not exist before.

@@ -57,3 +57,10 @@ def replicas_of(nodes: object) -> list[int]:
             f"the replicas of a partition must be a list of node ids or None, not {type(nodes).__name__}: {nodes!r}"
         )
     return [whole_number("a replica", node) for node in nodes]
+
+
+def paths_of(name: str, paths: object) -> list[str]:
+    """Return the paths of directories without a slash at the end. Raises TypeError."""
+    if isinstance(paths, str | bytes | bytearray | memoryview) or not isinstance(paths, Iterable):
+        raise TypeError(f"{name} must be a list of paths, not {type(paths).__name__}: {paths!r}")
+    return [text("a path", each).rstrip("/") or "/" for each in paths]

@@ -173,7 +173,8 @@ def _directory_rows(described: Mapping[NodeId, list[ReplicaLogDir] | TidelogErro
             if each.error is not None:
                 rows.append((int(node), element("strong", each.error.message, class_="bad"), "-", "-"))
             elif each.logs:
-                rows.append((int(node), each.path, len(each.logs), sum(log.size for log in each.logs)))
+                path = f"{each.path} (cordoned)" if each.cordoned else each.path
+                rows.append((int(node), path, len(each.logs), sum(log.size for log in each.logs)))
     return rows
 
 

@@ -36,6 +36,11 @@ def a_cordon_ends_with_its_registration(patch: Patch) -> None:
     patch.setattr(cluster_image, "register", registering)
 
 
+def cordoned_directories_are_chosen(patch: Patch) -> None:
+    """A new replica may get any directory of its node."""
+    patch.setattr(cluster_image.NodeRegistration, "open_directories", property(lambda node: node.directories))
+
+
 PLACED: Final = r"has a new replica on node 3, which is cordoned"
 
 MUTANTS: Final = (
@@ -56,5 +61,11 @@ MUTANTS: Final = (
         "KIP-1066",
         cordon_stories.cordon_outlives_the_controller_and_the_node,
         "a registration ended the cordon",
+    ),
+    Mutant(
+        cordoned_directories_are_chosen,
+        "KIP-1066",
+        cordon_stories.cordoned_directory_gets_no_replica,
+        "in a log directory that is cordoned",
     ),
 )

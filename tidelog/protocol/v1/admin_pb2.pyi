@@ -597,6 +597,8 @@ class NodeStatus(_message.Message):
     LEADERS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     CORDONED_FIELD_NUMBER: _builtins.int
+    LOG_DIRS_FIELD_NUMBER: _builtins.int
+    CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
     node_epoch: _builtins.int
     """number of its registration"""
     incarnation: _builtins.bytes
@@ -611,6 +613,10 @@ class NodeStatus(_message.Message):
     """number of its replicas"""
     cordoned: _builtins.bool
     """it gets no new replicas"""
+    log_dirs: _builtins.int
+    """number of its log directories that have not failed"""
+    cordoned_log_dirs: _builtins.int
+    """how many of them get no new replicas"""
     @_builtins.property
     def address(self) -> _common_pb2.NodeAddress:
         """address of the listener that got the request"""
@@ -626,10 +632,12 @@ class NodeStatus(_message.Message):
         leaders: _builtins.int = ...,
         replicas: _builtins.int = ...,
         cordoned: _builtins.bool = ...,
+        log_dirs: _builtins.int = ...,
+        cordoned_log_dirs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cordoned", b"cordoned", "draining", b"draining", "fenced", b"fenced", "incarnation", b"incarnation", "leaders", b"leaders", "node_epoch", b"node_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cordoned", b"cordoned", "cordoned_log_dirs", b"cordoned_log_dirs", "draining", b"draining", "fenced", b"fenced", "incarnation", b"incarnation", "leaders", b"leaders", "log_dirs", b"log_dirs", "node_epoch", b"node_epoch", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -724,19 +732,25 @@ class AlterCordonRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     CORDONED_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """node"""
     cordoned: _builtins.bool
     """false: it may get replicas again"""
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """only these log directories of it; empty: the node. Below feature level 10: ignored"""
+
     def __init__(
         self,
         *,
         node_id: _builtins.int = ...,
         cordoned: _builtins.bool = ...,
+        directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "directories", b"directories", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1526,12 +1540,18 @@ class ReplicaLogDir(_message.Message):
     LOGS_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     USABLE_BYTES_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    CORDONED_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """on that node"""
     total_bytes: _builtins.int
     """of its file system; -1: unknown"""
     usable_bytes: _builtins.int
     """of them; -1: unknown"""
+    directory_id: _builtins.bytes
+    """from its meta.properties"""
+    cordoned: _builtins.bool
+    """it gets no new replicas"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """KAFKA_STORAGE_ERROR if it is offline: the rest is unknown then"""
@@ -1548,10 +1568,12 @@ class ReplicaLogDir(_message.Message):
         logs: _abc.Iterable[Global___ReplicaLog] | None = ...,
         total_bytes: _builtins.int = ...,
         usable_bytes: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+        cordoned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "logs", b"logs", "path", b"path", "total_bytes", b"total_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "directory_id", b"directory_id", "error", b"error", "logs", b"logs", "path", b"path", "total_bytes", b"total_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -150,7 +150,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord; 9: NodeCordonRecord"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord; 9: NodeCordonRecord; 10: its `directories`"""
     def __init__(
         self,
         *,
@@ -909,19 +909,25 @@ class NodeCordonRecord(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     CORDONED_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the node"""
     cordoned: _builtins.bool
     """false: no longer"""
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """its cordoned log directories, all of them; feature level 10"""
+
     def __init__(
         self,
         *,
         node_id: _builtins.int = ...,
         cordoned: _builtins.bool = ...,
+        directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cordoned", b"cordoned", "directories", b"directories", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,67 @@
+"""An operator cordons log directories of running nodes (KIP-1066): new replicas go to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replication.controller import features
+from tests.node.real_nodes import RealNodes, real_nodes
+from tests.node.shell import Shell
+from tidelog.client import admin
+
+
+async def logs_in(tidelog: Shell, path: str) -> int:
+    """How many logs are in a directory."""
+    (found,) = await tidelog.json("log-dirs")
+    return next(len(each["logs"]) for each in found if each["path"] == path)
+
+
+def paths_of(nodes: RealNodes, number: int) -> tuple[str, str]:
+    one, two = nodes.log_directories(number)
+    return one, two
+
+
+async def test_a_running_node_puts_new_logs_into_the_directories_that_are_not_cordoned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with real_nodes(tmp_path, 2, directories=2) as nodes:
+        tidelog, (one, two) = Shell(nodes, capsys), paths_of(nodes, 1)
+        await tidelog("topic", "create", "before", "-p", "4", "-r", "2")
+        assert [await logs_in(tidelog, path) for path in (one, two)] == [2, 2]
+        await tidelog("node", "cordon", "1", "--log-dir", two)
+        assert f"{two} of node 1 is cordoned" in tidelog.err
+        await tidelog("topic", "create", "orders", "-p", "4", "-r", "2")
+        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 2], "what is there stays"
+        (found,) = await tidelog.json("log-dirs", "--node", "1")
+        assert {each["path"]: each["cordoned"] for each in found} == {one: False, two: True}
+        assert "1 of 2 log directories cordoned" in await tidelog("cluster", "status")
+
+        await tidelog("node", "cordon", "1", "--log-dir", two, "--log-dir", one + "/")
+        assert "are cordoned" in tidelog.err
+        await tidelog("topic", "create", "everywhere", "-p", "1", "-r", "2", code=1)
+        assert "tidelog node uncordon 1 --log-dir PATH" in tidelog.err
+        await tidelog("topic", "create", "elsewhere", "-p", "2", "-r", "1")
+        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 2]
+
+        await tidelog("node", "uncordon", "1", "--log-dir", two)
+        assert f"{two} of node 1 may get new replicas again" in tidelog.err
+        await tidelog("topic", "create", "everywhere", "-p", "2", "-r", "2")
+        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 4]
+
+
+async def test_a_directory_that_the_node_does_not_have_is_refused_with_those_that_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with real_nodes(tmp_path, 1) as nodes:
+        tidelog = Shell(nodes, capsys)
+        await tidelog("node", "cordon", "0", "--log-dir", "/elsewhere", code=1)
+        assert "node 0 has no log directory '/elsewhere'" in tidelog.err
+        assert nodes.log_directories(0)[0] in tidelog.err
+        assert "cordoned" not in await tidelog("cluster", "status")
+
+
+def test_the_client_knows_the_feature_level_of_the_nodes() -> None:
+    """The client may not import it: an older node would cordon the whole node."""
+    assert admin.DIRECTORY_CORDONS == features.DIRECTORY_CORDONS
