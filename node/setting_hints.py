@@ -17,8 +17,9 @@ _OF_KAFKA: Final = {
     "ssl.truststore.certificates": f"{_PEM}ssl.ca.file",
     "ssl.truststore.password": f"{_PEM}ssl.ca.file, without a password",
     "ssl.truststore.type": f"{_PEM}ssl.ca.file",
+    "cordoned.log.dirs": "it is set while the node runs: `tidelog node cordon N --log-dir PATH`, or Kafka's tools",
 }
-"""Kafka's settings that have another name here."""
+"""Kafka's settings that have another name or place here."""
 
 _PACKAGES: Final = ("org.apache.kafka.metadata.authorizer.", "kafka.security.authorizer.")
 """In which Kafka has had its authorizers."""

@@ -209,6 +209,8 @@ class ConfigSource(IntEnum):
     """Where the value of a setting comes from, by Kafka's numbers."""
 
     TOPIC = 1
+    DYNAMIC_NODE = 2
+    """Set for the node while it runs, and kept in the metadata."""
     NODE = 4
     """The configuration of the node; of a topic's setting: for topics without a value of their own."""
     DEFAULT = 5

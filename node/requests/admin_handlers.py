@@ -79,7 +79,7 @@ class AdminHandlers(ConfigHandlers):
         quorum: DescribedQuorum,
     ) -> None:
         """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
-        super().__init__(metadata, controller, settings, node_settings, view.node_id)
+        super().__init__(metadata, controller, settings, node_settings, view.node_id, log_dirs.cordoned)
         self._view, self._log_dirs = view, log_dirs
         self._quorum, self._creation = quorum, creation
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)

@@ -37,11 +37,12 @@ def ensure_known(changes: Sequence[ConfigChange], configs: Mapping[str, str]) ->
             raise unknown_setting(change.key)
 
 
-def ensure_changes_nothing(asked: AlteredResource) -> None:
-    """Raise InvalidRequest unless each change of a node resets a setting, which is so already: tools clean up so."""
+def ensure_changes_nothing(asked: AlteredResource, *, but: str) -> None:
+    """Raise InvalidRequest unless each change of a node resets a setting, which is so already: tools clean up so. but:
+    the setting that may change."""
     ensure_different(asked.changes)
     for change in asked.changes:
-        if change.operation != ConfigOperation.DELETE:
+        if change.operation != ConfigOperation.DELETE and change.key != but:
             raise InvalidRequest(
                 f"{change.key} cannot be changed while node {asked.name or 'any'} runs: set it in the configuration of "
                 "the node and restart it"

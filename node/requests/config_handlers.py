@@ -11,12 +11,13 @@ from node.metadata.metadata_log import MetadataLog
 from node.requests.config_changes import depends_on_present, ensure_changes_nothing, ensure_known, setting_changes
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
-from node.requests.described_configs import DescribedConfigs, ensure_node
+from node.requests.cordoned_log_dirs import CORDONED_LOG_DIRS, CordonedLogDirs, ensure_not_cordoned
+from node.requests.described_configs import DescribedConfigs, ensure_node, ensure_this_node
 from node.requests.forwarded_changes import ForwardedChanges, each_topic, ensure_not_internal
 from node.requests.permitted import ensure_cluster_permitted, ensure_group_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
 from node.runtime.limits import DESCRIBED_MAX, NODES_DESCRIBED_MAX, ensure_few
-from replication.controller import events
+from replication.controller import events, features
 from tidelog.cluster_descriptions import ConfigInForce, ConfigResourceType
 from tidelog.errors import InvalidRequest
 from tidelog.security.acls import AclOperation
@@ -36,11 +37,12 @@ class ConfigHandlers(ForwardedChanges):
         settings: TopicSettings,
         node_settings: tuple[ConfigInForce, ...],
         node_id: NodeId,
+        cordoned: CordonedLogDirs,
     ) -> None:
-        """node_settings: every setting of the node `node_id`, this one."""
+        """node_settings: every setting of the node `node_id`, this one, that its configuration has."""
         super().__init__(metadata, controller)
-        self._settings = settings
-        self._configs = DescribedConfigs(metadata, settings, node_settings, node_id)
+        self._settings, self._node_id, self._cordoned = settings, node_id, cordoned
+        self._configs = DescribedConfigs(metadata, settings, node_settings, node_id, cordoned)
 
     async def describe_configs(
         self, request: config_requests.DescribeConfigsRequest, context: RequestContext
@@ -70,8 +72,8 @@ class ConfigHandlers(ForwardedChanges):
     async def alter_configs(
         self, request: config_requests.AlterConfigsOfResources, context: RequestContext
     ) -> admin.ChangedTopics:
-        """As `incremental_alter_configs`, with the operations of Kafka's requests. No setting of a node changes while
-        it runs."""
+        """As `incremental_alter_configs`, with the operations of Kafka's requests. Of a node, `cordoned.log.dirs`
+        changes while it runs, and no other setting."""
         times = Counter(each.resource for each in request.resources)
 
         async def alter(asked: config_requests.AlteredResource) -> events.ChangedTopic:
@@ -83,9 +85,7 @@ class ConfigHandlers(ForwardedChanges):
                 return await self._alter_group(asked, context)
             if asked.resource.type != ConfigResourceType.TOPIC:
                 ensure_node(asked.resource)
-                ensure_cluster_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS)
-                ensure_changes_nothing(asked)
-                return events.ChangedTopic(asked.name)
+                return await self._alter_node(asked, context)
             ensure_topic_permitted(context, table.ADMIN_ALTER_CONFIGS, asked.name)
             if depends_on_present(asked):
                 await self._catch_up(asked.name, context)
@@ -95,6 +95,23 @@ class ConfigHandlers(ForwardedChanges):
             return await self._alter_topic(events.AlterConfigs(asked.name, changes, asked.validate_only), context)
 
         return await each_topic(request.resources, alter, context)
+
+    async def _alter_node(self, asked: config_requests.AlteredResource, context: RequestContext) -> events.ChangedTopic:
+        ensure_cluster_permitted(context, table.ADMIN_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS)
+        ensure_changes_nothing(asked, but=CORDONED_LOG_DIRS)
+        if not asked.name:
+            ensure_not_cordoned(asked)
+            return events.ChangedTopic(asked.name)
+        image = self._metadata.image
+        cordons = self._cordoned.cordons_of(asked)
+        if image.feature_level < features.DIRECTORY_CORDONS and not any(each.cordoned for each in cordons):
+            return events.ChangedTopic(asked.name)  # it resets what no cluster of that level can have set
+        if cordons:
+            ensure_this_node(asked.resource, self._node_id)
+            features.require(image, features.DIRECTORY_CORDONS, CORDONED_LOG_DIRS)
+        for cordon in () if asked.validate_only else cordons:
+            await self._alter(table.ADMIN_ALTER_CORDON, cordon, context, "the cordon was changed")
+        return events.ChangedTopic(asked.name)
 
     async def _alter_group(
         self, asked: config_requests.AlteredResource, context: RequestContext

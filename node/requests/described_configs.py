@@ -8,6 +8,7 @@ from typing import Final
 from node.api.table import ADMIN_DESCRIBE_CONFIGS
 from node.metadata.metadata_log import MetadataLog
 from node.requests.context import RequestContext
+from node.requests.cordoned_log_dirs import CordonedLogDirs
 from node.requests.permitted import ensure_cluster_permitted, ensure_group_permitted, ensure_topic_permitted
 from node.requests.topic_settings import TopicSettings
 from replication.coordination.groups.group_config import GroupConfig
@@ -45,9 +46,10 @@ class DescribedConfigs:
         settings: TopicSettings,
         node_settings: tuple[ConfigInForce, ...],
         node_id: NodeId,
+        cordoned: CordonedLogDirs,
     ) -> None:
-        """node_settings: every setting of the node `node_id`, this one."""
-        self._metadata, self._settings = metadata, settings
+        """node_settings: every setting of the node `node_id`, this one, that its configuration has."""
+        self._metadata, self._settings, self._cordoned = metadata, settings, cordoned
         self._node_settings, self._node_id = node_settings, node_id
         of_node = {each.key: each for each in node_settings}
         declared = settings_of(GroupConfig)
@@ -74,12 +76,11 @@ class DescribedConfigs:
             return self._settings_of_group(resource.name)
         ensure_node(resource)
         ensure_cluster_permitted(context, ADMIN_DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS)
-        if resource.name not in ("", str(self._node_id)):
-            raise InvalidRequest(
-                f"this is node {self._node_id}, which does not know the configuration of node {resource.name[:100]}: "
-                "ask that one"
-            )
-        return self._node_settings if resource.name else ()  # all nodes together have none: each has its own file
+        if not resource.name:
+            return ()  # all nodes together have none: each has its own file
+        ensure_this_node(resource, self._node_id)
+        described = (*self._node_settings, self._cordoned.described(self._metadata.image))
+        return tuple(sorted(described, key=lambda each: each.key))
 
     def _settings_of_group(self, group_id: str) -> tuple[ConfigInForce, ...]:
         """As in Kafka, whether there is such a group does not matter."""
@@ -116,6 +117,14 @@ def _of_group(key: str, own: str | None, otherwise: ConfigInForce) -> ConfigInFo
     """A setting of a group, of which the node has `otherwise` for all groups."""
     values = otherwise.values if own is None else (ConfigValue(key, own, ConfigSource.GROUP), *otherwise.values)
     return ConfigInForce(key, values, otherwise.type)
+
+
+def ensure_this_node(resource: ConfigResource, node_id: NodeId) -> None:
+    """Raise InvalidRequest for another node than this one."""
+    if resource.name != str(node_id):
+        raise InvalidRequest(
+            f"this is node {node_id}, which does not know the configuration of node {resource.name[:100]}: ask that one"
+        )
 
 
 def ensure_node(resource: ConfigResource) -> None:

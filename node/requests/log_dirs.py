@@ -17,6 +17,7 @@ from typing import Final
 from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
 from node.api.peers import Peers
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
+from node.requests.cordoned_log_dirs import CordonedLogDirs
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
@@ -36,6 +37,8 @@ class LogDirs:
     def __init__(self, me: NodeId, directories: Sequence[LogDirectory], peers: Peers, listener: str) -> None:
         """listener: the name of the listener between nodes."""
         self._me, self._directories, self._peers, self._listener = me, tuple(directories), peers, listener
+        self.cordoned = CordonedLogDirs(me, self._directories)
+        """The setting of this node."""
 
     def own(self) -> tuple[LogDirState, ...]:
         """The directories of this node, in the order of its configuration."""

@@ -273,6 +273,34 @@ def test_log_directories_show_what_is_in_them(cluster: LocalCluster) -> None:
         assert not any(each["is_future_key"] for each in topic["partitions"])
 
 
+def test_a_log_directory_is_cordoned_as_a_setting_of_its_broker(cluster: LocalCluster) -> None:
+    """librdkafka sends the change to that node; kafka-python shows it. The node has one directory, so that topics with
+    a replica on each node are refused."""
+    admin, node = rdkafka(cluster), ConfigResource(ResourceType.BROKER, "1")
+
+    def set_to(*changes: ConfigEntry) -> None:
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=list(changes))
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(WAIT_S)
+
+    def shown() -> tuple[list[bool], str]:
+        reader = python_admin(cluster)
+        described = reader.describe_log_dirs()
+        reader.close()
+        found = admin.describe_configs([node])[node].result(WAIT_S)["cordoned.log.dirs"]
+        assert not found.is_read_only
+        return [each["log_dirs"][0]["is_cordoned"] for each in described], found.value
+
+    assert shown() == ([False, False, False], "")
+    path = admin.describe_configs([node])[node].result(WAIT_S)["log.dirs"].value
+    set_to(change("cordoned.log.dirs", path))
+    assert shown() == ([False, True, False], path)
+    [refused] = admin.create_topics([NewTopic("everywhere", 1, 3)]).values()
+    assert code_of(refused) == confluent_kafka.KafkaError.INVALID_REPLICATION_FACTOR
+    set_to(change("cordoned.log.dirs", None, AlterConfigOpType.DELETE))
+    assert shown() == ([False, False, False], "")
+
+
 def test_replicas_are_moved_and_leaders_elected(cluster: LocalCluster) -> None:
     cluster.create_topic("moved", 1)
     partition = kafka.TopicPartition("moved", 0)

@@ -368,7 +368,10 @@ def test_logs_are_described_by_directory(version: int) -> None:
         for topic, each in (("a", 0), ("a", 1), ("b", 0))
     )
     described = DescribeReplicaLogsAnswer(
-        (ReplicaLogDir("/one", None, logs, 1_000, 600), ReplicaLogDir("/two", KafkaStorageError("it failed")))
+        (
+            ReplicaLogDir("/one", None, logs, 1_000, 600, cordoned=True),
+            ReplicaLogDir("/two", KafkaStorageError("it failed")),
+        )
     )
     one, two = exchanged(DESCRIBE_LOG_DIRS, version, every, described).results
     found = [
@@ -379,6 +382,7 @@ def test_logs_are_described_by_directory(version: int) -> None:
     assert [(each.log_dir, each.error_code) for each in (one, two)] == [("/one", 0), ("/two", 56)]
     if version >= 4:
         assert [(each.total_bytes, each.usable_bytes) for each in (one, two)] == [(1_000, 600), (-1, -1)]
+    assert [each.is_cordoned for each in (one, two)] == [version >= 5, False]
     whole = refused(DESCRIBE_LOG_DIRS, version, every, NotController("none"))
     assert whole.results == ()
     if version >= 3:

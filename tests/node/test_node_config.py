@@ -493,6 +493,7 @@ SEGMENT = '"segment.bytes" = 1048576'
             "line 3: unknown setting ssl.keystore.location; keys and certificates",
         ),
         (RACK, "ssl.truststore.location = 'a.jks'", "are PEM files: ssl.ca.file. Remove or rename it."),
+        (RACK, "cordoned.log.dirs = '/a'", "tidelog node cordon N --log-dir PATH"),
         (RACK, "listener.name.inner.ssl.keystore.key = 'a'", "certificates are PEM files: ssl.key.file. Remove"),
         (
             RACK,

@@ -115,7 +115,7 @@ def test_a_node_describes_its_own_configuration() -> None:
         assert found["listeners"].value == "GRPC://node-0:9092"
         assert found["log.dirs"].source is ConfigSource.NODE
         assert found["log.retention.ms"].source is ConfigSource.DEFAULT
-        assert all(each.is_read_only for each in own.configs)
+        assert [each.key for each in own.configs if not each.is_read_only] == ["cordoned.log.dirs"]
         assert every.error is None
         assert every.configs == ()
         assert isinstance(other.error, InvalidRequest)
@@ -387,3 +387,68 @@ def test_each_topic_and_node_needs_its_own_permission() -> None:
         assert changed[2].error.message == "ALTER_CONFIGS of CLUSTER"
         assert changed[3].error is not None
         assert changed[3].error.message == "ALTER_CONFIGS of GROUP"
+
+
+# --- cordoned.log.dirs of a node ----------------------------------------------------------------------------------
+
+
+def cordoned(world: MetadataWorld, *changes: SettingChange, name: str = "1", **fields: Any) -> TidelogError | None:
+    """The error of a change of settings of node 1."""
+    [changed] = alter(world, AlteredResource(node(name), changes, **fields))
+    return changed.error
+
+
+def test_log_directories_are_cordoned_by_a_setting_of_the_running_node() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        handlers: Any = world.side(1).services["Admin"]
+
+        def shown() -> tuple[str | None, ConfigSource]:
+            (own,) = world.do(handlers.describe_configs(DescribeConfigsRequest((node("1"),)), CALLER)).resources
+            found = next(each for each in own.configs if each.key == "cordoned.log.dirs")
+            assert (found.type, found.is_read_only) == (SettingType.LIST, False)
+            return found.value, found.source
+
+        def takes_replicas() -> bool:
+            return not world.image(1).nodes[NodeId(1)].gets_no_replicas
+
+        (path,) = (each.path for each in world.do(handlers.describe_log_dirs(None, CALLER)).log_dirs)
+        assert shown() == ("", ConfigSource.DEFAULT)
+        assert cordoned(world, SettingChange("cordoned.log.dirs", path), validate_only=True) is None
+        assert takes_replicas(), "it was only checked"
+        key = "cordoned.log.dirs"
+        steps = [
+            (SettingChange(key, f" {path}/ ,"), path),
+            (SettingChange(key, ""), ""),
+            (SettingChange(key, "*"), path),
+            (SettingChange(key, path, SUBTRACT), ""),
+            (SettingChange(key, path, APPEND), path),
+            (SettingChange(key, None, DELETE), ""),
+        ]
+        for change, value in steps:
+            assert cordoned(world, change) is None
+            assert shown() == (value, ConfigSource.DYNAMIC_NODE if value else ConfigSource.DEFAULT)
+            assert takes_replicas() is not bool(value)
+        assert cordoned(world, SettingChange(key, path, APPEND)) is None
+        assert cordoned(world, replaces_all=True) is None
+        assert takes_replicas(), "AlterConfigs resets what it does not name"
+
+
+def test_a_cordon_of_what_is_no_log_directory_of_the_node_is_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        unknown = cordoned(world, SettingChange("cordoned.log.dirs", "/elsewhere"))
+        assert isinstance(unknown, InvalidConfig)
+        assert "names '/elsewhere', which is no log directory of node 1: name those of its log.dirs" in unknown.message
+        other = cordoned(world, SettingChange("cordoned.log.dirs", "*"), name="0")
+        assert isinstance(other, InvalidRequest)
+        assert "ask that one" in other.message
+        every = cordoned(world, SettingChange("cordoned.log.dirs", "*"), name="")
+        assert isinstance(every, InvalidRequest)
+        assert "cordoned.log.dirs is a setting of a single node: name the node" in every.message
+        odd = cordoned(world, SettingChange("cordoned.log.dirs", "*", 9))
+        assert isinstance(odd, InvalidConfig)
+        assert "operation 9 is unknown" in odd.message
+        both = cordoned(world, SettingChange("cordoned.log.dirs", "*"), SettingChange("log.retention.ms", "1"))
+        assert isinstance(both, InvalidRequest), "all of a request or nothing"
+        assert not world.image(1).nodes[NodeId(1)].gets_no_replicas

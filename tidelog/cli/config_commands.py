@@ -77,7 +77,8 @@ def alter(
     if node:
         raise InvalidConfig(
             "a node reads its settings when it starts: change its file (or TIDELOG_... in its environment) and restart "
-            f"node {node[0]} (`tidelog node safe-to-restart {node[0]}` says whether it may stop)"
+            f"node {node[0]} (`tidelog node safe-to-restart {node[0]}` says whether it may stop); cordoned.log.dirs "
+            f"changes by `tidelog node cordon {node[0]} --log-dir PATH`"
         )
     if not topic:
         raise WrongUsage("say whose settings: pass --topic NAME")

@@ -10,6 +10,7 @@ from tidelog.cluster_descriptions import ConfigInForce, ConfigSource
 COLUMNS: Final = ("", "key", "value", "source", "otherwise")
 _SOURCES: Final = {
     ConfigSource.TOPIC: "topic",
+    ConfigSource.DYNAMIC_NODE: "node, set while it runs",
     ConfigSource.NODE: "node",
     ConfigSource.DEFAULT: "default",
     ConfigSource.GROUP: "group",

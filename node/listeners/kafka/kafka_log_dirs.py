@@ -1,6 +1,6 @@
 """DescribeLogDirs of Kafka's protocol: the logs of the node that is asked, with their sizes.
 
-Sources: KIP-113, KIP-827 (bytes of the volume).
+Sources: KIP-113, KIP-827 (bytes of the volume), KIP-1066 (cordoned directories).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def _directory(directory: ReplicaLogDir) -> DescribeLogDirsResult:
         ),
         directory.total_bytes,
         directory.usable_bytes,
+        directory.cordoned,
     )
 
 
@@ -61,7 +62,7 @@ def _refuse(_message: object, error: TidelogError, _version: int) -> DescribeLog
 
 
 DESCRIBE_LOG_DIRS: Final = KafkaApi(
-    range(1, 5),
+    range(1, 6),
     asked.DESCRIBE_LOG_DIRS_REQUEST,
     DESCRIBE_LOG_DIRS_RESPONSE,
     ADMIN_DESCRIBE_REPLICA_LOGS,

@@ -739,7 +739,7 @@ class AlterCordonRequest(_message.Message):
     """false: it may get replicas again"""
     @_builtins.property
     def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """only these log directories of it; empty: the node. Below feature level 10: ignored"""
+        """only these log directories of it; empty: the node. Refused below feature level 10"""
 
     def __init__(
         self,
@@ -1751,7 +1751,7 @@ class ConfigValue(_message.Message):
     value: _builtins.str
     """absent: unset"""
     source: _builtins.int
-    """Kafka's numbers: 1 the topic, 4 the configuration of the node, 5 the default"""
+    """Kafka's numbers: 1 the topic, 2 set for the node while it runs, 4 the configuration of the node, 5 the default"""
     def __init__(
         self,
         *,

@@ -1,4 +1,4 @@
-"""DescribeLogDirsRequest, versions 1 to 4. Generated from DescribeLogDirsRequest.json of Apache Kafka 4.1.0 by `make schemas`; never edited."""
+"""DescribeLogDirsRequest, versions 1 to 5. Generated from DescribeLogDirsRequest.json of Apache Kafka 4.1.0 by `make schemas`; never edited."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ DESCRIBE_LOG_DIRS_REQUEST: Final = MessageCodec(
         2: _read_describe_log_dirs_request_2,
         3: _read_describe_log_dirs_request_2,
         4: _read_describe_log_dirs_request_2,
+        5: _read_describe_log_dirs_request_2,
     },
     writers={},
     flexible_from=2,

@@ -1,4 +1,4 @@
-"""DescribeLogDirsResponse, versions 1 to 4. Generated from DescribeLogDirsResponse.json of Apache Kafka 4.1.0 by `make schemas`; never edited."""
+"""DescribeLogDirsResponse, versions 1 to 5. Generated from DescribeLogDirsResponse.json of Apache Kafka 4.1.0 by `make schemas`; never edited."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _w_i = Struct(">i").pack
 _w_ih = Struct(">ih").pack
 _w_iqqt = Struct(">iqq?").pack
 _w_qq = Struct(">qq").pack
+_w_qqt = Struct(">qq?").pack
 
 
 class DescribeLogDirsPartition(Structure):
@@ -68,8 +69,8 @@ class DescribeLogDirsTopic(Structure):
 class DescribeLogDirsResult(Structure):
     """A structure of DescribeLogDirsResponse."""
 
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes")
-    __match_args__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes")
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+    __match_args__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class DescribeLogDirsResult(Structure):
         topics: tuple[DescribeLogDirsTopic, ...],
         total_bytes: int = -1,
         usable_bytes: int = -1,
+        is_cordoned: bool = False,
     ) -> None:
         # The error code, or 0 if there was no error.
         self.error_code: Final = error_code
@@ -85,10 +87,14 @@ class DescribeLogDirsResult(Structure):
         self.log_dir: Final = log_dir
         # The topics.
         self.topics: Final = topics
-        # The total size in bytes of the volume the log directory is in.
+        # The total size in bytes of the volume the log directory is in. This value does not include the size of data
+        # stored in remote storage.
         self.total_bytes: Final = total_bytes
-        # The usable size in bytes of the volume the log directory is in.
+        # The usable size in bytes of the volume the log directory is in. This value does not include the size of data
+        # stored in remote storage.
         self.usable_bytes: Final = usable_bytes
+        # True if this log directory is cordoned.
+        self.is_cordoned: Final = is_cordoned
 
 
 class DescribeLogDirsResponse(Structure):
@@ -176,6 +182,20 @@ def _write_describe_log_dirs_response_4(out: Output, value: DescribeLogDirsRespo
     out.append(0)
 
 
+def _write_describe_log_dirs_result_5(out: Output, value: DescribeLogDirsResult) -> None:
+    out += _w_h(value.error_code)
+    write_compact_string(out, value.log_dir)
+    write_array(out, value.topics, write_compact_length, _write_describe_log_dirs_topic_2)
+    out += _w_qqt(value.total_bytes, value.usable_bytes, value.is_cordoned)
+    out.append(0)
+
+
+def _write_describe_log_dirs_response_5(out: Output, value: DescribeLogDirsResponse) -> None:
+    out += _w_ih(value.throttle_time_ms, value.error_code)
+    write_array(out, value.results, write_compact_length, _write_describe_log_dirs_result_5)
+    out.append(0)
+
+
 DESCRIBE_LOG_DIRS_RESPONSE: Final = MessageCodec(
     DescribeLogDirsResponse,
     35,
@@ -185,6 +205,7 @@ DESCRIBE_LOG_DIRS_RESPONSE: Final = MessageCodec(
         2: _write_describe_log_dirs_response_2,
         3: _write_describe_log_dirs_response_3,
         4: _write_describe_log_dirs_response_4,
+        5: _write_describe_log_dirs_response_5,
     },
     flexible_from=2,
 )
