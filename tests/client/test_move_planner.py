@@ -19,16 +19,24 @@ def nodes_in(*racks: str) -> list[BalancedNode]:
     return [BalancedNode(NodeId(number), rack) for number, rack in enumerate(racks)]
 
 
-def placed(topic: str, index: int, replicas: Sequence[int], size: int = 1) -> PlacedPartition:
-    return PlacedPartition(TopicPartition(topic, PartitionIndex(index)), tuple(map(NodeId, replicas)), size)
+def placed(
+    topic: str, index: int, replicas: Sequence[int], size: int = 1, log_dirs: Sequence[str] = ()
+) -> PlacedPartition:
+    partition = TopicPartition(topic, PartitionIndex(index))
+    return PlacedPartition(partition, tuple(map(NodeId, replicas)), size, tuple(log_dirs))
 
 
 def after(partitions: Sequence[PlacedPartition], moves: Sequence[ReplicaMove]) -> list[PlacedPartition]:
-    targets = {move.partition: move.after for move in moves}
-    return [
-        PlacedPartition(each.partition, targets.get(each.partition, each.replicas), each.size_bytes)
-        for each in partitions
-    ]
+    """The partitions once all have moved. A replica that stays has the log directory that it had."""
+    targets, planned = {move.partition: move.after for move in moves}, []
+    for each in partitions:
+        replicas, had = (
+            targets.get(each.partition, each.replicas),
+            dict(zip(each.replicas, each.log_dirs, strict=False)),
+        )
+        log_dirs = tuple(had.get(node, "") for node in replicas) if had else ()
+        planned.append(PlacedPartition(each.partition, replicas, each.size_bytes, log_dirs))
+    return planned
 
 
 def held(partitions: Sequence[PlacedPartition]) -> Counter[int]:
@@ -49,8 +57,21 @@ def clusters(draw: st.DrawFn) -> tuple[list[BalancedNode], list[PlacedPartition]
     ]
     ids = list(range(len(nodes)))
     replicas = st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True)
-    drawn = draw(st.lists(st.tuples(replicas, st.integers(0, 1_000)), max_size=40))
-    return nodes, [placed("t", index, chosen, size) for index, (chosen, size) in enumerate(drawn)]
+    log_dirs = st.lists(st.sampled_from(["", "/x", "/y", "/z"]), min_size=3, max_size=3)
+    drawn = draw(st.lists(st.tuples(replicas, st.integers(0, 1_000), log_dirs), max_size=40))
+    return nodes, [
+        placed("t", index, chosen, size, where[: len(chosen)]) for index, (chosen, size, where) in enumerate(drawn)
+    ]
+
+
+def in_directory(partitions: Sequence[PlacedPartition], node: int, log_dir: str) -> list[PlacedPartition]:
+    """The partitions with a replica in a log directory of the node."""
+    place = (NodeId(node), log_dir)
+    return [each for each in partitions if place in zip(each.replicas, each.log_dirs, strict=False)]
+
+
+def bytes_of(partitions: Sequence[PlacedPartition]) -> int:
+    return sum(each.size_bytes for each in partitions)
 
 
 def racks_used(nodes: Sequence[BalancedNode], replicas: Sequence[NodeId]) -> int:
@@ -112,6 +133,67 @@ def test_an_emptied_node_has_nothing_left_and_nothing_else_moves(
     for move in moves:
         assert len(move.adding) == 1, "one replica moves, the others stay"
         assert len(move.after) == len(move.before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.data())
+def test_an_emptied_log_directory_has_nothing_left_and_nothing_else_moves(
+    cluster: tuple[list[BalancedNode], list[PlacedPartition]], data: st.DataObject
+) -> None:
+    """Also where several are emptied at once: no replica moves into another of them."""
+    nodes, partitions = cluster
+    chosen = st.tuples(st.sampled_from([node.node_id for node in nodes]), st.sampled_from(["/x", "/y"]))
+    emptied = data.draw(st.sets(chosen, min_size=1, max_size=3))
+    meant = {each.partition for leaving in emptied for each in in_directory(partitions, *leaving)}
+    staying = unplaceable(nodes, partitions, (), emptied)
+    moves = plan_moves(nodes, partitions, emptied_dirs=emptied, evens_out=False, staying=staying)
+    planned = [each for each in after(partitions, moves) if each.partition not in staying]
+    assert not [each for leaving in emptied for each in in_directory(planned, *leaving)]
+    assert {move.partition for move in moves} == meant - staying.keys()
+    for move in moves:
+        assert {(node, log_dir) for node, log_dir in move.leaving_dirs.items()} <= emptied
+        assert len(move.after) == len(set(move.after)) == len(move.before)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1_000), st.sampled_from(["/x", "/y", "/z"])), max_size=40))
+def test_replicas_leave_a_node_so_that_its_log_directories_become_more_even(drawn: list[tuple[int, str]]) -> None:
+    """Half of them leave: what is left differs by no more than before, or by one log."""
+    partitions = [placed("t", index, [0], size, [log_dir]) for index, (size, log_dir) in enumerate(drawn)]
+    planned = after(partitions, plan_moves(nodes_in("", ""), partitions))
+
+    def spread(of: Sequence[PlacedPartition]) -> int:
+        sizes = [bytes_of(in_directory(of, 0, log_dir)) for log_dir in ("/x", "/y", "/z")]
+        return max(sizes) - min(sizes)
+
+    assert abs(held(planned)[0] - held(planned)[1]) <= 1
+    assert spread(planned) <= max(spread(partitions), max((each.size_bytes for each in partitions), default=0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_log_directories_cause_no_further_moves(cluster: tuple[list[BalancedNode], list[PlacedPartition]]) -> None:
+    nodes = [BalancedNode(each.node_id, "", each.takes_replicas, frozenset({"/x"})) for each in cluster[0]]
+    blind = [placed("t", index, each.replicas, each.size_bytes) for index, each in enumerate(cluster[1])]
+    counts = [sum(len(move.adding) for move in plan_moves(nodes, each)) for each in (cluster[1], blind)]
+    assert counts[0] == counts[1]
+
+
+def test_replicas_in_a_cordoned_log_directory_leave_first() -> None:
+    nodes = [BalancedNode(NodeId(0), cordoned_dirs=frozenset({"/y"})), BalancedNode(NodeId(1))]
+    where = ["/x", "/y", "/x", "/y", "/x", "/x"]
+    partitions = [
+        placed("t", index, [0], 100 if log_dir == "/x" else 1, [log_dir]) for index, log_dir in enumerate(where)
+    ]
+    moves = plan_moves(nodes, partitions)
+    assert [move.leaving_dirs for move in moves] == [{0: "/x"}, {0: "/y"}, {0: "/y"}]
+    (move,) = plan_moves(
+        [BalancedNode(NodeId(number), cordoned_dirs=frozenset({"/y"})) for number in range(3)],
+        [placed("t", 0, [0, 1, 2], 1, ["/x", "/y", "/x"])],
+        replication_factors={"t": 2},
+        evens_out=False,
+    )
+    assert move.after == (0, 2), "the replica of a lower factor too"
 
 
 def test_a_new_node_gets_its_share_from_all_others() -> None:
