@@ -102,6 +102,25 @@ def test_a_dry_run_shows_moves_bytes_and_duration_and_changes_nothing(
     assert begun(cluster) == []
 
 
+def test_a_log_directory_is_emptied_and_the_plan_shows_what_leaves_it(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    drained = ("cluster", "rebalance", "--drain", "1", "--log-dir", "/data/", "--dry-run")
+    assert tidelog(*drained) == 0
+    assert b"/data of node 1" in tidelog.out
+    assert "warning: /data of node 1 is not cordoned" in tidelog.err
+    assert "`tidelog node cordon 1 --log-dir /data`" in tidelog.err
+    assert tidelog(*drained, "--json") == 0
+    (move,) = tidelog.json["moves"]
+    assert (move["partition"], move["leaving_log_dirs"]) == ("orders-1", {"1": "/data"})
+    assert tidelog.json["partitions"] == NAMES, "the controller chooses the directory of the new replica"
+    for node in cluster.nodes:
+        for each in node.scripted["describe_replica_logs"].log_dirs:
+            each.cordoned = True
+    assert tidelog(*drained) == 0
+    assert "warning" not in tidelog.err
+
+
 def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path) -> None:
     plan = str(tmp_path / "plan.json")
     assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run", "--save-plan", plan) == 0
@@ -186,6 +205,9 @@ def test_a_refused_move_is_named(cluster: MemoryCluster, tidelog: Terminal) -> N
         (("--plan-file", "absent.json"), 2, "cannot be read"),
         (("--plan-file", "absent.json", "--drain", "1"), 2, "leave out --drain"),
         (("--drain", "0", "--drain", "1"), 1, "only 0 nodes take replicas"),
+        (("--drain", "1", "--log-dir", "/none"), 1, "node 1 has no log directory '/none': name one of /data"),
+        (("--log-dir", "/data"), 2, "--log-dir is for --drain N"),
+        (("--drain", "0", "--drain", "1", "--log-dir", "/data"), 2, "pass one node"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(

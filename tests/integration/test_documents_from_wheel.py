@@ -213,6 +213,7 @@ STORY: tuple[Step, ...] = (
     Command("cluster rebalance --plan-file FILE --moves-per-node 1", {"FILE": "plan.json"}, says="move"),
     Command("cluster rebalance", says="move"),
     Command("cluster rebalance --dry-run --drain 1", code=1, says="only 2 nodes take replicas"),
+    Command("cluster rebalance --drain 1 --log-dir PATH", {"PATH": "/elsewhere"}, code=1, says="has no log directory"),
     Command("node cordon 1", says="node 1 is cordoned"),
     Command("node uncordon 1", says="node 1 may get new replicas again"),
     Command("log-dirs", says="cordoned"),

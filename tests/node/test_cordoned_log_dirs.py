@@ -10,6 +10,7 @@ from replication.controller import features
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog.client import admin
+from tidelog.types import NodeId
 
 
 async def logs_in(tidelog: Shell, path: str) -> int:
@@ -49,6 +50,35 @@ async def test_a_running_node_puts_new_logs_into_the_directories_that_are_not_co
         assert f"{two} of node 1 may get new replicas again" in tidelog.err
         await tidelog("topic", "create", "everywhere", "-p", "2", "-r", "2")
         assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 4]
+
+
+async def test_a_cordoned_directory_is_emptied_and_its_node_gets_its_share_in_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As before a disk is replaced: no other directory of the node may lose anything for it."""
+    async with real_nodes(tmp_path, 3, directories=2) as nodes:
+        tidelog, (one, two) = Shell(nodes, capsys), paths_of(nodes, 1)
+        await tidelog("topic", "create", "orders", "-p", "12", "-r", "2")
+        in_one, in_two = await logs_in(tidelog, one), await logs_in(tidelog, two)
+        assert in_two == in_one == 4
+        await tidelog("node", "cordon", "1", "--log-dir", two)
+        drained = ("cluster", "rebalance", "--drain", "1", "--log-dir", two)
+        (plan,) = await tidelog.json(*drained, "--dry-run")
+        assert [each["leaving_log_dirs"] for each in plan["moves"]] == [{"1": two}] * in_two
+        await tidelog(*drained)
+        assert "warning" not in tidelog.err
+        assert "4 partitions moved" in tidelog.err
+        await tidelog("cluster", "rebalance")
+
+        def settled() -> bool:
+            image = nodes.nodes[1].node.image
+            assert image is not None
+            entry = image.nodes[NodeId(1)]
+            (open_directory,) = entry.open_directories
+            found = [state.directory_of(NodeId(1)) for state in image.partitions() if 1 in state.replicas]
+            return found == [open_directory.directory_id] * 8
+
+        await nodes.wait_until(settled)
 
 
 async def test_a_directory_that_the_node_does_not_have_is_refused_with_those_that_it_has(

@@ -14,14 +14,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves, unplaceable
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
-from tidelog.errors import NodeIdNotRegistered, NoReassignmentInProgress, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import (
+    InvalidRequest,
+    NodeIdNotRegistered,
+    NoReassignmentInProgress,
+    Retry,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
 from tidelog.types import NO_NODE, NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
@@ -50,21 +57,60 @@ class ClusterBalance:
     hidden: tuple[str, ...] = ()
     """Topics with logs on the nodes that are not among `partitions`. Of a look at the whole cluster: the caller may not
     describe them, or they were deleted just now."""
+    log_dirs: Mapping[NodeId, tuple[str, ...]] = field(default_factory=dict)
+    """The log directories of each node that reported them."""
 
     def planned(
-        self, emptied: Collection[int], staying: Collection[TopicPartition] = ()
+        self, emptied: Collection[int], staying: Collection[TopicPartition] = (), *, log_dirs: Collection[str] = ()
     ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
         """The moves that empty these nodes or, without any, even out all of them; and the moves in progress that belong
-        to the same task. staying: partitions that stay where they are. Raises NodeIdNotRegistered, TooFewNodes."""
-        leaving = self._registered(emptied)
-        moves = plan_moves(self.nodes, self.partitions, emptied=leaving, evens_out=not leaving, staying=staying)
+        to the same task. staying: partitions that stay where they are. log_dirs: empty only these log directories of
+        the nodes. Raises NodeIdNotRegistered, TooFewNodes, InvalidRequest for an unknown log directory."""
+        leaving, dirs = self._emptied(emptied, log_dirs)
+        moves = plan_moves(
+            self.nodes,
+            self.partitions,
+            emptied=leaving,
+            emptied_dirs=dirs,
+            evens_out=not (leaving or dirs),
+            staying=staying,
+        )
         named = {move.partition for move in moves}
-        begun = [move for move in self.moving if not leaving or leaving.intersection(move.before) - {*move.after}]
+        begun = [
+            move
+            for move in self.moving
+            if not (leaving or dirs)
+            or leaving.intersection(move.before) - {*move.after}
+            or dirs.intersection(move.leaving_dirs.items())
+        ]
         return moves, [move for move in begun if move.partition not in named]
 
-    def staying(self, emptied: Collection[int]) -> dict[TopicPartition, str]:
-        """The partitions that keep these nodes from being emptied, with the reason. Raises NodeIdNotRegistered."""
-        return unplaceable(self.nodes, self.partitions, self._registered(emptied))
+    def staying(self, emptied: Collection[int], *, log_dirs: Collection[str] = ()) -> dict[TopicPartition, str]:
+        """The partitions that keep these nodes, or log directories of them, from being emptied, with the reason. Raises
+        NodeIdNotRegistered, InvalidRequest."""
+        return unplaceable(self.nodes, self.partitions, *self._emptied(emptied, log_dirs))
+
+    def open_dirs(self, nodes: Collection[int], log_dirs: Collection[str]) -> list[str]:
+        """Those of the log directories of the nodes that are not cordoned."""
+        cordoned = [each.cordoned_dirs for each in self.nodes if each.node_id in nodes]
+        return [log_dir for log_dir in log_dirs if not all(log_dir in each for each in cordoned)]
+
+    def _emptied(
+        self, nodes: Collection[int], log_dirs: Collection[str]
+    ) -> tuple[set[NodeId], set[tuple[NodeId, str]]]:
+        """The nodes and the log directories that are emptied."""
+        leaving = self._registered(nodes)
+        if not log_dirs:
+            return leaving, set()
+        for node in sorted(leaving):
+            known = self.log_dirs.get(node, ())
+            for log_dir in log_dirs:
+                if log_dir not in known:
+                    raise InvalidRequest(
+                        f"node {node} has no log directory {log_dir!r}: name one of {', '.join(known) or '(unknown)'}, "
+                        f"as `tidelog log-dirs --node {node}` shows them while the node is alive"
+                    )
+        return set(), {(node, log_dir) for node in leaving for log_dir in log_dirs}
 
     def _registered(self, nodes: Collection[int]) -> set[NodeId]:
         known = {node.node_id for node in self.nodes}
@@ -82,9 +128,9 @@ class ClusterBalance:
         if unknown:
             raise UnknownTopicOrPartition(f"the plan names partitions that do not exist: {', '.join(unknown[:5])}")
         return [
-            ReplicaMove(partition, placed[partition].replicas, after, placed[partition].size_bytes)
+            ReplicaMove(partition, now.replicas, after, now.size_bytes, now.log_dirs)
             for partition, after in targets.items()
-            if after != placed[partition].replicas
+            if after != (now := placed[partition]).replicas
         ]
 
 
@@ -113,19 +159,34 @@ async def look_at_balance(admin: Admin) -> ClusterBalance:
 
 async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequence[TopicDescription]) -> ClusterBalance:
     sizes: dict[TopicPartition, int] = {}
+    places: dict[tuple[NodeId, TopicPartition], str] = {}
+    log_dirs: dict[NodeId, tuple[str, ...]] = {}
+    cordoned: dict[NodeId, frozenset[str]] = {}
     unanswered = []
     for node, directories in (await admin.describe_log_dirs()).items():
         if isinstance(directories, TidelogError):
             unanswered.append(node)
             continue
-        for log in (log for directory in directories for log in directory.logs):
-            sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
-    nodes = tuple(BalancedNode(node.node_id, node.rack, takes_replicas=node.takes_replicas) for node in cluster.nodes)
+        log_dirs[node] = tuple(directory.path for directory in directories)
+        cordoned[node] = frozenset(directory.path for directory in directories if directory.cordoned)
+        for directory in directories:
+            for log in directory.logs:
+                sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
+                places[node, log.partition] = directory.path
+
+    def dirs_of(partition: TopicPartition, replicas: Iterable[NodeId]) -> tuple[str, ...]:
+        return tuple(places.get((node, partition), "") for node in replicas)
+
+    nodes = tuple(
+        BalancedNode(node.node_id, node.rack, node.takes_replicas, cordoned.get(node.node_id, frozenset()))
+        for node in cluster.nodes
+    )
     partitions = tuple(
         PlacedPartition(
             name := TopicPartition(topic.name, each.partition),
-            tuple(node for node in each.replicas if node not in each.removing),
+            replicas := tuple(node for node in each.replicas if node not in each.removing),
             sizes.get(name, 0),
+            dirs_of(name, replicas),
         )
         for topic in topics
         for each in topic.partitions
@@ -133,16 +194,19 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
     moving = tuple(
         ReplicaMove(
             name := TopicPartition(topic.name, each.partition),
-            tuple(node for node in each.replicas if node not in each.adding),
+            before := tuple(node for node in each.replicas if node not in each.adding),
             tuple(node for node in each.replicas if node not in each.removing),
             sizes.get(name, 0),
+            dirs_of(name, before),
         )
         for topic in topics
         for each in topic.partitions
         if each.adding or each.removing
     )
     hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
-    return ClusterBalance(nodes, partitions, moving, tuple(unanswered), cluster.trouble, tuple(sorted(hidden)))
+    return ClusterBalance(
+        nodes, partitions, moving, tuple(unanswered), cluster.trouble, tuple(sorted(hidden)), log_dirs
+    )
 
 
 async def change_replication_factor(

@@ -46,6 +46,10 @@ def rebalance(
         list[int] | None,
         Option("--drain", help="Move every replica away from this node, and nothing else; repeatable."),
     ] = None,
+    log_dir: Annotated[
+        list[str] | None,
+        Option("--log-dir", help="With one --drain: only what is in this log directory of the node; repeatable."),
+    ] = None,
     partial: Annotated[
         bool, Option("--partial", help="With --drain: move what another node can take, though the rest stays.")
     ] = False,
@@ -64,13 +68,19 @@ def rebalance(
         raise WrongUsage("--plan-file is executed as it is: leave out --drain and --save-plan")
     if partial and not drain:
         raise WrongUsage("--partial is for --drain: nothing else needs that every replica finds another node")
+    if log_dir and len(drain or ()) != 1:
+        raise WrongUsage("--log-dir is for --drain N: pass one node, whose log directory it is")
+    dirs = [each.rstrip("/") or "/" for each in log_dir or ()]
     with printed_warnings():
-        asyncio.run(_rebalance(call, drain or [], partial, dry_run, plan_file, save_plan, moves_per_node, assumed_rate))
+        asyncio.run(
+            _rebalance(call, drain or [], dirs, partial, dry_run, plan_file, save_plan, moves_per_node, assumed_rate)
+        )
 
 
 async def _rebalance(
     call: CommandCall,
     drain: Sequence[int],
+    log_dirs: Sequence[str],
     partial: bool,
     dry_run: bool,
     plan_file: Path | None,
@@ -80,8 +90,13 @@ async def _rebalance(
 ) -> None:
     async with administrator(call.connection) as admin:
         balance = await look_at_balance(admin)
-        staying = balance.staying(drain) if partial else {}
-        moves, begun = _planned(balance, drain, staying, plan_file)
+        staying = balance.staying(drain, log_dirs=log_dirs) if partial else {}
+        moves, begun = _planned(balance, drain, log_dirs, staying, plan_file)
+        for log_dir in balance.open_dirs(drain, log_dirs):
+            say(
+                f"warning: {log_dir} of node {drain[0]} is not cordoned and may get new replicas meanwhile: "
+                f"`tidelog node cordon {drain[0]} --log-dir {log_dir}`"
+            )
         say_what_is_missing(balance if plan_file is None else replace(balance, hidden=()))
         if save_plan is not None:
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
@@ -117,7 +132,11 @@ async def _rebalance(
 
 
 def _planned(
-    balance: ClusterBalance, drain: Sequence[int], staying: Collection[TopicPartition], plan_file: Path | None
+    balance: ClusterBalance,
+    drain: Sequence[int],
+    log_dirs: Sequence[str],
+    staying: Collection[TopicPartition],
+    plan_file: Path | None,
 ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
     """The moves to begin, and those in progress that belong to the same task."""
     if plan_file is not None:
@@ -129,7 +148,7 @@ def _planned(
         begun = [move for move in balance.moving if targets.get(move.partition) == move.after]
         return moves, begun
     try:
-        return balance.planned(drain, staying)
+        return balance.planned(drain, staying, log_dirs=log_dirs)
     except TooFewNodes as error:
         # The goal is an empty node: before bytes are moved for it, its operator learns that it cannot be reached.
         raise TooFewNodes(f"{error.message}. Nothing was moved; --partial moves the others") from error
@@ -186,10 +205,25 @@ def show_plan(
     staying: Mapping[TopicPartition, str],
 ) -> None:
     """Print a plan that is not executed. staying: partitions that no other node can take, with the reason."""
-    rows = [(str(move.partition), move.before, move.after, move.moved_bytes) for move in moves]
+    rows = [
+        (
+            str(move.partition),
+            move.before,
+            move.after,
+            ", ".join(f"{log_dir} of node {node}" for node, log_dir in move.leaving_dirs.items()),
+            move.moved_bytes,
+        )
+        for move in moves
+    ]
     if call.as_json:
         details = [
-            {"partition": str(move.partition), "before": move.before, "after": move.after, "bytes": move.moved_bytes}
+            {
+                "partition": str(move.partition),
+                "before": move.before,
+                "after": move.after,
+                "leaving_log_dirs": {str(node): log_dir for node, log_dir in move.leaving_dirs.items()},
+                "bytes": move.moved_bytes,
+            }
             for move in moves
         ]
         total = sum(move.moved_bytes for move in moves)
@@ -205,7 +239,7 @@ def show_plan(
         )
         return
     if moves:
-        print_table("moves", ("partition", "replicas", "new replicas", "bytes"), rows)
+        print_table("moves", ("partition", "replicas", "new replicas", "leaves", "bytes"), rows)
     for partition, why in staying.items():
         say(f"{partition} stays: {why}")
     say(summary_of(moves, duration_ms, begun))
