@@ -59,7 +59,7 @@ def _write_metadata(_message: object, answer: GetMetadataAnswer, version: int) -
     if not answer.nodes:
         # By an answer that names topics and no node librdkafka forgets every address, and asks nobody again.
         raise NodeNotAvailable(
-            f"{ADMIN_GET_METADATA}: no node is in service, as far as this node knows: use another one, or try again later"
+            f"{ADMIN_GET_METADATA}: no node is in service, as far as this one knows: use another, or try again later"
         )
     reachable = {each.node_id for each in answer.nodes}
     return MetadataResponse(
