@@ -111,8 +111,18 @@ class _Disk:
     def mount(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self.directory))
 
-    def unmount(self) -> None:
-        subprocess.run(["umount", str(self.directory)], capture_output=True, check=False)
+    def unmount(self) -> bool:
+        return subprocess.run(["umount", str(self.directory)], capture_output=True, check=False).returncode == 0
+
+    def replace(self) -> None:
+        """Mount it again. Docker holds the mount for a moment after the end of a container: mounted beside that, it
+        would be the file system that has been shut down."""
+        deadline = time.monotonic() + STOP_S
+        while not self.unmount():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.directory} is in use for more than {STOP_S} s")
+            time.sleep(0.1)
+        self.mount()
 
     def fill(self) -> None:
         """Take all free blocks, in smaller and smaller pieces: the node takes some meanwhile."""
@@ -291,8 +301,7 @@ class ContainerNodes(ClusterNodes):
             disk.shut_down()
         else:
             self.kill(node)
-            disk.unmount()
-            disk.mount()
+            disk.replace()
 
     def data(self, node: int) -> Path:
         return self._nodes[node].disk.directory / "data"
