@@ -47,7 +47,7 @@ def missing() -> str | None:
     """What this machine lacks for nodes in containers; None: nothing."""
     if os.geteuid() != 0:
         return "only root enters the namespaces of containers"
-    for program in ("docker", "kubectl", "nsenter", "iptables", "tc", "mkfs.ext4", "unshare"):
+    for program in ("docker", "kubectl", "nsenter", "iptables", "tc", "mkfs.ext4", "losetup", "unshare"):
         if shutil.which(program) is None:
             return f"there is no {program}"
     image = manifest.Pod(0).image
@@ -109,18 +109,23 @@ class _Disk:
         _run("chown", owner, str(directory))
 
     def mount(self) -> None:
-        _run("mount", "-o", "loop", str(self._image), str(self.directory))
+        """On a loop device of its own: other mount namespaces, as that of the clients, may hold the former mount, and
+        on the same device the file system would be the one that has been shut down."""
+        device = _run("losetup", "--find", "--show", str(self._image)).strip()
+        try:
+            _run("mount", device, str(self.directory))
+        finally:
+            _run("losetup", "-d", device)  # once nothing uses it
 
     def unmount(self) -> bool:
         return subprocess.run(["umount", str(self.directory)], capture_output=True, check=False).returncode == 0
 
     def replace(self) -> None:
-        """Mount it again. Docker holds the mount for a moment after the end of a container: mounted beside that, it
-        would be the file system that has been shut down."""
+        """Mount it again. Docker uses it for a moment after the end of a container."""
         deadline = time.monotonic() + STOP_S
         while not self.unmount():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.directory} is in use for more than {STOP_S} s")
+                raise RuntimeError(f"the disk at {self.directory} is in use for more than {STOP_S} s")
             time.sleep(0.1)
         self.mount()
 
@@ -231,8 +236,9 @@ class ContainerNodes(ClusterNodes):
         """As the kubelet does: preStop, SIGTERM, and SIGKILL after the grace period."""
         pod, container = self._pods[node], self._nodes[node].container
         time.sleep(pod.pre_stop_s)
-        container.kill("SIGTERM")
-        container.wait(timeout=pod.grace_s - pod.pre_stop_s)
+        if self.is_running(node):  # a fault may have ended it
+            container.kill("SIGTERM")
+            container.wait(timeout=pod.grace_s - pod.pre_stop_s)
 
     def start(self, node: int) -> None:
         if not self.is_running(node):
@@ -332,7 +338,8 @@ class ContainerNodes(ClusterNodes):
         raise ValueError(self.cannot["expired-certificate"])
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

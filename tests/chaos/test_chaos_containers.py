@@ -41,7 +41,10 @@ def nodes(possible: None) -> Iterator[ContainerNodes]:
         try:
             made.wait_healthy(HEALTHY_S)
             made.create_topic("orders", 3, NODES)
-            yield made
+            # A client holds the mounts that there were when it began: a broken disk is replaced all the same.
+            with subprocess.Popen([*made.addresses.wrapper, "sleep", "infinity"]) as client:
+                yield made
+                client.kill()
         finally:
             made.close()
 
