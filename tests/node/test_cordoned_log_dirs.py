@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from node.config import ReplicationConfig
 from replication.controller import features
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog.client import admin
-from tidelog.types import NodeId
+from tidelog.types import Millis, NodeId
+
+PATIENT = ReplicationConfig(session_ms=Millis(60_000))
+"""No node is fenced because the machine is busy: a fenced one gets no replicas, and does not say what it has."""
 
 
-async def logs_in(tidelog: Shell, path: str) -> int:
-    """How many logs are in a directory."""
-    (found,) = await tidelog.json("log-dirs")
-    return next(len(each["logs"]) for each in found if each["path"] == path)
+async def wait_for_logs(nodes: RealNodes, *expected: int) -> None:
+    """Wait until the log directories of node 1 have so many logs of topics: a node makes them once it knows the
+    topic."""
+
+    def logs_in(path: str) -> int:
+        return sum(re.fullmatch(r"[a-z]+-\d+", each.name) is not None for each in Path(path).iterdir())
+
+    await nodes.wait_until(lambda: [logs_in(path) for path in nodes.log_directories(1)] == list(expected))
+
+
+async def wait_for_cordon(nodes: RealNodes) -> None:
+    """Wait until every node knows that a log directory of node 1 is cordoned: each answers by its own image."""
+
+    def is_known() -> bool:
+        images = [each.node.image for each in nodes.nodes.values()]
+        return all(image is not None and image.nodes[NodeId(1)].cordoned_directories for image in images)
+
+    await nodes.wait_until(is_known)
 
 
 def paths_of(nodes: RealNodes, number: int) -> tuple[str, str]:
@@ -27,14 +46,15 @@ def paths_of(nodes: RealNodes, number: int) -> tuple[str, str]:
 async def test_a_running_node_puts_new_logs_into_the_directories_that_are_not_cordoned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with real_nodes(tmp_path, 2, directories=2) as nodes:
+    async with real_nodes(tmp_path, 2, directories=2, replication=PATIENT) as nodes:
         tidelog, (one, two) = Shell(nodes, capsys), paths_of(nodes, 1)
         await tidelog("topic", "create", "before", "-p", "4", "-r", "2")
-        assert [await logs_in(tidelog, path) for path in (one, two)] == [2, 2]
+        await wait_for_logs(nodes, 2, 2)
         await tidelog("node", "cordon", "1", "--log-dir", two)
         assert f"{two} of node 1 is cordoned" in tidelog.err
+        await wait_for_cordon(nodes)
         await tidelog("topic", "create", "orders", "-p", "4", "-r", "2")
-        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 2], "what is there stays"
+        await wait_for_logs(nodes, 6, 2)
         (found,) = await tidelog.json("log-dirs", "--node", "1")
         assert {each["path"]: each["cordoned"] for each in found} == {one: False, two: True}
         assert "1 of 2 log directories cordoned" in await tidelog("cluster", "status")
@@ -44,27 +64,27 @@ async def test_a_running_node_puts_new_logs_into_the_directories_that_are_not_co
         await tidelog("topic", "create", "everywhere", "-p", "1", "-r", "2", code=1)
         assert "tidelog node uncordon 1 --log-dir PATH" in tidelog.err
         await tidelog("topic", "create", "elsewhere", "-p", "2", "-r", "1")
-        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 2]
+        await wait_for_logs(nodes, 6, 2)
 
         await tidelog("node", "uncordon", "1", "--log-dir", two)
         assert f"{two} of node 1 may get new replicas again" in tidelog.err
         await tidelog("topic", "create", "everywhere", "-p", "2", "-r", "2")
-        assert [await logs_in(tidelog, path) for path in (one, two)] == [6, 4]
+        await wait_for_logs(nodes, 6, 4)
 
 
 async def test_a_cordoned_directory_is_emptied_and_its_node_gets_its_share_in_another_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As before a disk is replaced: no other directory of the node may lose anything for it."""
-    async with real_nodes(tmp_path, 3, directories=2) as nodes:
-        tidelog, (one, two) = Shell(nodes, capsys), paths_of(nodes, 1)
+    async with real_nodes(tmp_path, 3, directories=2, replication=PATIENT) as nodes:
+        tidelog, (_, two) = Shell(nodes, capsys), paths_of(nodes, 1)
         await tidelog("topic", "create", "orders", "-p", "12", "-r", "2")
-        in_one, in_two = await logs_in(tidelog, one), await logs_in(tidelog, two)
-        assert in_two == in_one == 4
+        await wait_for_logs(nodes, 4, 4)
         await tidelog("node", "cordon", "1", "--log-dir", two)
+        await wait_for_cordon(nodes)
         drained = ("cluster", "rebalance", "--drain", "1", "--log-dir", two)
         (plan,) = await tidelog.json(*drained, "--dry-run")
-        assert [each["leaving_log_dirs"] for each in plan["moves"]] == [{"1": two}] * in_two
+        assert [each["leaving_log_dirs"] for each in plan["moves"]] == [{"1": two}] * 4
         await tidelog(*drained)
         assert "warning" not in tidelog.err
         assert "4 partitions moved" in tidelog.err
