@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import tomllib
@@ -22,6 +23,7 @@ PROD = ROOT / "deploy" / "overlays" / "prod"
 DEV = ROOT / "deploy" / "overlays" / "dev"
 CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
 EXTERNAL = ROOT / "deploy" / "components" / "external"
+APPLY = ROOT / "deploy" / "components" / "apply"
 MONITORING = ROOT / "deploy" / "monitoring"
 
 
@@ -37,6 +39,10 @@ def render(overlay: Path = BASE, *components: Path) -> tuple[dict[str, Any], ...
             }
             # As in docs/deploy.md: the namespace of the overlay does not reach what components add.
             kustomization["namespace"] = "tidelog"
+            if APPLY in components:
+                # As in docs/apply.md: the files of the Job come from the overlay.
+                shutil.copy(APPLY / "state.toml", home)
+                kustomization["configMapGenerator"] = [{"name": "tidelog-apply", "files": ["state.toml"]}]
             (home / "kustomization.yaml").write_text(json.dumps(kustomization))
         done = subprocess.run(
             ["kubectl", "kustomize", str(home if components else overlay)],

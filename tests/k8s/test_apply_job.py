@@ -36,8 +36,8 @@ def run_job(cluster: Namespace, home: Path, *, diff: bool) -> tuple[int, str]:
     """Its exit code and what it says; 0 if one of its attempts succeeded. Only the Job and its files are applied: the
     nodes stay as they are."""
     overlay = overlay_of(manifest.PROD, home, cluster.name)
-    overlay["components"] = [os.path.relpath(manifest.ROOT / "deploy" / "components" / "apply", home.resolve())]
-    overlay["configMapGenerator"] = [{"name": "tidelog-apply", "behavior": "replace", "files": ["state.toml"]}]
+    overlay["components"] = [os.path.relpath(manifest.APPLY, home.resolve())]
+    overlay["configMapGenerator"] = [{"name": "tidelog-apply", "files": ["state.toml"]}]
     if diff:
         overlay["patches"] = [{"target": {"kind": "Job", "name": "tidelog-apply"}, "patch": json.dumps(DIFF)}]
     (home / "kustomization.yaml").write_text(json.dumps(overlay))
