@@ -1,7 +1,8 @@
 """The component deploy/monitoring: Prometheus finds the nodes by its ServiceMonitor, and its rules fire.
 
 Prometheus runs beside the test and must reach the addresses of pods. Its operator is not needed: the objects are read
-back from the cluster and translated as it does.
+back from the cluster and translated as it does. Nor is the discovery of Prometheus, which Debian leaves out: the test
+tells it what the cluster has, with the same labels.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ pytestmark = [
 ]
 
 GROUP = "monitoring.coreos.com"
+FOUND = "found.json"
 KINDS = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
 
 
@@ -83,7 +85,7 @@ def label(name: str) -> str:
     return "__meta_kubernetes_service_label_" + name.replace(".", "_").replace("/", "_")
 
 
-def scrape_config(monitor: dict[str, Any], namespace: str) -> dict[str, object]:
+def scrape_config(monitor: dict[str, Any]) -> dict[str, object]:
     """What the operator makes of a ServiceMonitor; scraped more often than it says."""
     (endpoint,) = monitor["spec"]["endpoints"]
     chosen = [
@@ -95,22 +97,52 @@ def scrape_config(monitor: dict[str, Any], namespace: str) -> dict[str, object]:
     own = [
         {"source_labels": each["sourceLabels"], "target_label": each["targetLabel"]} for each in endpoint["relabelings"]
     ]
-    discovery = {"role": "endpoints", "kubeconfig_file": os.environ["KUBECONFIG"], "namespaces": {"names": [namespace]}}
     return {
         "job_name": "monitor",
         "metrics_path": endpoint["path"],
         "scrape_interval": "5s",
-        "kubernetes_sd_configs": [discovery],
+        "file_sd_configs": [{"files": [FOUND]}],
         "relabel_configs": [*chosen, port, job, *own],
     }
 
 
+def endpoints(cluster: Namespace) -> list[dict[str, object]]:
+    """What Prometheus' discovery of the role `endpoints` finds: each port of each address behind each Service."""
+    services, found = (
+        json.loads(cluster.kubectl("get", kind, "--output=json"))["items"] for kind in ("services", "endpoints")
+    )
+    labels = {each["metadata"]["name"]: each["metadata"].get("labels", {}) for each in services}
+    return [
+        {
+            "targets": [f"{address['ip']}:{port['port']}"],
+            "labels": {
+                **{label(name): value for name, value in labels.get(each["metadata"]["name"], {}).items()},
+                "__meta_kubernetes_endpoint_port_name": port["name"],
+                "__meta_kubernetes_pod_name": address["targetRef"]["name"],
+            },
+        }
+        for each in found
+        for subset in each.get("subsets", ())
+        for address in subset.get("addresses", ())
+        for port in subset["ports"]
+    ]
+
+
 class Prometheus:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, cluster: Namespace, home: Path) -> None:
         self._address = address
+        self._cluster = cluster
+        self._found = home / FOUND
+
+    def discover(self) -> None:
+        """Tell it what the cluster has now, as its discovery does all the time."""
+        new = self._found.with_suffix(".new")
+        new.write_text(json.dumps(endpoints(self._cluster)))
+        new.rename(self._found)
 
     def get(self, what: str) -> list[dict[str, Any]]:
         """The targets that are scraped, or the alerts; none while it starts."""
+        self.discover()
         path, key = {"targets": ("targets", "activeTargets"), "alerts": ("alerts", "alerts")}[what]
         try:
             with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}", timeout=5) as answer:
@@ -134,16 +166,18 @@ def prometheus(cluster: Namespace, home: Path) -> Iterator[Prometheus]:
     config = {
         "global": {"evaluation_interval": "5s"},
         "rule_files": ["rules.yml"],
-        "scrape_configs": [scrape_config(object_of(cluster, "ServiceMonitor"), cluster.name)],
+        "scrape_configs": [scrape_config(object_of(cluster, "ServiceMonitor"))],
     }
     (home / "prometheus.yml").write_text(json.dumps(config))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
+    monitor = Prometheus(address, cluster, home)
+    monitor.discover()
     options = (f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}", f"--web.listen-address={address}")
     with (home / "log").open("w") as log:
         process = subprocess.Popen(["prometheus", *options], stdout=log, stderr=log)
     try:
-        yield Prometheus(address)
+        yield monitor
     finally:
         process.terminate()
         process.wait(30)
