@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Load:
     process: subprocess.Popen[str]
     acked: dict[Place, str] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
+    pause_s: float = 0.0
+    """The longest time between two acknowledgements of one partition."""
     _moved: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
@@ -61,11 +64,15 @@ class Load:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
+        last: dict[int, float] = {}
         for line in self.process.stdout:
             kind, partition, value, detail = json.loads(line)
             with self._moved:
                 if kind == "acked":
                     self.acked[partition, detail] = value
+                    now = time.monotonic()
+                    self.pause_s = max(self.pause_s, now - last.get(partition, now))
+                    last[partition] = now
                 else:
                     self.refused[detail] += 1
                 self._moved.notify_all()

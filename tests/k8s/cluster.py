@@ -137,6 +137,8 @@ class Namespace:
         """Until the load has written what it began to write; it must have succeeded."""
         run(*self.in_client("python", "-c", _END_LOADS))
         load.finish(timeout=180)
+        refused = sum(load.refused.values())
+        print(f"{len(load.acked)} records acknowledged, {refused} refused, pauses of {load.pause_s:.1f} s at most")
 
     def status(self) -> dict[str, Any]:
         """`tidelog cluster status`, whatever it finds."""

@@ -36,6 +36,7 @@ def test_clients_of_both_protocols_write_and_read_from_outside(production: Produ
         loads[topic] = Load(client.start("load", topic, PARTITIONS, 20))
     for load in loads.values():
         load.finish(timeout=90)
+        print(f"{len(load.acked)} records acknowledged")
         assert not load.refused
 
     leaders = {each.leader for each in progress.partitions(own.run("describe", "from-own"))}
