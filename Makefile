@@ -23,6 +23,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 JOBS ?= $(CORES)
 SUITE ?= all
 IMAGE ?= tidelog:dev
+IMAGE_JOBS ?= tidelog-jobs:dev
 # What `make k8s-test` upgrades to: the same image by another name, unless another one is given.
 IMAGE_NEXT ?= $(IMAGE)-again
 TESTS ?= tests
@@ -365,6 +366,10 @@ $(AUDIT)/.ready: deploy/audit-requirements.txt | env
 image: env need-docker  ## The container image IMAGE=tidelog:dev, from Debian packages and wheels alone
 	@deploy/docker/build-image '$(IMAGE)' >&2
 
+.PHONY: jobs-image
+jobs-image: env need-docker  ## The image IMAGE_JOBS=tidelog-jobs:dev for jobs in a cluster, with Java and Spark
+	@deploy/docker/build-image '$(IMAGE_JOBS)' jobs >&2
+
 .PHONY: k8s-check
 k8s-check: env need-kubectl  ## Every kustomization of deploy/ against three versions of Kubernetes, Pod Security and the code
 	@$(PY) -m tests.deploy.check
@@ -372,8 +377,8 @@ k8s-check: env need-kubectl  ## Every kustomization of deploy/ against three ver
 .PHONY: k8s-test
 k8s-test: env need-kubectl  ## The manifests on the cluster KUBECONFIG names (IMAGE_LOAD=command that takes the image; docs/deploy.md)
 	@[ -n "$${KUBECONFIG:-}" ] || { echo "make: KUBECONFIG names no cluster; set it to the file of one" >&2; exit 1; }
-	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2 && docker tag '$(IMAGE)' '$(IMAGE)-again'; fi
-	@IMAGE='$(IMAGE)' IMAGE_NEXT='$(IMAGE_NEXT)' IMAGE_LOAD='$(IMAGE_LOAD)' MACHINE_OFF='$(MACHINE_OFF)' MACHINE_ON='$(MACHINE_ON)' \
+	@if docker info >/dev/null 2>&1; then $(MAKE) image jobs-image >&2 && docker tag '$(IMAGE)' '$(IMAGE)-again'; fi
+	@IMAGE='$(IMAGE)' IMAGE_JOBS='$(IMAGE_JOBS)' IMAGE_NEXT='$(IMAGE_NEXT)' IMAGE_LOAD='$(IMAGE_LOAD)' MACHINE_OFF='$(MACHINE_OFF)' MACHINE_ON='$(MACHINE_ON)' \
 		$(PY) -m pytest -v -s -m k8s $(or $(K8S_TESTS),tests/k8s)
 
 .PHONY: wheel

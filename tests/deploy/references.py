@@ -7,7 +7,8 @@ import importlib.util
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -22,9 +23,12 @@ from tests.deploy.kustomizations import Objects, name_of
 from tests.deploy.pod_security import pod_spec
 from tests.integration import manifest
 from tidelog.cli.app import app
+from tidelog.cli.argument_values import WrongUsage
+from tidelog.cli.job_commands import JOBS
 from tidelog.cli.state_files import read_state
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
+from tidelog.jobs.job_frame import Job
 
 OTHER_VARIABLES: Final = frozenset(("TIDELOG_POD_NAME", *ClientVariable))
 """What a node, or `tidelog` in its pod, reads besides the settings."""
@@ -49,7 +53,7 @@ def _by_kind(each: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     match each["kind"]:
         case "StatefulSet":
             yield from _nodes(each, objects)
-        case "Job":
+        case "Job" | "CronJob":
             yield from _job(each, objects)
         case "ServiceMonitor":
             yield from _scraped(each, objects)
@@ -93,23 +97,41 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
 
 def _job(job: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     """A Job that runs a command of the client: the command line itself reads its options, and `apply` its files."""
-    spec = job["spec"]["template"]["spec"]
+    spec = pod_spec(job) or {}
     (container,) = spec["containers"]
     yield from _volumes(job, container, objects)
     yield from _variables(container)
-    program, name, *arguments = container["command"]
-    command = app.loaded(name) if program == "tidelog" else None
+    words = container["command"]
+    length = 3 if words[1] == "job" else 2
+    name, arguments = " ".join(words[:length]), words[length:]
+    command = _client_command(words)
     if command is None:
-        yield f"{program} {name} is no command of the client"
+        yield f"{name} is no command of the client"
         return
     try:
         with command.make_context(name, list(arguments)) as ctx:
-            places = ctx.params["file"]
-    except click.ClickException as error:
-        yield f"tidelog {name}: {error.message}"
+            options = ctx.params
+    except (click.ClickException, WrongUsage) as error:
+        yield f"{name}: {error}"
         return
-    for place in places:
+    for place in options.get("file", ()):
         yield from _applied_files(spec, container, place, objects)
+    target = PurePosixPath(options.get("to") or "")
+    if target.is_absolute() and not any(target.is_relative_to(each["mountPath"]) for each in container["volumeMounts"]):
+        yield f"--to {target}: no volume is mounted there"
+
+
+def _client_command(words: Sequence[str]) -> click.Command | None:
+    """What parses the arguments of `tidelog NAME` or `tidelog job NAME`; None: there is no such command."""
+    program, name, *more = words
+    if program != "tidelog":
+        return None
+    if name != "job":
+        return app.loaded(name)
+    if more[0] not in JOBS:
+        return None
+    job: Job[Any] = import_module(f"tidelog.jobs.{more[0]}").JOB
+    return job.command()
 
 
 def _applied_files(
@@ -151,16 +173,19 @@ def _names(kind: str, objects: Objects) -> dict[str, dict[str, Any]]:
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
 
 
-def _volumes(stateful: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> Iterator[str]:
-    volumes = {each["name"]: each for each in stateful["spec"]["template"]["spec"]["volumes"]}
-    claims = {each["metadata"]["name"] for each in stateful["spec"].get("volumeClaimTemplates", ())}
+def _volumes(workload: Mapping[str, Any], container: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    volumes = {each["name"]: each for each in (pod_spec(workload) or {})["volumes"]}
+    claims = {each["metadata"]["name"] for each in workload["spec"].get("volumeClaimTemplates", ())}
     mounts = {each["name"] for each in container["volumeMounts"]}
     yield from (f"volumeMount {name}: there is no such volume" for name in sorted(mounts - volumes.keys() - claims))
     yield from (f"volume {name} is not mounted" for name in sorted((volumes.keys() | claims) - mounts))
     for name, volume in volumes.items():
-        wanted = volume.get("configMap", {}).get("name")
-        if wanted is not None and wanted not in _names("ConfigMap", objects):
-            yield f"volume {name}: there is no ConfigMap {wanted}"
+        for kind, wanted in (
+            ("ConfigMap", volume.get("configMap", {}).get("name")),
+            ("PersistentVolumeClaim", volume.get("persistentVolumeClaim", {}).get("claimName")),
+        ):
+            if wanted is not None and wanted not in _names(kind, objects):
+                yield f"volume {name}: there is no {kind} {wanted}"
 
 
 def _variables(container: Mapping[str, Any]) -> Iterator[str]:

@@ -60,6 +60,16 @@ class Broken:
         container: dict[str, Any] = self.the("Job")["spec"]["template"]["spec"]["containers"][0]
         return container
 
+    @property
+    def archive(self) -> dict[str, Any]:
+        container: dict[str, Any] = self.archive_pod["containers"][0]
+        return container
+
+    @property
+    def archive_pod(self) -> dict[str, Any]:
+        pod: dict[str, Any] = self.the("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        return pod
+
     def applied(self, text: str) -> None:
         """Change the file that the Job applies."""
         (found,) = (each for each in self.objects if "state.toml" in each.get("data", ()))
@@ -247,6 +257,30 @@ MISTAKES: dict[str, tuple[Break, str]] = {
     "a Job with rights": (
         lambda it: without(it.apply["securityContext"], "capabilities"),
         "Job tidelog-apply: container apply: capabilities.drop does not contain ALL",
+    ),
+    "a CronJob with a wrong option": (
+        lambda it: it.archive["command"].append("--verfy"),
+        "CronJob tidelog-archive: tidelog job archive: No such option '--verfy'",
+    ),
+    "a CronJob with a wrong value": (
+        lambda it: it.archive["command"].extend(["--pattern", "("]),
+        "CronJob tidelog-archive: tidelog job archive: ",
+    ),
+    "a CronJob of no job": (
+        lambda it: it.archive.update(command=["tidelog", "job", "archiv", "--to", "/archive"]),
+        "tidelog job archiv is no command of the client",
+    ),
+    "a CronJob that writes beside its volume": (
+        lambda it: it.archive["command"].extend(["--to", "/archives"]),
+        "--to /archives: no volume is mounted there",
+    ),
+    "no such claim": (
+        lambda it: it.archive_pod["volumes"][0].update(persistentVolumeClaim={"claimName": "archive"}),
+        "volume archive: there is no PersistentVolumeClaim archive",
+    ),
+    "a CronJob with rights": (
+        lambda it: without(it.archive["securityContext"], "capabilities"),
+        "CronJob tidelog-archive: container archive: capabilities.drop does not contain ALL",
     ),
     "a rule of no metric": (
         lambda it: it.rule.update(expr="tidelog_redy == 0"),

@@ -24,6 +24,7 @@ DEV = ROOT / "deploy" / "overlays" / "dev"
 CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
 EXTERNAL = ROOT / "deploy" / "components" / "external"
 APPLY = ROOT / "deploy" / "components" / "apply"
+ARCHIVE = ROOT / "deploy" / "components" / "archive"
 MONITORING = ROOT / "deploy" / "monitoring"
 
 

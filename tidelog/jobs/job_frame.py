@@ -195,10 +195,14 @@ class Job(Generic[Arguments]):
         """Run the job. arguments: None for those of the process. parent: `tidelog job`, if it runs there. Returns the
         exit code; every error is one sentence on standard error."""
         protect_standard_streams()
+        name = self.name if parent else f"tidelog job {self.name}"
+        return run_command(self.command(), arguments, name, parent=parent)
+
+    def command(self) -> click.Command:
+        """The command line of the job."""
         # Without the mark of click, examples would be filled as a paragraph.
         what = re.sub(r"\n\n(?= )", "\n\n\b\n", self.description)
-        command = declared_command(self._declared(), self.name, what, more=CONNECTION, defaults=profile_defaults)
-        return run_command(command, arguments, self.name if parent else f"tidelog job {self.name}", parent=parent)
+        return declared_command(self._declared(), self.name, what, more=CONNECTION, defaults=profile_defaults)
 
     def _declared(self) -> Callable[..., None]:
         """The command with the options of the arguments."""
