@@ -143,6 +143,7 @@ deep-needs: env
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' >&2; \
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
 	@$(MAKE) --silent $(KAFKA_SUITES)/franz-go.test >&2
+	@$(PY) -m tests.k8s.small_kubernetes
 
 .PHONY: test-deep
 test-deep: env deep-needs  ## All other tests: 200 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
