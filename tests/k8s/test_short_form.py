@@ -19,7 +19,7 @@ SCENARIO = "tests/k8s/test_all_pods.py"
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_the_manifests_run_on_a_real_kubernetes() -> None:
     """Goal: a change that breaks the pods is noticed before `make k8s-test`. Method: the scenario that kills all pods
-    at once. It takes half a minute; the first time, where `make deep-needs` has not built it, ten minutes more."""
+    at once. It takes two minutes; the first time, where `make deep-needs` has not built it, ten minutes more."""
     with small_kubernetes() as kubeconfig:
         environment = {**os.environ, "KUBECONFIG": kubeconfig, "IMAGE_LOAD": str(TOOLS / "load-image")}
         command = (sys.executable, "-m", "pytest", "-q", "-s", "-n0", "-p", "no:cacheprovider", "-m", "k8s", SCENARIO)
