@@ -164,13 +164,20 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentDescription:
-    """A reassignment in progress: `adding` replicas catch up, then `removing` replicas are removed."""
+    """A reassignment in progress: `adding` replicas catch up, then `removing` replicas are removed. Or a queued one."""
 
     partition: TopicPartition
     replicas: tuple[NodeId, ...]
     adding: tuple[NodeId, ...]
     removing: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
+    queued: tuple[NodeId, ...] = ()
+    """The replicas of a queued move, which the controller begins once few enough others are in progress."""
+
+    @property
+    def in_progress(self) -> bool:
+        """False if it is only queued."""
+        return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,8 @@ class ElectLeadersRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead."""
+    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead,
+    and remove the queued one."""
 
     partition: TopicPartitionId
     replicas: tuple[NodeId, ...]
@@ -230,6 +231,8 @@ class PartitionReassignment:
     replacements: tuple[NodeId, ...] = ()
     """Instead of `replicas`: as many new replicas as there are now (KIP-860). A controller of an earlier version, which
     does not know this field, refuses the request for its lack of replicas."""
+    queued: bool = False
+    """Let the controller begin it when few enough others are in progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class ControllerHandlers:
                         each.replacements or each.replicas,
                         each.cancel,
                         keeps_factor=bool(each.replacements),
+                        queued=each.queued,
                     )
                     for each in asked.partitions
                 )

@@ -381,6 +381,7 @@ def _controller_config(config: NodeConfig) -> ControllerConfig:
         times.imbalance_check_ms,
         times.imbalance_percent,
         PartitionLimits(config.partitions_max, config.node_partitions_max),
+        times.moves_per_node,
     )
 
 

@@ -281,6 +281,9 @@ class AdminHandlers(ConfigHandlers):
     ) -> admin.ChangedPartitions:
         """Forward, with the ids of the topics. Partitions of topics that this node does not know are answered by it."""
         ensure_few(request.partitions, "partitions")
+        if any(each.queued for each in request.partitions):
+            # A controller of an earlier version does not know the field, and would begin all of them at once.
+            features.require(self._metadata.image, features.QUEUED_MOVES, "a queued move")
         places = [self._with_id(each.partition) for each in request.partitions]
         moves = tuple(
             replace(each, partition=place)
@@ -295,13 +298,15 @@ class AdminHandlers(ConfigHandlers):
     async def list_partition_reassignments(
         self, _request: admin.ListReassignmentsRequest, _context: RequestContext
     ) -> admin.ListReassignmentsAnswer:
-        """The partitions under reassignment."""
+        """The partitions under reassignment, and those with a queued one."""
         image = self._metadata.image
         return admin.ListReassignmentsAnswer(
             tuple(
-                ReassignmentDescription(_place(image, state), state.replicas, state.adding, state.removing, state.isr)
+                ReassignmentDescription(
+                    _place(image, state), state.replicas, state.adding, state.removing, state.isr, state.queued
+                )
                 for state in image.partitions()
-                if state.adding or state.removing
+                if state.adding or state.removing or state.queued
             )
         )
 

@@ -16,6 +16,7 @@ from replication.controller import (
     events,
     features,
     group_configs,
+    move_queue,
     node_cordon,
     reassignment,
     scram_users,
@@ -203,14 +204,34 @@ def _reassign(
     room = PartitionRoom(before, limits)
 
     def change_of(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:
-        change = reassignment.begin(image, state, wanted[state.key])
-        new = [node for node in wanted[state.key].replicas if node not in state.replicas]
+        asked = wanted[state.key]
+        if asked.queued:
+            change = move_queue.enqueue(image, state, asked.replicas)
+        else:
+            change = reassignment.begin(image, state, asked)
+        new = [node for node in asked.replicas if node not in state.replicas]
         if full := room.full(image.topics[state.topic_id].name, [new]):
             raise room.refusal(f"{elections.name_of(image, state)} cannot be moved", full)
         room.add(new)
         return change
 
     return change_of
+
+
+def begin_wave(batch: Batch, moves_per_node: int, limits: PartitionLimits) -> list[str]:
+    """Begin the queued moves whose turn it is, and drop those that can never begin. Returns why, for each of these."""
+    wave = move_queue.next_wave(batch.image, moves_per_node)
+    if not wave:
+        return []
+    change_of = _reassign(batch.image, events.AlterReassignments(tuple(wave)), limits)
+    dropped = []
+    for key, outcome in (
+        (each.key, each.outcome) for each in _each(batch, (move.partition for move in wave), change_of).partitions
+    ):
+        if isinstance(outcome, TidelogError):
+            batch.add([PartitionChangeRecord(key.topic_id, key.partition, queued=())])
+            dropped.append(outcome.message)
+    return dropped
 
 
 def _each(

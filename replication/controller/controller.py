@@ -35,7 +35,7 @@ from replication.controller import (
     unclean,
     voter_changes,
 )
-from replication.controller.administration import Batch, ConfigCheck, GroupConfigCheck, decide, state_of
+from replication.controller.administration import Batch, ConfigCheck, GroupConfigCheck, begin_wave, decide, state_of
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata_records import (
     MetadataRecord,
@@ -62,7 +62,8 @@ from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionK
 from tidelog.values import dataclass
 
 REVIEW_MS: Final = 1_000
-"""Interval of the review for partitions that can proceed: reassignments to complete, unclean elections to hold."""
+"""Interval of the review for partitions that can proceed: reassignments to complete and, of the queue, to begin, and
+unclean elections to hold."""
 
 PRODUCER_ID_BLOCK: Final = 1_000
 """Producer ids allocated to a node at a time, as in Kafka: one request of the node per this many producers."""
@@ -82,6 +83,8 @@ class ControllerConfig:
     leaderships; 0: only on command."""
     imbalance_percent: int
     limits: PartitionLimits = field(default_factory=PartitionLimits)
+    moves_per_node: int = 5
+    """Queued moves begin while each of their new nodes fetches fewer partitions than this."""
 
 
 @dataclass(slots=True)
@@ -325,12 +328,14 @@ class Controller:
                 batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
 
     def _review(self) -> None:
-        """Complete reassignments and start unclean elections where possible."""
+        """Complete reassignments, begin queued ones, and start unclean elections where possible."""
         with self._batch() as batch:
             for state in self.image.partitions():
                 self._finish_move(batch, state.key)
                 if unclean.wanted(self.image, state):
                     self._ask(state)
+            dropped = begin_wave(batch, self._config.moves_per_node, self._config.limits)
+        self._effects.extend(Report(f"a queued move is dropped: {why}") for why in dropped)
 
     def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
         """End the node's session: it leaves every set that has another member, and leads nothing."""

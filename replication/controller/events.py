@@ -247,13 +247,16 @@ class LogEndsReported:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead.
-    keeps_factor: refuse another number of replicas."""
+    """The new replicas of a partition, the preferred leader first."""
 
     partition: PartitionKey
     replicas: tuple[NodeId, ...] = ()
     cancel: bool = False
+    """End the reassignment in progress instead, and remove the queued one."""
     keeps_factor: bool = False
+    """Refuse another number of replicas."""
+    queued: bool = False
+    """Begin it in a wave (move_queue.py)."""
 
 
 @dataclass(frozen=True, slots=True)

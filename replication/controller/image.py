@@ -514,6 +514,7 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         PartitionEpoch(state.partition_epoch + 1),
         state.adding if change.adding is None else change.adding,
         state.removing if change.removing is None else change.removing,
+        state.queued if change.queued is None else change.queued,
     )
 
 

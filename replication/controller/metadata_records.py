@@ -166,6 +166,8 @@ class PartitionRecord:
     adding: tuple[NodeId, ...] = ()
     """The replicas that a reassignment adds and removes."""
     removing: tuple[NodeId, ...] = ()
+    queued: tuple[NodeId, ...] = ()
+    """The replicas that a queued move gives the partition; empty: none is queued."""
 
     @property
     def key(self) -> PartitionKey:
@@ -191,6 +193,7 @@ class PartitionChangeRecord:
     directories: tuple[DirectoryId, ...] | None = None
     adding: tuple[NodeId, ...] | None = None
     removing: tuple[NodeId, ...] | None = None
+    queued: tuple[NodeId, ...] | None = None
 
     @property
     def key(self) -> PartitionKey:

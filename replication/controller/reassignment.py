@@ -5,7 +5,7 @@ Invariants:
      ones is not too small: the number of copies never falls below the requested one.
   2. The removal is one record: replicas, in-sync set, eligible set and leader change together.
   3. Cancelling a reassignment removes the replicas that it added, and nothing else. A new reassignment replaces one in
-     progress.
+     progress. Both replace a queued one (move_queue.py).
   4. The removal of a replica starts a new leader epoch: its log is deleted, and if it is added again within the same
      process, no earlier report of it may count.
 
@@ -29,12 +29,20 @@ from tidelog.types import DirectoryId, NodeId
 
 def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
     """The record that starts, replaces or cancels a reassignment; None if the partition already has the wanted
-    replicas.
+    replicas, and no move is queued.
 
     Raises InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress.
     """
+    change = _change_of(image, state, wanted)
+    if not state.queued:
+        return change
+    # Without this, a wave would begin a move that is in progress already, was replaced, or was cancelled.
+    return replace(change or PartitionChangeRecord(state.topic_id, state.partition), queued=())
+
+
+def _change_of(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
     if wanted.cancel:
-        if not (state.adding or state.removing):
+        if not (state.adding or state.removing or state.queued):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))
     _refuse_new(image, state, wanted.replicas)

@@ -15,7 +15,7 @@ To stay cheap, the checkers look only at replicas of the process whose callback 
   - Nothing is committed twice. Records of an idempotent producer are committed in the order of its calls.
   - Readers see only committed records; readers of decided transactions see no record of an aborted or open one. No
     record is committed that no client sent.
-  - No replica is placed on a cordoned node, or in a cordoned log directory.
+  - No replica is placed on a cordoned node, or in a cordoned log directory. What waves of moves may begin: waves.py.
   - In the metadata log a batch of one epoch at one offset is the same everywhere, committed or not (log matching). Its
     leader commits older epochs only through a record of its own, and only what a majority of the voters holds.
 """
@@ -32,6 +32,7 @@ from testbed.sim.deletions import Deletion
 from testbed.sim.ledger import METADATA_LOG, Cleanup, Ledger, Violation, is_commit
 from testbed.sim.readings import Reading
 from testbed.sim.unclean import Loss
+from testbed.sim.waves import Waves
 from testbed.sim.workload import Fate, Sent
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey, TopicId
@@ -111,6 +112,7 @@ class Checkers:
     ) -> None:
         """coordination: the rules of groups and transactions; None: the default ones."""
         self.coordination = coordination or Coordination()
+        self.waves = Waves()
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
         self.has_applications = False

@@ -78,6 +78,8 @@ def unhealed(sim: Simulation) -> list[str]:
             if set(state.isr) != set(state.replicas) or state.leader < 0 or state.adding or state.removing:
                 missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
                 continue
+            if state.queued:
+                missing.append(f"{name}: its move to {state.queued} is queued and does not begin")
             views_there = [logs.get((node, state.key)) for node in state.replicas]
             there = [view.log for view in views_there if view is not None and view.log is not None]
             ends, marks = {log.log_end_offset for log in there}, {log.high_watermark for log in there}

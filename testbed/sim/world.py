@@ -662,6 +662,7 @@ class Simulation:
             self.checkers.sets_are_of_present_nodes(image)
             self.checkers.sets_published(before, image)
             self.checkers.cordons_hold(before, image)
+            self.checkers.waves.moved(before, image)
             self.checkers.settings_changed(views.changed_settings(before, image))
             for key in views.led_uncleanly(before, image, self.accepted_losses):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")

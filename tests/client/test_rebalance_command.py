@@ -33,6 +33,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
     with cluster_in_a_thread() as made:
         monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
         made.create("orders", 2)
+        made.described["feature_level"] = 10
         logs = [admin_pb2.ReplicaLog(partition=place(index), size=1_000) for index in range(2)]
         for node in made.nodes:
             node.scripted["describe_replica_logs"] = admin_pb2.DescribeReplicaLogsResponse(
@@ -64,6 +65,13 @@ def begin(node: MemoryNode, *outcomes: admin_pb2.PartitionOutcome) -> None:
     """The answer of the node to a reassignment."""
     answer = admin_pb2.AlterPartitionReassignmentsResponse(partitions=outcomes)
     node.scripted["alter_partition_reassignments"] = answer
+
+
+def listing(cluster: MemoryCluster, *moves: admin_pb2.OngoingReassignment) -> None:
+    """What the nodes list as queued and in progress."""
+    for node in cluster.nodes:
+        answer = admin_pb2.ListPartitionReassignmentsResponse(partitions=moves)
+        node.scripted["list_partition_reassignments"] = answer
 
 
 def begun(cluster: MemoryCluster) -> list[tuple[int, list[int]]]:
@@ -129,6 +137,58 @@ def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Termina
     assert tidelog("cluster", "rebalance", "--plan-file", plan, "--json") == 0
     assert tidelog.json == {"moved": 1, "bytes": 1_000, "refused": []}
     assert begun(cluster) == [(1, [0])]
+
+
+def test_moves_are_queued_and_the_command_need_not_wait(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--no-wait", "--json") == 0
+    assert tidelog.json == {"queued": 1, "bytes": 1_000, "refused": []}
+    assert begun(cluster) == [(1, [0])]
+    asked = [each for node in cluster.nodes for each in node.asked]
+    (request,) = [each for each in asked if isinstance(each, admin_pb2.AlterPartitionReassignmentsRequest)]
+    assert all(each.queued for each in request.partitions), "the controller begins them"
+
+
+def test_a_cluster_of_an_earlier_version_would_begin_all_moves_at_once(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    cluster.described["feature_level"] = 9
+    assert tidelog("cluster", "rebalance", "--drain", "1") == 1
+    assert "moves are queued from feature level 10 on, the cluster has level 9" in tidelog.err
+    assert begun(cluster) == []
+
+
+def test_the_status_is_what_is_queued_and_in_progress(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("cluster", "rebalance", "--status") == 0
+    assert tidelog.err == "0 moves queued, 0 in progress, at most 0 bytes to fetch\n"
+    listing(
+        cluster,
+        admin_pb2.OngoingReassignment(partition=place(0), replicas=[0], isr=[0], queued=[1]),
+        admin_pb2.OngoingReassignment(partition=place(1), replicas=[0, 1], adding=[0], removing=[1], isr=[1]),
+    )
+    assert tidelog("cluster", "rebalance", "--status") == 0
+    assert "1 move queued, 1 in progress, at most 2,000 bytes to fetch; orders-1 waits for node 0" in tidelog.err
+    assert tidelog("cluster", "rebalance", "--status", "--json") == 0
+    assert (tidelog.json["queued"], tidelog.json["running"], tidelog.json["left_bytes"]) == (1, 1, 2_000)
+    listing(cluster, admin_pb2.OngoingReassignment(partition=place(0), replicas=[0], isr=[0], queued=[1]))
+    assert tidelog("cluster", "rebalance", "--status") == 0
+    assert "orders-0 waits for its turn, and for node 1 to be in service" in tidelog.err
+    assert tidelog("partition", "moves") == 0
+    assert b"queued" in tidelog.out
+
+
+def test_a_cancel_takes_queued_moves_and_those_in_progress(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until nothing is listed, or a few times: the node that is asked may be behind."""
+    monkeypatch.setattr("tidelog.balancing.cluster_balance.REVIEW_MS", 1)
+    assert tidelog("cluster", "rebalance", "--cancel", "--json") == 0
+    assert tidelog.json == {"cancelled": [], "refused": []}
+    listing(cluster, admin_pb2.OngoingReassignment(partition=place(1), replicas=[0], isr=[0], queued=[1]))
+    assert tidelog("cluster", "rebalance", "--cancel") == 0
+    assert "1 move cancelled" in tidelog.err
+    assert {*map(str, begun(cluster))} == {"(1, [])"}
+    assert tidelog("cluster", "rebalance", "--cancel", "--dry-run") == 2
+    assert "pass --status or --cancel alone" in tidelog.err
 
 
 def test_moves_in_progress_are_part_of_the_task(cluster: MemoryCluster, tidelog: Terminal) -> None:

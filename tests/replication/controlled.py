@@ -313,11 +313,11 @@ class Controlled:
         return self.ask(AlterConfigs(name, changes))
 
     def reassign(
-        self, key: PartitionKey, target: Iterable[int] | None, *, keeps_factor: bool = False
+        self, key: PartitionKey, target: Iterable[int] | None, *, keeps_factor: bool = False, queued: bool = False
     ) -> PartitionState | TidelogError | None:
         """Give a partition these replicas; None: end what is under way. Its state after it, or why not."""
         replicas = None if target is None else tuple(NodeId(node) for node in target)
-        moved = Reassignment(key, replicas or (), cancel=replicas is None, keeps_factor=keeps_factor)
+        moved = Reassignment(key, replicas or (), cancel=replicas is None, keeps_factor=keeps_factor, queued=queued)
         answer = self.ask(AlterReassignments((moved,)))
         return answer.partitions[0].outcome if isinstance(answer, PartitionOutcomes) else answer  # type: ignore[return-value]
 

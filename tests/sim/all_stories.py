@@ -23,6 +23,7 @@ from tests.sim import (
     lease_stories,
     log_stories,
     migration_stories,
+    move_queue_stories,
     page_stories,
     pipeline_stories,
     producer_stories,
@@ -70,4 +71,5 @@ STORIES = [
     *coordinator_stories.ALL,
     *pipeline_stories.ALL,
     *cordon_stories.ALL,
+    *move_queue_stories.ALL,
 ]

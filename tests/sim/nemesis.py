@@ -178,6 +178,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.UNCLEAN: operators.elect_uncleanly,
     Kind.REMOVE_VOTER: operators.remove_voter,
     Kind.CORDON: operators.cordon,
+    Kind.QUEUE_MOVES: operators.queue_moves,
     Kind.CUT_BYTES: lambda sim, fault: sim.network.cut_byte_streams(fault.amount, int(fault.lasts * MICROS)),
 }
 
@@ -197,6 +198,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.REASSIGN: operators.end_reassignment,
+    Kind.QUEUE_MOVES: operators.cancel_moves,
     Kind.REMOVE_VOTER: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),

@@ -8,7 +8,7 @@ leaving one out changes no other. Not here: the times (plan.py, nemesis.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from replication.controller.image import PartitionState, TopicState
@@ -18,11 +18,12 @@ from testbed.sim.world import Simulation
 from testbed.topic_requests import altering, growing
 from tests.sim.deletion_requests import delete_records
 from tests.sim.plan import Fault
-from tidelog.errors import TidelogError, UnknownTopicOrPartition
+from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, plan_moves
+from tidelog.errors import TidelogError, TooFewNodes, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import error_of
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import HIGH_WATERMARK, PartitionKey
+from tidelog.types import HIGH_WATERMARK, NodeId, PartitionKey, TopicPartition
 
 ATTEMPTS_MAX: Final = 5
 PARTITIONS_MAX: Final = 4
@@ -91,6 +92,60 @@ def reassign(sim: Simulation, fault: Fault) -> None:
     rng = _chance(fault)
     replicas = rng.sample(sim.nodes, rng.choice((2, min(3, len(sim.nodes)))))
     _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _reassignment(name, state, replicas))
+
+
+def queue_moves(sim: Simulation, fault: Fault) -> None:
+    """Queue the moves that empty a node, as `tidelog cluster rebalance` plans them; if that is impossible, moves of all
+    partitions to any nodes."""
+    image = sim.image()
+    placed = [
+        PlacedPartition(
+            TopicPartition(topic.name, state.partition),
+            state.queued or tuple(node for node in state.replicas if node not in state.removing),
+        )
+        for topic in sorted(image.topics.values(), key=lambda topic: topic.name)
+        for state in topic.partitions
+    ]
+    nodes = [
+        BalancedNode(node.node_id, node.rack, takes_replicas=node.active and not node.cordoned)
+        for node in image.nodes.values()
+    ]
+    rng = _chance(fault)
+    try:
+        moves = plan_moves(nodes, placed, emptied={NodeId(fault.node)}, evens_out=False)
+        wanted = [(move.partition, move.after) for move in moves]
+    except TooFewNodes:
+        wanted = [(each.partition, tuple(rng.sample(sorted(image.nodes), len(each.replicas)))) for each in placed]
+    _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _queued(wanted))
+
+
+def cancel_moves(sim: Simulation, fault: Fault) -> None:
+    """Cancel some plans before they are complete, with every other reassignment."""
+    image = sim.image()
+    moving = [state for state in image.partitions() if state.queued or state.adding or state.removing]
+    if fault.amount < 0.4 and moving:
+        wanted = [
+            (TopicPartition(image.topics[state.topic_id].name, state.partition), tuple[NodeId, ...]())
+            for state in moving
+        ]
+        _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _queued(wanted))
+
+
+def _queued(
+    wanted: Sequence[tuple[TopicPartition, tuple[NodeId, ...]]],
+) -> admin_pb2.AlterPartitionReassignmentsRequest:
+    """A request that queues these moves. No replicas: cancel."""
+    return admin_pb2.AlterPartitionReassignmentsRequest(
+        partitions=[
+            admin_pb2.PartitionReassignment(
+                partition=admin_pb2.TopicPartitionId(topic=partition.topic, partition=partition.partition),
+                replicas=replicas,
+                cancel=not replicas,
+                queued=bool(replicas),
+            )
+            for partition, replicas in wanted
+        ]
+    )
 
 
 def move_coordinator(sim: Simulation, fault: Fault) -> None:

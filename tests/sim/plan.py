@@ -49,6 +49,7 @@ class Kind(Enum):
     RESET_OFFSETS = "close all members of a group and set its offsets back; later start them again"
     MOVE_COORDINATOR = "move a partition of an internal topic to other nodes"
     CORDON = "cordon a node, and end that later: it gets no new replicas meanwhile"
+    QUEUE_MOVES = "queue the moves that empty a node, or others, and sometimes cancel all moves"
     CUT_BYTES = "cut connections of clients of Kafka's protocol; each end learns of it by itself"
 
 
@@ -66,14 +67,16 @@ CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP, Kind.RE
 """Faults of clients of coordinators."""
 COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
 """Kinds of worlds that have coordinators."""
-ADDED: Final = (*COORDINATED, Kind.CUT_BYTES, Kind.CORDON)
-"""Kinds of worlds with clients of a kind, and cordons; they are drawn by themselves."""
+ADDED: Final = (*COORDINATED, Kind.CUT_BYTES, Kind.CORDON, Kind.QUEUE_MOVES)
+"""Kinds of worlds with clients of a kind, cordons and queued moves; they are drawn by themselves."""
 KAFKA_SHARE: Final = 0.3
 """The share of worlds with clients of Kafka's protocol, among those whose topics have the current format."""
 COORDINATED_SHARE: Final = 0.35
 """The share of worlds with coordinators."""
 CORDONS_SHARE: Final = 0.3
 """The share of worlds in which nodes are cordoned."""
+QUEUES_SHARE: Final = 0.3
+"""The share of worlds in which moves are queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +245,7 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0, *, coo
     plan = _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
     plan = _with_kafka(plan, random.Random(f"kafka {seed}"))
     plan = _with_cordons(plan, random.Random(f"cordons {seed}"))
+    plan = _with_queues(plan, random.Random(f"queues {seed}"))
     rng = random.Random(f"coordinators {seed}")
     share = rng.random() < COORDINATED_SHARE
     return _with_coordinators(plan, rng) if (share if coordinated is None else coordinated) else plan
@@ -274,6 +278,20 @@ def _with_cordons(plan: Plan, rng: random.Random) -> Plan:
         # Neither the time nor the node of the cordon: else a move to a cordoned node would be rare.
         faults.append(Fault(round(at + lasts / 2, 3), kind, node, 0, 0.5, round(rng.random(), 2)))
         at += lasts + rng.uniform(1, 3)
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+
+
+def _with_queues(plan: Plan, rng: random.Random) -> Plan:
+    """The world, sometimes with moves of all partitions that are queued, and cancelled now and then; the rest of it is
+    as it was before there were any."""
+    if rng.random() >= QUEUES_SHARE:
+        return plan
+    faults, at = list(plan.faults), rng.uniform(0, 3)
+    while at < plan.seconds:
+        lasts = rng.uniform(1, 6)
+        node = rng.randrange(plan.nodes)
+        faults.append(Fault(round(at, 3), Kind.QUEUE_MOVES, node, 0, round(lasts, 3), round(rng.random(), 2)))
+        at += lasts + rng.uniform(0, 3)
     return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 

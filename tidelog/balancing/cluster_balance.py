@@ -1,19 +1,20 @@
-"""Looks at a cluster, and executes a plan of moves in waves: an Admin client drives it, the controller keeps no plan.
+"""Looks at a cluster, queues the moves of a plan at the controller, and waits until they are complete.
 
 Invariants:
-  1. Every step can be repeated: a plan names nothing that has moved, and takes what is moving where it goes. After a
-     crash of this process, or of any node, the same command continues.
-  2. A node fetches at most `moves_per_node` partitions of the plan at a time, also counting moves that others began.
-  3. A move is complete when the partition has its new replicas and no others: what was cancelled or replaced meanwhile
-     counts as refused, and what an earlier run began is waited for. Else a node could be wiped with its last copies.
+  1. Every step can be repeated: a plan names nothing that has moved, and takes what is moving, or queued, where it
+     goes. After a crash of this process, or of any node, the same call continues.
+  2. A move is complete when the partition has its new replicas and no others: what was cancelled, dropped or replaced
+     meanwhile counts as refused, and what an earlier run queued is waited for. Else a node could be wiped with its last
+     copies.
 
-Not here: the plan (move_planner.py); the rate at which a node fetches (its `follower.replication.throttled.rate`).
+Not here: the plan (move_planner.py); the waves, which the controller begins whether anyone waits or not
+(replication/controller/move_queue.py); the rate at which a node fetches (its `follower.replication.throttled.rate`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,21 +23,32 @@ from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
 from tidelog.errors import (
+    InvalidReplicaAssignment,
     InvalidRequest,
     NodeIdNotRegistered,
     NoReassignmentInProgress,
     Retry,
     TidelogError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from tidelog.types import NO_NODE, NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
 """How often the progress is looked at; also the pause after an error that may pass."""
 
-WAVE_MAX: Final = 500
-"""Moves that are begun, or found complete, at a time. Moves that fetch nothing are bounded by this alone, and nodes
-refuse requests with more than 10,000 partitions."""
+QUEUED_MOVES: Final = 10
+"""The feature level from which on the controller begins queued moves."""
+
+BATCH_MAX: Final = 500
+"""Moves that are queued, cancelled, or found complete, at a time. Nodes refuse requests with more than 10,000
+partitions, and the controller decides on a whole request at once."""
+
+ROUNDS_MAX: Final = 5
+"""Attempts where the node that was asked may be behind the controller."""
+
+STALLED_MAX: Final = 10
+"""Reviews without any reassignment in progress, after which queued moves must be waiting for nodes that are down."""
 
 THROTTLE: Final = "follower.replication.throttled.rate"
 
@@ -47,9 +59,9 @@ class ClusterBalance:
 
     nodes: tuple[BalancedNode, ...]
     partitions: tuple[PlacedPartition, ...]
-    """With the replicas that they have once the reassignments in progress are complete."""
+    """With the replicas that they have once the reassignments in progress and the queued ones are complete."""
     moving: tuple[ReplicaMove, ...] = ()
-    """The reassignments in progress."""
+    """The reassignments in progress, and the queued ones whose new nodes take replicas."""
     unanswered: tuple[NodeId, ...] = ()
     """Nodes that did not report the sizes of their logs: what only they have counts as empty."""
     trouble: str = ""
@@ -141,6 +153,7 @@ class MoveProgress:
     done: int
     """Moves that are complete."""
     running: int
+    """Moves in progress; the others are queued."""
     total: int
     done_bytes: int
     total_bytes: int
@@ -148,6 +161,17 @@ class MoveProgress:
     """Estimate at the rate so far; None: no move with bytes is complete yet."""
     waits_for: str = ""
     """What the first of the running moves lacks, or why the cluster could not be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """What is moving in the cluster, whoever began it."""
+
+    queued: int
+    running: int
+    left_bytes: int
+    """Of the logs that are still to be fetched, whole."""
+    waits_for: str = ""
 
 
 async def look_at_balance(admin: Admin) -> ClusterBalance:
@@ -181,32 +205,52 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         BalancedNode(node.node_id, node.rack, node.takes_replicas, cordoned.get(node.node_id, frozenset()))
         for node in cluster.nodes
     )
-    partitions = tuple(
-        PlacedPartition(
-            name := TopicPartition(topic.name, each.partition),
-            replicas := tuple(node for node in each.replicas if node not in each.removing),
-            sizes.get(name, 0),
-            dirs_of(name, replicas),
-        )
-        for topic in topics
-        for each in topic.partitions
-    )
-    moving = tuple(
-        ReplicaMove(
-            name := TopicPartition(topic.name, each.partition),
-            before := tuple(node for node in each.replicas if node not in each.adding),
-            tuple(node for node in each.replicas if node not in each.removing),
-            sizes.get(name, 0),
-            dirs_of(name, before),
-        )
-        for topic in topics
-        for each in topic.partitions
-        if each.adding or each.removing
-    )
+    taking = {node.node_id for node in nodes if node.takes_replicas}
+    partitions: list[PlacedPartition] = []
+    moving: list[ReplicaMove] = []
+    for topic in topics:
+        for each in topic.partitions:
+            name = TopicPartition(topic.name, each.partition)
+            target = tuple(node for node in each.replicas if node not in each.removing)
+            # A queued move to a node that is down may wait for ever: it is planned again, and replaced.
+            if each.queued and taking.issuperset({*each.queued} - {*each.replicas}):
+                target = each.queued
+            partitions.append(PlacedPartition(name, target, sizes.get(name, 0), dirs_of(name, target)))
+            before = tuple(node for node in each.replicas if node not in each.adding)
+            if before != target or each.adding:
+                moving.append(ReplicaMove(name, before, target, sizes.get(name, 0), dirs_of(name, before)))
     hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
     return ClusterBalance(
-        nodes, partitions, moving, tuple(unanswered), cluster.trouble, tuple(sorted(hidden)), log_dirs
+        nodes, tuple(partitions), tuple(moving), tuple(unanswered), cluster.trouble, tuple(sorted(hidden)), log_dirs
     )
+
+
+async def look_at_queue(admin: Admin) -> QueueProgress:
+    """Ask what is queued and in progress."""
+    listed = await admin.list_reassignments()
+    sizes = {each.partition: each.size_bytes for each in (await look_at_balance(admin)).partitions}
+    left = sum(sizes.get(each.partition, 0) * len(_to_fetch(each)) for each in listed)
+    running = [each for each in listed if each.in_progress]
+    waits_for = _waits_for((running or listed)[0]) if listed else ""
+    return QueueProgress(sum(bool(each.queued) for each in listed), len(running), left, waits_for)
+
+
+async def cancel_moves(
+    admin: Admin, clock: Clock, is_meant: Callable[[ReassignmentDescription], bool] = lambda _move: True
+) -> list[PartitionResult]:
+    """Cancel reassignments, queued ones and those in progress. Returns their results; what has moved stays where it
+    is."""
+    results: dict[TopicPartition, PartitionResult] = {}
+    for _ in range(ROUNDS_MAX):
+        meant = [each.partition for each in await admin.list_reassignments() if is_meant(each)]
+        if not meant:
+            break
+        for first in range(0, len(meant), BATCH_MAX):
+            for result in await admin.reassign(dict.fromkeys(meant[first : first + BATCH_MAX])):
+                if not isinstance(result.error, NoReassignmentInProgress):  # else it has just completed
+                    results[result.partition] = result
+        await clock.sleep_ms(REVIEW_MS)
+    return list(results.values())
 
 
 async def change_replication_factor(
@@ -245,23 +289,40 @@ async def _throttled_rate(admin: Admin, node: NodeId) -> int:
     return next((int(each.value or 0) for each in settings if each.key == THROTTLE), 0)
 
 
+async def queue_moves(admin: Admin, moves: Sequence[ReplicaMove]) -> list[PartitionResult]:
+    """Queue moves at the controller. Returns those that were refused. Raises UnsupportedVersion below feature level 10;
+    after any other error, the same call continues."""
+    level = (await admin.describe_cluster()).feature_level
+    if moves and level < QUEUED_MOVES:
+        # A node of an earlier version does not know what a queued move is: it would begin all of them at once.
+        raise UnsupportedVersion(
+            f"moves are queued from feature level {QUEUED_MOVES} on, the cluster has level {level}: once every node "
+            "runs this version, raise it (`tidelog cluster upgrade`), or move single partitions "
+            "(`tidelog partition reassign`)"
+        )
+    results: list[PartitionResult] = []
+    for first in range(0, len(moves), BATCH_MAX):
+        batch = moves[first : first + BATCH_MAX]
+        results += await admin.reassign({move.partition: move.after for move in batch}, queued=True)
+    return [each for each in results if each.error is not None]
+
+
 async def execute_moves(
     admin: Admin,
     moves: Sequence[ReplicaMove],
     clock: Clock,
     *,
-    moves_per_node: int,
     on_progress: Callable[[MoveProgress], None],
     begun: Sequence[ReplicaMove] = (),
-    before_wave: Callable[[], Awaitable[None]] | None = None,
+    gives_up: bool = False,
 ) -> list[PartitionResult]:
-    """Begin moves as earlier ones complete, until all are complete. Returns those that were refused, cancelled or
-    replaced by others. begun: moves in progress that are waited for too. before_wave: raises if no more moves may
-    begin.
+    """Queue moves, and wait until all are complete. Returns those that were refused, cancelled, dropped or replaced by
+    others. begun: earlier moves that are waited for too. gives_up: cancel those of which the new nodes are down once
+    all others are complete; they count as refused.
 
     An error that may pass is waited for: the cluster may be electing a controller. Raises any other one.
     """
-    execution = _Execution(admin, moves, begun, moves_per_node, before_wave)
+    execution = _Execution(admin, moves, begun, gives_up=gives_up)
     began = clock.monotonic_ms()
     while True:
         waits_for = ""
@@ -281,17 +342,16 @@ class _Execution:
     """Moves while they are executed."""
 
     def __init__(
-        self,
-        admin: Admin,
-        moves: Sequence[ReplicaMove],
-        begun: Sequence[ReplicaMove],
-        moves_per_node: int,
-        before_wave: Callable[[], Awaitable[None]] | None,
+        self, admin: Admin, moves: Sequence[ReplicaMove], begun: Sequence[ReplicaMove], *, gives_up: bool
     ) -> None:
-        self._admin, self._moves_per_node, self._before_wave = admin, moves_per_node, before_wave
-        self._pending = {move.partition: move for move in moves}
-        self._running = {move.partition: move for move in begun if move.partition not in self._pending}
-        self._all = [*self._running.values(), *moves]
+        self._admin, self._gives_up = admin, gives_up
+        self._unsent = list(moves)
+        named = {move.partition for move in moves}
+        self._waiting = {move.partition: move for move in begun if move.partition not in named}
+        """Queued and in progress."""
+        self._all = [*self._waiting.values(), *moves]
+        self._running = 0
+        self._stalled = 0
         self._done: list[ReplicaMove] = []
         self._doubtful: set[TopicPartition] = set()
         """Partitions that are not moving, and did not have their new replicas at the last review. The node that was
@@ -303,63 +363,69 @@ class _Execution:
     @property
     def ended(self) -> bool:
         """Whether no move is left."""
-        return not (self._pending or self._running)
+        return not (self._unsent or self._waiting)
 
     async def review(self) -> str:
-        """Look what is complete and begin what may begin. Returns what the first running move waits for."""
-        ongoing = {each.partition: each for each in await self._admin.list_reassignments()}
-        await self._settle([each for each in self._running if each not in ongoing][:WAVE_MAX])
-        busy = Counter(node for each in ongoing.values() for node in each.adding)
-        wave = _next_wave(self._pending.values(), busy, self._moves_per_node)
-        if wave and self._before_wave is not None:
-            await self._before_wave()
-        if wave:
-            results = await self._admin.reassign({move.partition: move.after for move in wave})
-            for move, result in zip(wave, results, strict=True):
-                del self._pending[move.partition]
-                if result.error is None:
-                    self._running[move.partition] = move
-                else:
-                    self.refused.append(result)
-        first = next((ongoing[each] for each in self._running if each in ongoing), None)
-        return "" if first is None else await self._waits_for(first)
+        """Queue what is not queued yet, and look what is complete. Returns what the first running move waits for."""
+        if self._unsent:
+            self.refused += await queue_moves(self._admin, self._unsent)
+            refused = {each.partition for each in self.refused}
+            self._waiting |= {move.partition: move for move in self._unsent if move.partition not in refused}
+            self._unsent = []
+        listed = {each.partition: each for each in await self._admin.list_reassignments()}
+        await self._settle([each for each in self._waiting if each not in listed][:BATCH_MAX])
+        ours = [listed[each] for each in self._waiting if each in listed]
+        running = [each for each in ours if each.in_progress]
+        self._running = len(running)
+        self._stalled = self._stalled + 1 if ours and not any(each.in_progress for each in listed.values()) else 0
+        if self._gives_up and self._stalled > STALLED_MAX:
+            await self._cancel(ours)
+        return await self._waits_for((running or ours)[0]) if ours else ""
 
     async def _waits_for(self, move: ReassignmentDescription) -> str:
-        """The replicas that are not in sync: new ones, or one that stays and without which too few would be in sync;
-        or that none leads from which they could fetch."""
+        """As `_waits_for` below; or that none leads from which replicas could fetch."""
         partition, was_first = move.partition, self._first == move.partition
         self._first = partition
-        missing = [node for node in move.replicas if node not in move.removing and node not in move.isr]
-        if not missing:
-            return ""
+        waits_for = _waits_for(move)
         # Asked only about a move that is still the first one: most complete before the next review.
-        topic = (await self._admin.describe_topics({partition.topic}))[partition.topic] if was_first else None
+        if not (was_first and move.in_progress and waits_for):
+            return waits_for
+        topic = (await self._admin.describe_topics({partition.topic}))[partition.topic]
         if isinstance(topic, TopicDescription) and _is_leaderless(topic, partition):
             return (
                 f"{partition} has no leader, so nothing can be fetched: `tidelog partition why-unavailable` says what "
                 "to start"
             )
-        return f"{partition} waits for node {', '.join(map(str, missing))} to be in sync"
+        return waits_for
+
+    async def _cancel(self, stalled: Sequence[ReassignmentDescription]) -> None:
+        for first in range(0, len(stalled), BATCH_MAX):
+            batch = stalled[first : first + BATCH_MAX]
+            await self._admin.reassign(dict.fromkeys(each.partition for each in batch))
+            for each in batch:
+                del self._waiting[each.partition]
+                error = InvalidReplicaAssignment(f"{_waits_for(each)}: the move was cancelled")
+                self.refused.append(PartitionResult(each.partition, error))
 
     async def _settle(self, stopped: Sequence[TopicPartition]) -> None:
-        """Tell complete moves from cancelled ones. stopped: running moves that are not in progress any more."""
+        """Tell complete moves from cancelled ones. stopped: moves that are neither queued nor in progress any more."""
         described = await self._admin.describe_topics({each.topic for each in stopped}) if stopped else {}
         self._doubtful.intersection_update(stopped)
         for partition in stopped:
-            topic, wanted = described[partition.topic], self._running[partition].after
+            topic, wanted = described[partition.topic], self._waiting[partition].after
             error: TidelogError
             if isinstance(topic, TidelogError):
                 error = topic
             elif (replicas := _replicas_of(topic, partition)) == wanted:
-                self._done.append(self._running.pop(partition))
+                self._done.append(self._waiting.pop(partition))
                 continue
             else:
                 error = NoReassignmentInProgress(
-                    f"the move to {list(wanted)} was cancelled or replaced, the replicas are {list(replicas)}: run the "
-                    "command again for a new plan"
+                    f"the move to {list(wanted)} was cancelled, replaced, or dropped by the controller, whose log says "
+                    f"why; the replicas are {list(replicas)}: run the command again for a new plan"
                 )
             if partition in self._doubtful:
-                del self._running[partition]
+                del self._waiting[partition]
                 self.refused.append(PartitionResult(partition, error))
             self._doubtful.add(partition)
 
@@ -367,9 +433,7 @@ class _Execution:
         """How far the moves are. elapsed_ms: since the first one was begun."""
         done_bytes, total_bytes = (sum(move.moved_bytes for move in each) for each in (self._done, self._all))
         left_ms = elapsed_ms * (total_bytes - done_bytes) // done_bytes if done_bytes else None
-        return MoveProgress(
-            len(self._done), len(self._running), len(self._all), done_bytes, total_bytes, left_ms, waits_for
-        )
+        return MoveProgress(len(self._done), self._running, len(self._all), done_bytes, total_bytes, left_ms, waits_for)
 
 
 def _replicas_of(topic: TopicDescription, partition: TopicPartition) -> tuple[NodeId, ...]:
@@ -381,13 +445,17 @@ def _is_leaderless(topic: TopicDescription, partition: TopicPartition) -> bool:
     return any(each.partition == partition.partition and each.leader == NO_NODE for each in topic.partitions)
 
 
-def _next_wave(pending: Iterable[ReplicaMove], busy: Counter[NodeId], moves_per_node: int) -> list[ReplicaMove]:
-    """The moves to begin now. busy: how many partitions each node is fetching."""
-    wave: list[ReplicaMove] = []
-    for move in pending:
-        if len(wave) == WAVE_MAX:
-            break
-        if all(busy[node] < moves_per_node for node in move.adding):
-            busy.update(move.adding)
-            wave.append(move)
-    return wave
+def _to_fetch(move: ReassignmentDescription) -> list[NodeId]:
+    """The nodes that fetch the partition, or will, and are not in sync."""
+    new = [node for node in move.queued if node not in move.replicas]
+    return [node for node in (*move.adding, *new) if node not in move.isr]
+
+
+def _waits_for(move: ReassignmentDescription) -> str:
+    """The replicas that are not in sync: new ones, or one that stays and without which too few would be in sync. Of a
+    queued move: the nodes that it needs."""
+    if not move.in_progress:
+        nodes = ", ".join(map(str, _to_fetch(move)))
+        return f"{move.partition} waits for its turn" + (f", and for node {nodes} to be in service" if nodes else "")
+    missing = [node for node in move.replicas if node not in move.removing and node not in move.isr]
+    return f"{move.partition} waits for node {', '.join(map(str, missing))} to be in sync" if missing else ""

@@ -5,35 +5,32 @@ Invariants:
      is placed on it after.
   2. A drain that cannot be planned leaves no cordon behind.
   3. Every step can be repeated: after a crash of this process, or of any node, the same call continues.
-  4. A drain that was cancelled elsewhere begins no more moves: it looks for the cordon before each wave.
+  4. A drain that was cancelled elsewhere queues no more moves: it looks for the cordon before each plan is queued.
 
-Not here: the plan (move_planner.py), the waves (cluster_balance.py), what a cordon refuses (the controller).
+Not here: the plan (move_planner.py), the queue (cluster_balance.py), the waves and what a cordon refuses (the
+controller).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
 
 from tidelog.balancing.cluster_balance import (
     REVIEW_MS,
-    WAVE_MAX,
+    ROUNDS_MAX,
     ClusterBalance,
     MoveProgress,
+    cancel_moves,
     execute_moves,
     look_at_balance,
 )
 from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.client.admin import Admin
 from tidelog.clock import Clock
-from tidelog.cluster_descriptions import PartitionResult
-from tidelog.errors import InvalidRequest, NoReassignmentInProgress
-from tidelog.types import NodeId, TopicPartition
-
-ROUNDS_MAX: Final = 5
-"""Plans of one drain. More than one is needed where moves are refused because their new node is fenced, and where the
-node that was asked is behind, or does not show all topics."""
+from tidelog.cluster_descriptions import PartitionResult, ReassignmentDescription
+from tidelog.errors import InvalidRequest
+from tidelog.types import NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,6 @@ async def drain_node(
     node: NodeId,
     clock: Clock,
     *,
-    moves_per_node: int,
     on_plan: Callable[[ClusterBalance, list[ReplicaMove], list[ReplicaMove]], Awaitable[None]],
     on_progress: Callable[[MoveProgress], None],
 ) -> DrainOutcome:
@@ -66,19 +62,14 @@ async def drain_node(
     await admin.cordon_node(node)
     watch, outcome = _CordonWatch(admin, node, clock), DrainOutcome()
     await watch.begin()
+    # More than one plan is needed where the new node of a move went down, and where the node that was asked is behind,
+    # or does not show all topics.
     for _ in range(ROUNDS_MAX):
         balance = await look_at_balance(admin)
         moves, begun = balance.planned({node})
         await on_plan(balance, moves, begun)
-        refused = await execute_moves(
-            admin,
-            moves,
-            clock,
-            moves_per_node=moves_per_node,
-            on_progress=on_progress,
-            begun=begun,
-            before_wave=watch.ensure_cordoned,
-        )
+        await watch.ensure_cordoned()
+        refused = await execute_moves(admin, moves, clock, on_progress=on_progress, begun=begun, gives_up=True)
         stopped = {each.partition for each in refused}
         moved = [move for move in (*begun, *moves) if move.partition not in stopped]
         outcome = DrainOutcome(
@@ -95,21 +86,16 @@ async def drain_node(
 
 
 async def cancel_drain(admin: Admin, node: NodeId, clock: Clock) -> list[PartitionResult]:
-    """Let the node get new replicas again, and cancel the reassignments in progress that take replicas away from it.
-    Returns the results of these; what has moved stays where it is. Raises NodeIdNotRegistered, UnsupportedVersion."""
-    # The cordon ends first: a drain that another process runs then begins no more moves.
+    """Let the node get new replicas again, and cancel the reassignments, queued or in progress, that take replicas away
+    from it. Returns the results of these; what has moved stays where it is. Raises NodeIdNotRegistered,
+    UnsupportedVersion."""
+    # The cordon ends first: a drain that another process runs then queues no more moves.
     await admin.uncordon_node(node)
-    results: dict[TopicPartition, PartitionResult] = {}
-    for _ in range(ROUNDS_MAX):
-        leaving = [each.partition for each in await admin.list_reassignments() if node in each.removing]
-        if not leaving:
-            break
-        for first in range(0, len(leaving), WAVE_MAX):
-            for each in await admin.reassign(dict.fromkeys(leaving[first : first + WAVE_MAX])):
-                if not isinstance(each.error, NoReassignmentInProgress):  # else it has just completed
-                    results[each.partition] = each
-        await clock.sleep_ms(REVIEW_MS)
-    return list(results.values())
+
+    def leaves(move: ReassignmentDescription) -> bool:
+        return node in move.removing or (bool(move.queued) and node in move.replicas and node not in move.queued)
+
+    return await cancel_moves(admin, clock, leaves)
 
 
 async def _replicas_on(admin: Admin, node: NodeId) -> int:
@@ -126,7 +112,7 @@ class _CordonWatch:
 
     async def begin(self) -> None:
         """Wait until a node shows the cordon. Raises InvalidRequest if none does: it ended at once."""
-        # Without this, a drain that is cancelled before its first wave would take the missing cordon for one that the
+        # Without this, a drain that is cancelled before its first plan would take the missing cordon for one that the
         # node that was asked does not know yet, and would move everything.
         for _ in range(ROUNDS_MAX):
             if await self._is_cordoned():
@@ -150,6 +136,6 @@ class _CordonWatch:
 
     def _cancelled(self) -> InvalidRequest:
         return InvalidRequest(
-            f"node {self._node} is not cordoned any more, so its drain was cancelled: no more moves begin; those in "
-            "progress complete unless they were cancelled too; run the command again to drain it"
+            f"node {self._node} is not cordoned any more, so its drain was cancelled: no more moves are queued; those "
+            "that were complete unless they were cancelled too; run the command again to drain it"
         )

@@ -16,9 +16,9 @@ from tidelog.cli.declared import Argument, Option
 from tidelog.cli.output import counted, print_json, printed_warnings
 from tidelog.cli.rebalance_command import (
     AssumedRate,
-    MovesPerNode,
     ProgressLines,
     refusals_of,
+    report_cancelled,
     say_what_is_missing,
     show_plan,
     summary_of,
@@ -33,36 +33,34 @@ def drain(
     call: CommandCall,
     node_id: Annotated[int, Argument(help="The node's number.")],
     cancel: Annotated[
-        bool, Option("--cancel", help="Uncordon it, and cancel the moves in progress that leave it.")
+        bool, Option("--cancel", help="Uncordon it, and cancel the moves that leave it, queued or in progress.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the plan, change nothing.")] = False,
-    moves_per_node: MovesPerNode = 5,
     assumed_rate: AssumedRate = 50_000_000,
 ) -> None:
     """Cordon a node and move every replica away from it, internal topics too; it stays cordoned. Waits until it has
-    none; Ctrl-C begins no more moves, and the same command continues. Exit code 1: replicas are left on it."""
+    none; after Ctrl-C the moves go on, and the same command continues. Exit code 1: replicas are left on it."""
     if cancel and dry_run:
         raise WrongUsage("pass --cancel or --dry-run, not both")
     with printed_warnings():
-        asyncio.run(_drain(call, NodeId(node_id), cancel, dry_run, moves_per_node, assumed_rate))
+        asyncio.run(_drain(call, NodeId(node_id), cancel, dry_run, assumed_rate))
 
 
-async def _drain(
-    call: CommandCall, node: NodeId, cancel: bool, dry_run: bool, moves_per_node: int, assumed_rate: int
-) -> None:
+async def _drain(call: CommandCall, node: NodeId, cancel: bool, dry_run: bool, assumed_rate: int) -> None:
     async with administrator(call.connection) as admin:
         if cancel:
-            await _cancel(call, admin, node)
+            results = await cancel_drain(admin, node, MachineClock())
+            report_cancelled(call, results, {"uncordoned_node": node}, f": node {node} may get new replicas again")
         elif dry_run:
             balance = await look_at_balance(admin)
             moves, begun = balance.planned({node})
             say_what_is_missing(balance)
             show_plan(call, moves, await expected_ms(admin, moves, assumed_rate), begun, {})
         else:
-            await _empty(call, admin, node, moves_per_node, assumed_rate)
+            await _empty(call, admin, node, assumed_rate)
 
 
-async def _empty(call: CommandCall, admin: Admin, node: NodeId, moves_per_node: int, assumed_rate: int) -> None:
+async def _empty(call: CommandCall, admin: Admin, node: NodeId, assumed_rate: int) -> None:
     async def show(balance: ClusterBalance, moves: list[ReplicaMove], begun: list[ReplicaMove]) -> None:
         say_what_is_missing(balance)
         if not call.as_json:
@@ -70,9 +68,7 @@ async def _empty(call: CommandCall, admin: Admin, node: NodeId, moves_per_node: 
             say(f"node {node} is cordoned: {summary_of(moves, duration_ms, begun)}")
 
     progress = ProgressLines(quiet=call.as_json)
-    outcome = await drain_node(
-        admin, node, MachineClock(), moves_per_node=moves_per_node, on_plan=show, on_progress=progress.report
-    )
+    outcome = await drain_node(admin, node, MachineClock(), on_plan=show, on_progress=progress.report)
     _report(call, node, outcome)
 
 
@@ -94,18 +90,4 @@ def _report(call: CommandCall, node: NodeId, outcome: DrainOutcome) -> None:
                 f"{node}`)"
             )
     if failures or outcome.left:
-        raise click.exceptions.Exit(1)
-
-
-async def _cancel(call: CommandCall, admin: Admin, node: NodeId) -> None:
-    results = await cancel_drain(admin, node, MachineClock())
-    failures = refusals_of([each for each in results if each.error is not None])
-    cancelled = [str(each.partition) for each in results if each.error is None]
-    if call.as_json:
-        print_json({"uncordoned_node": node, "cancelled": cancelled, "refused": failures})
-    else:
-        for each in failures:
-            say(f"{each['partition']}: {each['error']}")
-        say(f"{counted(len(cancelled), 'move')} cancelled: node {node} may get new replicas again")
-    if failures:
         raise click.exceptions.Exit(1)

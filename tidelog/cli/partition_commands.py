@@ -115,7 +115,7 @@ def reassign(
     call: CommandCall,
     name: Annotated[str, Argument(help="The partition as TOPIC-N.")],
     replicas: Annotated[str, Option("--replicas", "-r", help="The new replicas, preferred leader first: 1,2,3.")] = "",
-    cancel: Annotated[bool, Option("--cancel", help="Cancel the reassignment in progress.")] = False,
+    cancel: Annotated[bool, Option("--cancel", help="Cancel the reassignment, in progress or queued.")] = False,
 ) -> None:
     """Move a partition's replicas; returns once the reassignment has started."""
     nodes = replicas.split(",") if replicas else []
@@ -128,10 +128,11 @@ def reassign(
 
 @cluster_command(app)
 def moves(call: CommandCall) -> None:
-    """Show the reassignments in progress."""
+    """Show the reassignments in progress, and the queued ones, which the controller begins one after the other."""
     found = call.query(lambda admin: admin.list_reassignments())
-    rows = [(str(each.partition), each.replicas, each.adding, each.removing, each.isr) for each in found]
-    call.show(found, "reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
+    rows = [(str(each.partition), each.replicas, each.adding, each.removing, each.isr, each.queued) for each in found]
+    columns = ("partition", "replicas", "adding", "removing", "in sync", "queued")
+    call.show(found, "reassignments in progress", columns, rows)
 
 
 def _show(call: CommandCall, outcomes: list[PartitionResult], *, harmless: type[TidelogError] | tuple[()] = ()) -> None:

@@ -14,16 +14,19 @@ import click
 from tidelog.balancing.cluster_balance import (
     ClusterBalance,
     MoveProgress,
+    cancel_moves,
     execute_moves,
     expected_ms,
     look_at_balance,
+    look_at_queue,
+    queue_moves,
 )
 from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, administrator
 from tidelog.cli.declared import Option
-from tidelog.cli.output import counted, print_json, print_table, printed_warnings
+from tidelog.cli.output import counted, plain, print_json, print_table, printed_warnings
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import TooFewNodes
@@ -34,7 +37,6 @@ _REPORT_MS = 10_000
 _WAITING_MS = 60_000
 _NAMED_MAX = 5
 
-MovesPerNode = Annotated[int, Option("--moves-per-node", min=1, help="Partitions that a node fetches at a time.")]
 AssumedRate = Annotated[
     int, Option("--assumed-rate", min=1, help="Bytes per second that a node fetches, for the expected duration.")
 ]
@@ -58,12 +60,23 @@ def rebalance(
         Path | None, Option("--plan-file", help="Execute this plan instead: Kafka's reassignment JSON.")
     ] = None,
     save_plan: Annotated[Path | None, Option("--save-plan", help="Write the plan to this file first.")] = None,
-    moves_per_node: MovesPerNode = 5,
+    no_wait: Annotated[bool, Option("--no-wait", help="Return once the moves are queued.")] = False,
+    status: Annotated[
+        bool, Option("--status", help="Show what is queued and in progress, and change nothing.")
+    ] = False,
+    cancel: Annotated[
+        bool, Option("--cancel", help="Cancel every queued move and every reassignment in progress.")
+    ] = False,
     assumed_rate: AssumedRate = 50_000_000,
 ) -> None:
-    """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. Waits
-    until all have moved; Ctrl-C begins no more moves, and the same command continues. Exit code 1: a move was
-    refused or cancelled, or a partition stays on a drained node."""
+    """Move replicas between nodes until all have equally many, over all racks, and lead equally many partitions. The
+    controller begins the moves one after the other. Waits until all have moved; after Ctrl-C they go on, and the
+    same command waits again. Exit code 1: a move was refused or cancelled, or a partition stays on a drained node."""
+    if sum((status, cancel, bool(plan_file or drain or save_plan or dry_run or no_wait))) > 1:
+        raise WrongUsage("pass --status or --cancel alone")
+    if status or cancel:
+        asyncio.run(_cancel(call) if cancel else _show_status(call))
+        return
     if plan_file is not None and (drain or save_plan):
         raise WrongUsage("--plan-file is executed as it is: leave out --drain and --save-plan")
     if partial and not drain:
@@ -72,9 +85,7 @@ def rebalance(
         raise WrongUsage("--log-dir is for --drain N: pass one node, whose log directory it is")
     dirs = [each.rstrip("/") or "/" for each in log_dir or ()]
     with printed_warnings():
-        asyncio.run(
-            _rebalance(call, drain or [], dirs, partial, dry_run, plan_file, save_plan, moves_per_node, assumed_rate)
-        )
+        asyncio.run(_rebalance(call, drain or [], dirs, partial, dry_run, plan_file, save_plan, no_wait, assumed_rate))
 
 
 async def _rebalance(
@@ -85,7 +96,7 @@ async def _rebalance(
     dry_run: bool,
     plan_file: Path | None,
     save_plan: Path | None,
-    moves_per_node: int,
+    no_wait: bool,
     assumed_rate: int,
 ) -> None:
     async with administrator(call.connection) as admin:
@@ -108,27 +119,58 @@ async def _rebalance(
             say(summary_of(moves, duration_ms, begun))
             if not (moves or begun or staying):
                 return
-        progress = ProgressLines(quiet=call.as_json)
-        refused = await execute_moves(
-            admin,
-            moves,
-            MachineClock(),
-            moves_per_node=moves_per_node,
-            on_progress=progress.report,
-            begun=begun,
-        )
-        moves = [*begun, *moves]
+        if no_wait:
+            refused = await queue_moves(admin, moves)
+        else:
+            progress = ProgressLines(quiet=call.as_json)
+            refused = await execute_moves(admin, moves, MachineClock(), on_progress=progress.report, begun=begun)
+            moves = [*begun, *moves]
         failures = refusals_of(refused)
         failures += [{"partition": str(partition), "error": why} for partition, why in staying.items()]
+        done, count = "queued" if no_wait else "moved", len(moves) - len(refused)
         if call.as_json:
-            moved = {"moved": len(moves) - len(refused), "bytes": sum(move.moved_bytes for move in moves)}
-            print_json({**moved, "refused": failures})
+            print_json({done: count, "bytes": sum(move.moved_bytes for move in moves), "refused": failures})
         else:
             for each in failures:
                 say(f"{each['partition']}: {each['error']}")
-            say(f"{counted(len(moves) - len(refused), 'partition')} moved")
+            say(f"{counted(count, 'partition')} {done}")
         if failures:
             raise click.exceptions.Exit(1)
+
+
+async def _show_status(call: CommandCall) -> None:
+    async with administrator(call.connection) as admin:
+        found = await look_at_queue(admin)
+    if call.as_json:
+        print_json(plain(found))
+        return
+    waits = f"; {found.waits_for}" if found.waits_for else ""
+    say(
+        f"{counted(found.queued, 'move')} queued, {found.running} in progress, at most {found.left_bytes:,} bytes to "
+        f"fetch{waits}"
+    )
+
+
+async def _cancel(call: CommandCall) -> None:
+    async with administrator(call.connection) as admin:
+        report_cancelled(call, await cancel_moves(admin, MachineClock()), {}, "")
+
+
+def report_cancelled(
+    call: CommandCall, results: Sequence[PartitionResult], more: Mapping[str, object], note: str
+) -> None:
+    """Show what was cancelled. Exit code 1: something was not. more: fields of the JSON document; note: follows the
+    number of moves."""
+    failures = refusals_of([each for each in results if each.error is not None])
+    cancelled = [str(each.partition) for each in results if each.error is None]
+    if call.as_json:
+        print_json({**more, "cancelled": cancelled, "refused": failures})
+    else:
+        for each in failures:
+            say(f"{each['partition']}: {each['error']}")
+        say(f"{counted(len(cancelled), 'move')} cancelled{note}")
+    if failures:
+        raise click.exceptions.Exit(1)
 
 
 def _planned(
@@ -138,7 +180,7 @@ def _planned(
     staying: Collection[TopicPartition],
     plan_file: Path | None,
 ) -> tuple[list[ReplicaMove], list[ReplicaMove]]:
-    """The moves to begin, and those in progress that belong to the same task."""
+    """The moves to queue, and those queued or in progress that belong to the same task."""
     if plan_file is not None:
         try:
             targets = parse_reassignment(plan_file.read_text(encoding="utf-8"))
@@ -249,7 +291,7 @@ def summary_of(moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[R
     """A plan in a line. duration_ms: what it takes at least."""
     if begun:
         more = f"; {summary_of(moves, duration_ms, ())}" if moves else ""
-        return f"{counted(len(begun), 'partition')} already in progress{more}"
+        return f"{counted(len(begun), 'partition')} already in progress or queued{more}"
     if not moves:
         return "nothing to move"
     total = sum(move.moved_bytes for move in moves)

@@ -170,12 +170,16 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
         return [read_message(PartitionResult, result) for result in answer.partitions]
 
-    async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionResult]:
-        """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
-        Returns once the reassignment has started; `list_reassignments` shows its progress.
+    async def reassign(
+        self, replicas: Mapping[Place, Sequence[int] | None], *, queued: bool = False
+    ) -> list[PartitionResult]:
+        """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress
+        and the queued one. Returns once the reassignment has started; `list_reassignments` shows its progress. queued:
+        returns once it is queued. The controller begins it while few enough others are in progress.
 
         The outcomes carry errors of single partitions: InvalidReplicaAssignment, NoReassignmentInProgress,
-        PolicyViolation. Raises RequestTimedOut or ConnectionLost if the outcome is unknown.
+        PolicyViolation. Raises UnsupportedVersion for queued ones below feature level 10, RequestTimedOut or
+        ConnectionLost if the outcome is unknown.
         """
         if not isinstance(replicas, Mapping):
             raise TypeError(
@@ -187,6 +191,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
                     partition=_place(place),
                     replicas=replicas_of(nodes),
                     cancel=nodes is None,
+                    queued=queued and nodes is not None,
                 )
                 for place, nodes in replicas.items()
             ]
@@ -195,7 +200,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
         return [read_message(PartitionResult, result) for result in answer.partitions]
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
-        """Return the reassignments in progress."""
+        """Return the reassignments in progress, and the queued ones."""
         request = admin_pb2.ListPartitionReassignmentsRequest()
         answer = await self._query(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
         return [read_message(ReassignmentDescription, each) for each in answer.partitions]

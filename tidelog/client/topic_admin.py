@@ -71,6 +71,8 @@ class PartitionDescription:
     """Replicas that a reassignment in progress adds."""
     removing: tuple[NodeId, ...] = ()
     """Replicas that it removes."""
+    queued: tuple[NodeId, ...] = ()
+    """The replicas that a queued move gives the partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,8 @@ def _in_sync(each: PartitionDescription) -> Content:
 
 
 def _moving(each: PartitionDescription) -> str:
-    parts = [f"adds {_nodes(each.adding)}"] if each.adding else []
-    return ", ".join([*parts, *([f"removes {_nodes(each.removing)}"] if each.removing else [])])
+    parts = (("adds", each.adding), ("removes", each.removing), ("queued: to", each.queued))
+    return ", ".join(f"{what} {_nodes(nodes)}" for what, nodes in parts if nodes)
 
 
 async def _settings(call: PageCall, name: str) -> Html:

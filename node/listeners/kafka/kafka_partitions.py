@@ -202,6 +202,7 @@ def _write_listed(
         each
         for each in answer.partitions
         if wanted is None or each.partition.partition in wanted.get(each.partition.topic, ())
+        if each.in_progress  # Kafka's tools take each entry for a reassignment that has begun
     )
     return ListPartitionReassignmentsResponse(
         0,

@@ -11,7 +11,7 @@ from typing import Final
 from tests.chaos.history import Begun, Failed, Step, Topic, now
 from tests.chaos.workloads.work import ORDERS, PARTITIONS, REPLICAS, Work, pause
 from tidelog import Admin, TopicPartition
-from tidelog.balancing.cluster_balance import ClusterBalance, execute_moves, look_at_balance
+from tidelog.balancing.cluster_balance import ClusterBalance, cancel_moves, execute_moves, look_at_balance
 from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.balancing.node_drain import cancel_drain, drain_node
 from tidelog.clock import MachineClock
@@ -23,7 +23,6 @@ KEPT: Final = 3
 """Topics that are there at once."""
 DRAIN_S: Final = 30.0
 """A drain that lasts longer is cancelled: the run must be able to end."""
-MOVES_PER_NODE: Final = 5
 
 
 async def create_and_delete(work: Work, name: str) -> None:
@@ -100,7 +99,6 @@ async def _drain(work: Work, name: str, admin: Admin, node: NodeId) -> None:
         admin,
         node,
         MachineClock(),
-        moves_per_node=MOVES_PER_NODE,
         on_plan=planned,
         on_progress=lambda _: None,
     )
@@ -123,11 +121,18 @@ async def _end_drain(work: Work, name: str, admin: Admin, node: NodeId) -> None:
     try:
         async with asyncio.timeout(DRAIN_S):
             moves, begun = (await look_at_balance(admin)).planned(())
-            refused = await execute_moves(
-                admin, moves, clock, moves_per_node=MOVES_PER_NODE, on_progress=lambda _: None, begun=begun
-            )
+            refused = await execute_moves(admin, moves, clock, on_progress=lambda _: None, begun=begun)
             work.history.note(Step(now(), name, f"{len(moves) - len(refused)} of {len(moves)} replicas rebalanced"))
     except TidelogError as failure:
         work.history.note(Failed(now(), name, f"rebalance: {type(failure).__name__}: {failure}"))
     except TimeoutError:
         work.history.note(Failed(now(), name, f"not rebalanced within {DRAIN_S:g} s"))
+        await _cancel_queued(work, name, admin)
+
+
+async def _cancel_queued(work: Work, name: str, admin: Admin) -> None:
+    """Cancel the moves that no wave has begun: the controller would go on with them when the run has ended."""
+    try:
+        await cancel_moves(admin, MachineClock(), lambda move: bool(move.queued))
+    except TidelogError as failure:
+        work.history.note(Failed(now(), name, f"the queued moves: {type(failure).__name__}: {failure}"))

@@ -46,6 +46,7 @@ from tests.sim.mutants import (
     leaders,
     migrations,
     producers,
+    queues,
     quorum,
     readers,
     transactions,
@@ -685,6 +686,7 @@ MUTANTS: Final = (
     *kafka_transactions.MUTANTS,
     *coordinators.MUTANTS,
     *cordons.MUTANTS,
+    *queues.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -213,6 +213,7 @@ class PartitionMetadata(_message.Message):
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     ADDING_FIELD_NUMBER: _builtins.int
     REMOVING_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """index"""
     leader: _builtins.int
@@ -249,6 +250,10 @@ class PartitionMetadata(_message.Message):
     def removing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """replicas that a reassignment removes once the added ones are in sync"""
 
+    @_builtins.property
+    def queued(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the replicas that a queued move gives the partition; empty: none is queued"""
+
     def __init__(
         self,
         *,
@@ -263,10 +268,11 @@ class PartitionMetadata(_message.Message):
         last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
         adding: _abc.Iterable[_builtins.int] | None = ...,
         removing: _abc.Iterable[_builtins.int] | None = ...,
+        queued: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline", b"offline", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline", b"offline", "partition", b"partition", "partition_epoch", b"partition_epoch", "queued", b"queued", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -945,8 +951,11 @@ class PartitionReassignment(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
     REPLACEMENTS_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
     cancel: _builtins.bool
-    """cancel the reassignment in progress; `replicas` is empty then"""
+    """cancel the reassignment in progress and the queued one; `replicas` is empty then"""
+    queued: _builtins.bool
+    """let the controller begin it when few enough others are in progress"""
     @_builtins.property
     def partition(self) -> Global___TopicPartitionId: ...
     @_builtins.property
@@ -964,10 +973,11 @@ class PartitionReassignment(_message.Message):
         replicas: _abc.Iterable[_builtins.int] | None = ...,
         cancel: _builtins.bool = ...,
         replacements: _abc.Iterable[_builtins.int] | None = ...,
+        queued: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "partition", b"partition", "replacements", b"replacements", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "partition", b"partition", "queued", b"queued", "replacements", b"replacements", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1032,6 +1042,8 @@ Global___ListPartitionReassignmentsResponse: _TypeAlias = ListPartitionReassignm
 
 @_typing.final
 class OngoingReassignment(_message.Message):
+    """A reassignment in progress, or one that is queued: it adds and removes nothing yet."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -1039,6 +1051,7 @@ class OngoingReassignment(_message.Message):
     ADDING_FIELD_NUMBER: _builtins.int
     REMOVING_FIELD_NUMBER: _builtins.int
     ISR_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partition(self) -> Global___TopicPartitionId: ...
     @_builtins.property
@@ -1049,6 +1062,10 @@ class OngoingReassignment(_message.Message):
     def removing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def queued(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the replicas that the queued one gives the partition"""
+
     def __init__(
         self,
         *,
@@ -1057,10 +1074,11 @@ class OngoingReassignment(_message.Message):
         adding: _abc.Iterable[_builtins.int] | None = ...,
         removing: _abc.Iterable[_builtins.int] | None = ...,
         isr: _abc.Iterable[_builtins.int] | None = ...,
+        queued: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "isr", b"isr", "partition", b"partition", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "isr", b"isr", "partition", b"partition", "queued", b"queued", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
