@@ -13,10 +13,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig
 from node.process.free_ports import free_ports
 from node.process.node import Node
 from node.process.process import NodeProcess
+from node.replication_settings import ReplicationConfig
 from storage.directory.maintenance_config import MaintenanceConfig
 from tidelog.types import Endpoint, NodeId
 

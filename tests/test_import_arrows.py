@@ -112,6 +112,7 @@ SETTINGS = {
     "http_settings",
     "listener_addresses",
     "listener_settings",
+    "replication_settings",
     "setting_hints",
     "topic_defaults",
 }

@@ -21,9 +21,9 @@ from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from node.api.table import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
-from node.config import ReplicationConfig
 from node.controller.controller_lease import ControllerLease
 from node.metadata.metadata_log import MetadataLog
+from node.replication_settings import ReplicationConfig
 from node.requests.controller_client import ControllerClient
 from node.runtime.work import run_in
 from replication.controller import features

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from node.config import GRPC_LISTENER, MEMORY_BYTES, ReplicationConfig
+from node.config import GRPC_LISTENER, MEMORY_BYTES
+from node.replication_settings import ReplicationConfig
 from storage.log_config import LogConfig
 from tidelog.values import dataclass
 

@@ -17,11 +17,12 @@ from typing import Any
 from node.api.api import Api
 from node.api.caller import Caller
 from node.boundary.boundary import Boundary, EncodedAnswer, Request
-from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.listener_settings import ListenerProtocol
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.process.node import Node
+from node.replication_settings import ReplicationConfig
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.disk_executor import Executor

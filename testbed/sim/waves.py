@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from replication.controller.image import ClusterImage, PartitionState
 from testbed.sim.ledger import Violation
 from tidelog.types import NodeId, PartitionKey

@@ -17,8 +17,9 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from node.config import SNAPSHOT_BYTES, ReplicationConfig
+from node.config import SNAPSHOT_BYTES
 from node.coordinator_settings import CoordinatorSettings
+from node.replication_settings import ReplicationConfig
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.isolation import FetchIsolation
 from storage.log import recent_appends

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.coordinators.runtime import CoordinatorRuntime
+from node.replication_settings import ReplicationConfig
 from testbed.topic_requests import changed_by, creating
 from tests.node.real_nodes import RealNodes, real_nodes, repeated
 from tidelog.clock import Clock, MachineClock

@@ -13,7 +13,7 @@ from typing import Any
 from node.api.api import Api
 from node.api.caller import Caller
 from node.boundary.boundary import Boundary
-from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.config import GRPC_LISTENER, ListenerConfig, NodeConfig, QuorumConfig
 from node.coordinator_settings import CoordinatorSettings
 from node.listener_settings import ListenerProtocol, ListenerTls
 from node.listeners.grpc.server import GrpcServer
@@ -23,6 +23,7 @@ from node.process.node import Node
 from node.process.process import ANSWER_GRACE_MS
 from node.quotas.client_quotas import ClientQuotas
 from node.quotas.throttle import Quotas
+from node.replication_settings import ReplicationConfig
 from node.runtime.request_meter import RequestMeters
 from node.runtime.thread_executor import ThreadExecutor
 from node.security.acl_authorizer import AclAuthorizer

@@ -12,9 +12,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import ReplicationConfig
 from node.controller.controller_lease import ControllerLease
 from node.controller.node_registration import Identity, Registration
+from node.replication_settings import ReplicationConfig
 from replication.controller.sessions import Sessions, lease_ms
 from testbed.sim.clock import SimClock
 from testbed.sim.loop import SimLoop

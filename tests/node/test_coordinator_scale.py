@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from node.config import ReplicationConfig
 from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.coordinators.coordinator_state import CoordinatorState
+from node.replication_settings import ReplicationConfig
 from replication.coordination.group_requests import (
     ConsumerGroupHeartbeat,
     MemberHeartbeat,

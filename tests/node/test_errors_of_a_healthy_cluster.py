@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from tests.node.real_nodes import RealNode, RealNodes, real_nodes
 from tidelog import Admin, Consumer, Producer
 from tidelog.types import Millis

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from node.api.fetch import FetchingReplica, FetchRequest
-from node.config import ReplicationConfig
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica_fetcher import ReplicaFetcher
+from node.replication_settings import ReplicationConfig
 from node.requests.fetch_session import FetchSession
 from replication.partition.follower_states import FollowerState
 from storage.append_info import Origin

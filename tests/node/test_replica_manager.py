@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
+from node.replication_settings import ReplicationConfig
 from replication.controller.image import PartitionState, TopicState
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tests.record_values import collected

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
+from node.replication_settings import ReplicationConfig
 from tests.node.wires import Cluster, batch
 from tidelog.types import NodeId
 

@@ -7,7 +7,7 @@ weakened. By default node 0 is the only voter of the metadata quorum and holds n
 
 from __future__ import annotations
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from storage.log.log import Log
 from testbed.sim.network import Envelope, Held
 from testbed.sim.world import Simulation

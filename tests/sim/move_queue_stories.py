@@ -6,7 +6,7 @@ test_mutants.py runs it with its rule weakened.
 
 from __future__ import annotations
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from testbed.sim.world import Simulation
 from tests.sim.controller_stories import moving
 from tests.sim.cordon_stories import cordon

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from testbed.sim.workload import Fate, Sent
 from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import wait_active

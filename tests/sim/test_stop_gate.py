@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from testbed.sim.world import Simulation
 from tests.sim.quorum_stories import wait_active
 from tests.sim.stories import TOPIC, write
