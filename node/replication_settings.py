@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.settings import millis, number, setting, size
+from tidelog.settings import choice, millis, number, setting, size
 from tidelog.types import Millis
 from tidelog.values import dataclass
 
@@ -35,3 +35,8 @@ class ReplicationConfig:
     """limit for fetching replicas that are being moved to this node; 0: no limit"""
     moves_per_node: int = setting("cluster.moves.per.node", 5, number(1, 1_000))
     """Tidelog's own: queued moves begin while each of their new nodes fetches fewer partitions than this"""
+    rebalance: str = setting("cluster.rebalance", "off", choice({word: word for word in ("off", "auto")}))
+    """Tidelog's own: `auto`: the active controller evens out the replicas when the nodes have had uneven numbers of
+    them for a while, as after a node has joined (operations.md)"""
+    rebalance_delay_ms: Millis = setting("cluster.imbalance.delay.ms", 300_000, millis(0, 86_400_000))
+    """Tidelog's own: how long the cluster must have been uneven, with all nodes in service and all replicas in sync"""

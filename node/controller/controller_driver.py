@@ -152,6 +152,11 @@ class ControllerDriver:
         return self._controller.active
 
     @property
+    def image(self) -> ClusterImage:
+        """The cluster as this node's controller has decided, committed or not. Only the active one is up to date."""
+        return self._controller.image
+
+    @property
     def waiting(self) -> int:
         """Requests without an answer."""
         return len(self._arrived)

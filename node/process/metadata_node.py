@@ -25,6 +25,7 @@ from node.controller.controller_driver import ControllerDriver
 from node.controller.controller_handlers import ControllerHandlers
 from node.controller.node_registration import Identity, Registration
 from node.controller.process_watch import ProcessWatch
+from node.controller.rebalancer import Rebalancer
 from node.metadata.metadata_log import MetadataLog
 from node.observability.metric_sources import ControllerFigures, QuorumFigures
 from node.quorum.addresses import QuorumAddresses
@@ -93,15 +94,17 @@ class MetadataNode:
         clock: Clock,
         rng: random.Random,
         peers: Peers,
+        planner: Executor | None = None,
         audit: AuditTrail | None = None,
     ) -> None:
         """directories: the log directories, each with its writer; the first one contains the metadata log. log: from
-        `metadata_log.open_log`. quorum: runs the fsyncs of the metadata log and of the vote. audit: as in
-        `ControllerClient`. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
+        `metadata_log.open_log`. quorum: runs the fsyncs of the metadata log and of the vote. planner: plans moves that
+        no command asks for; None: there are none. audit: as in `ControllerClient`. Raises CorruptLog,
+        UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
-        self._clock, self._rng, self._peers, self._executor = clock, rng, peers, quorum
+        self._clock, self._rng, self._peers, self._executor, self._planner = clock, rng, peers, quorum, planner
         node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
         # Log, quorum, controller, watch and registration call each other: a lambda finds what is made after it.
@@ -299,6 +302,10 @@ class MetadataNode:
             tasks.create_task(fetcher.run(self._home.identity.cluster_id))
             tasks.create_task(self.watch.run())
             tasks.create_task(self._review_voters())
+            if self._planner is not None:
+                delay_ms = self._config.replication.rebalance_delay_ms
+                rebalancer = Rebalancer(self.controller, delay_ms=delay_ms, planner=self._planner, clock=self._clock)
+                tasks.create_task(rebalancer.run())
             tasks.create_task(self._write_snapshots())
 
     async def _write_snapshots(self) -> None:

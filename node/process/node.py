@@ -341,6 +341,7 @@ class Node:
             [(directory, directory.executor) for directory in self._logs.directories],
             log,
             quorum=quorum,
+            planner=self._executors("planner") if self._config.replication.rebalance == "auto" else None,
             files=self._files,
             clock=self._clock,
             rng=self._rng,

@@ -6,6 +6,8 @@ test_mutants.py runs it with its rule weakened.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from node.replication_settings import ReplicationConfig
 from testbed.sim.world import Simulation
 from tests.sim.controller_stories import moving
@@ -13,7 +15,7 @@ from tests.sim.cordon_stories import cordon
 from tests.sim.stories import TOPIC, fenced, write
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import NodeId
+from tidelog.types import Millis, NodeId
 
 PARTITIONS = 8
 
@@ -119,9 +121,47 @@ def queue_outlives_all_nodes(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def new_node_gets_its_share(sim: Simulation) -> None:
+    """`cluster.rebalance = "auto"`: a node takes replicas from now on, as one that has joined. Nothing moves while
+    another one is down; then it gets its share, though the controller dies in the middle. After that nothing moves."""
+    evens_out = ReplicationConfig(moves_per_node=1, rebalance="auto", rebalance_delay_ms=Millis(4_000))
+    sim.start(nodes=4, topics=(), voters=3, min_insync=1, replication=evens_out)
+    sim.checkers.waves.moves_per_node = 1
+    cordon(sim, 3)
+    sim.create_topic(TOPIC, partitions=PARTITIONS, replicas=2, min_insync=1)
+    for index in range(PARTITIONS):
+        write(sim, index, "a", 3)
+    sim.kill(1)
+    sim.run_until(lambda: fenced(sim, 1), what="node 1 is fenced")
+    cordon(sim, 3, cordoned=False)
+    sim.never(lambda: planned(sim), seconds=8, what="moves are planned while a node is down")
+    sim.restart(1)
+    sim.run_until(lambda: not fenced(sim, 1) and sim._whole(TOPIC), what="all replicas are in sync")
+    sim.never(lambda: planned(sim), seconds=3, what="moves are planned at once")
+    sim.run_until(lambda: on_node(sim, 3) > 0, within=20, what="a move is complete")
+    sim.kill(0)
+    sim.run_until(lambda: fenced(sim, 0), within=20, what="another controller fences it")
+    sim.restart(0)
+    sim.run_until(lambda: shares(sim) == [4, 4, 4, 4], within=60, what="all nodes have equally many replicas")
+    sim.run_until(lambda: not planned(sim), within=20, what="nothing is queued")
+    sim.never(lambda: planned(sim), seconds=15, what="moves are planned though the nodes are even")
+    sim.must_heal()
+
+
+def planned(sim: Simulation) -> bool:
+    return moving(sim) or any(state.queued for state in sim.image().partitions())
+
+
+def shares(sim: Simulation) -> list[int]:
+    """The replicas of each node."""
+    held = Counter(int(node) for state in sim.image().partitions() for node in state.replicas)
+    return [held[node] for node in sim.nodes]
+
+
 ALL = (
     waves_outlive_controller_source_and_target,
     cancelled_queue_begins_nothing,
     later_request_replaces_a_queued_move,
     queue_outlives_all_nodes,
+    new_node_gets_its_share,
 )

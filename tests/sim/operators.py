@@ -107,7 +107,7 @@ def queue_moves(sim: Simulation, fault: Fault) -> None:
         for state in topic.partitions
     ]
     nodes = [
-        BalancedNode(node.node_id, node.rack, takes_replicas=node.active and not node.cordoned)
+        BalancedNode(node.node_id, node.rack, takes_replicas=node.active and not node.gets_no_replicas)
         for node in image.nodes.values()
     ]
     rng = _chance(fault)

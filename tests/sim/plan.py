@@ -228,6 +228,7 @@ class Plan:
     coordinators: CoordinatorPlan | None = None  # None: no client uses them
     kafka_producers: int = 0  # idempotent ones that speak Kafka's protocol and share connections
     kafka_readers: int = 0  # of all topics; every second one reads with read_committed
+    rebalances: bool = False  # whether the controller evens out the replicas by itself
 
     @property
     def has_kafka(self) -> bool:
@@ -292,7 +293,8 @@ def _with_queues(plan: Plan, rng: random.Random) -> Plan:
         node = rng.randrange(plan.nodes)
         faults.append(Fault(round(at, 3), Kind.QUEUE_MOVES, node, 0, round(lasts, 3), round(rng.random(), 2)))
         at += lasts + rng.uniform(0, 3)
-    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+    faults.sort(key=lambda fault: fault.at)
+    return replace(plan, faults=tuple(faults), rebalances=rng.random() < 0.5)
 
 
 def _cut_connections(seconds: float, rng: random.Random) -> list[Fault]:

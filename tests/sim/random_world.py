@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from node.coordinator_settings import CoordinatorSettings
+from node.replication_settings import ReplicationConfig
 from storage.log.log import Log
 from testbed.sim.loop import MICROS, SimulationError
 from testbed.sim.machine import SCRIPTED, coordinator_settings
@@ -23,6 +24,9 @@ from tests.sim.kafka_client import KafkaClient, SimKafkaProducer, SimKafkaReader
 from tests.sim.nemesis import Nemesis
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan
 from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
+from tidelog.types import Millis
+
+EVENS_OUT: Final = ReplicationConfig(rebalance="auto", rebalance_delay_ms=Millis(2_000))
 
 CHURNED: Final = "comes-and-goes"
 KEYS: Final = 6
@@ -341,6 +345,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                 racks=tuple(f"rack-{number % plan.racks}" for number in range(plan.nodes)) if plan.racks else (),
                 cleaning=any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
                 coordinators=SCRIPTED if plan.coordinators is None else _settings(plan.coordinators),
+                replication=EVENS_OUT if plan.rebalances else None,
             )
             for topic in plan.topics:
                 sim.create_topic(

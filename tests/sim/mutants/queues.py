@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from replication.controller import auto_rebalance, image_records, move_queue, reassignment
 from replication.controller import image as cluster_image
-from replication.controller import image_records, move_queue, reassignment
 from tests.sim import move_queue_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 
@@ -39,7 +39,34 @@ def a_snapshot_forgets_the_queue(patch: Patch) -> None:
     patch.setattr(image_records, "partition_fields", lambda state: fields_of(state)[:-1])
 
 
+def a_failure_is_answered_with_moves(patch: Patch) -> None:
+    """Nodes that are down, and replicas that are not in sync, do not keep the controller from planning moves."""
+
+    def settled(image: Any) -> bool:
+        return not any(state.queued or state.adding or state.removing for state in image.partitions())
+
+    patch.setattr(auto_rebalance, "is_settled", settled)
+
+
+def a_plan_is_due_at_once(patch: Patch) -> None:
+    """Nodes need not have been uneven for a while."""
+    init = auto_rebalance.AutoRebalance.__init__
+    patch.setattr(auto_rebalance.AutoRebalance, "__init__", lambda self, _delay_ms: init(self, 0))
+
+
 MUTANTS: Final = (
+    Mutant(
+        a_failure_is_answered_with_moves,
+        "queue",
+        move_queue_stories.new_node_gets_its_share,
+        "moves are planned while a node is down",
+    ),
+    Mutant(
+        a_plan_is_due_at_once,
+        "queue",
+        move_queue_stories.new_node_gets_its_share,
+        "moves are planned at once",
+    ),
     Mutant(
         a_wave_begins_every_move,
         "queue",
