@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from node.config import ReplicationConfig
+from node.replication_settings import ReplicationConfig
 from replication.controller import features
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
