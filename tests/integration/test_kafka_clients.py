@@ -351,6 +351,7 @@ async def test_topics_are_created_and_deleted(cluster: LocalCluster) -> None:
         admin = AdminClient(librdkafka(cluster))
         created = admin.create_topics([NewTopic("made", 2, 3, config={"retention.ms": "1000"})])
         created["made"].result(WAIT_S)
+        cluster.wait_until(lambda: all(_has_made(cluster)), within_s=WAIT_S, what="all nodes know the topic")
         assert len(admin.list_topics("made", timeout=WAIT_S).topics["made"].partitions) == 2
         resource = ConfigResource(ConfigResource.Type.TOPIC, "made")
         settings = admin.describe_configs([resource])[resource].result(WAIT_S)
@@ -360,10 +361,17 @@ async def test_topics_are_created_and_deleted(cluster: LocalCluster) -> None:
         assert refused is not None
         assert refused.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
         admin.delete_topics(["made"])["made"].result(WAIT_S)
+        # The answer comes when the node that was asked has applied it; ours may ask another one.
+        cluster.wait_until(lambda: not any(_has_made(cluster)), within_s=WAIT_S, what="no node knows the topic")
 
     await asyncio.to_thread(story)
     async with tidelog.Admin(cluster.bootstrap) as admin:
         assert "made" not in [each.name for each in await admin.list_topics()]
+
+
+def _has_made(cluster: LocalCluster) -> list[bool]:
+    """Whether each node knows the topic."""
+    return ["made" in [each.name for each in cluster.metadata(node.node_id).topics] for node in cluster.nodes]
 
 
 @pytest.mark.deep  # a cluster of its own
