@@ -96,7 +96,7 @@ def test_the_commands_of_the_wheel_start_nodes_and_read_their_files(python: Path
     usage = run(python.parent / "tidelog-node", "--help", cwd=tmp_path, PYTHONPATH=library)
     assert usage.startswith("usage: tidelog-node [-h] --config FILE")
     usage = run(python.parent / "tidelog-probe", "--help", cwd=tmp_path, PYTHONPATH=library)
-    assert usage.startswith("usage: tidelog-probe [-h] [--ready]")
+    assert usage.startswith("usage: tidelog-probe [-h] [--ready | --caught-up]")
     dumped = run(python.parent / "tidelog", "log", "dump", tmp_path, cwd=tmp_path, PYTHONPATH=library)
     assert "No damage found" in dumped
 
