@@ -30,6 +30,7 @@ from replication.controller.metadata_records import (
     TopicRemovalRecord,
 )
 from replication.controller.partition_limits import PartitionLimits, PartitionRoom
+from replication.controller.placement import DirectoryChooser
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import NodeId, Offset, PartitionKey
 
@@ -201,14 +202,14 @@ def _reassign(
     before: ClusterImage, request: events.AlterReassignments, limits: PartitionLimits
 ) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
     wanted = {each.partition: each for each in request.partitions}
-    room = PartitionRoom(before, limits)
+    room, chooser = PartitionRoom(before, limits), DirectoryChooser(before)
 
     def change_of(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:
         asked = wanted[state.key]
         if asked.queued:
             change = move_queue.enqueue(image, state, asked.replicas)
         else:
-            change = reassignment.begin(image, state, asked)
+            change = reassignment.begin(image, state, asked, chooser)
         new = [node for node in asked.replicas if node not in state.replicas]
         if full := room.full(image.topics[state.topic_id].name, [new]):
             raise room.refusal(f"{elections.name_of(image, state)} cannot be moved", full)

@@ -27,24 +27,29 @@ from tidelog.errors import InvalidReplicaAssignment, InvalidReplicationFactor, N
 from tidelog.types import DirectoryId, NodeId
 
 
-def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
+def begin(
+    image: ClusterImage, state: PartitionState, wanted: Reassignment, chooser: DirectoryChooser
+) -> PartitionChangeRecord | None:
     """The record that starts, replaces or cancels a reassignment; None if the partition already has the wanted
-    replicas, and no move is queued.
+    replicas, and no move is queued. chooser: one for all partitions of a request, because each counts the replicas of
+    the whole cluster.
 
     Raises InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress.
     """
-    change = _change_of(image, state, wanted)
+    change = _change_of(image, state, wanted, chooser)
     if not state.queued:
         return change
     # Without this, a wave would begin a move that is in progress already, was replaced, or was cancelled.
     return replace(change or PartitionChangeRecord(state.topic_id, state.partition), queued=())
 
 
-def _change_of(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
+def _change_of(
+    image: ClusterImage, state: PartitionState, wanted: Reassignment, chooser: DirectoryChooser
+) -> PartitionChangeRecord | None:
     if wanted.cancel:
         if not (state.adding or state.removing or state.queued):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
-        return _become(image, state, _before(state))
+        return _become(image, state, _before(state), chooser)
     _refuse_new(image, state, wanted.replicas)
     factor = len(state.replicas) - len(state.removing)  # of the reassignment in progress, if there is one
     if wanted.keeps_factor and len(wanted.replicas) != factor:
@@ -57,8 +62,8 @@ def _change_of(image: ClusterImage, state: PartitionState, wanted: Reassignment)
     adding = tuple(node for node in target if node not in before)
     removing = tuple(node for node in before if node not in target)
     if not adding and not removing:
-        return _become(image, state, target)
-    return _become(image, state, (*target, *removing), adding=adding, removing=removing)
+        return _become(image, state, target, chooser)
+    return _become(image, state, (*target, *removing), chooser, adding=adding, removing=removing)
 
 
 def _refuse_new(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> None:
@@ -82,7 +87,7 @@ def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecor
     enough = min(len(target), len(state.isr), image.topics[state.topic_id].min_insync_replicas)
     if not staying or not set(state.adding) <= set(staying) or len(staying) < enough:
         return None
-    return _become(image, state, target)
+    return _become(image, state, target, DirectoryChooser(image))
 
 
 def _before(state: PartitionState) -> tuple[NodeId, ...]:
@@ -94,6 +99,7 @@ def _become(
     image: ClusterImage,
     state: PartitionState,
     replicas: tuple[NodeId, ...],
+    chooser: DirectoryChooser,
     adding: tuple[NodeId, ...] = (),
     removing: tuple[NodeId, ...] = (),
 ) -> PartitionChangeRecord | None:
@@ -112,7 +118,7 @@ def _become(
         state.topic_id,
         state.partition,
         replicas=replicas,
-        directories=_directories(image, state, replicas),
+        directories=_directories(image, state, replicas, chooser),
         elr=_only(state.elr, replicas),
         last_known_elr=_last_known(state, replicas),
         adding=adding,
@@ -143,8 +149,9 @@ def _only(nodes: tuple[NodeId, ...], replicas: Collection[NodeId]) -> tuple[Node
     return tuple(node for node in nodes if node in replicas)
 
 
-def _directories(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[DirectoryId, ...]:
+def _directories(
+    image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...], chooser: DirectoryChooser
+) -> tuple[DirectoryId, ...]:
     """The directories of the replicas: unchanged for present ones, chosen on its node for each new one."""
-    chooser = DirectoryChooser(image)
     has = dict(zip(state.replicas, state.directories, strict=True))
     return tuple(has[node] if node in has else chooser.choose(image.nodes[node]) for node in replicas)

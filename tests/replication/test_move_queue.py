@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
-from replication.controller import features, image_records
+import pytest
+
+from replication.controller import features, image_records, placement
 from replication.controller.controller import REVIEW_MS
 from replication.controller.events import AlterCordon, DeleteTopic, UnregisterNode
-from replication.controller.image import EMPTY, PartitionState, apply
+from replication.controller.image import EMPTY, ClusterImage, PartitionState, apply
 from replication.controller.partition_limits import PartitionLimits
-from tests.replication.controlled import CONFIG, Controlled
+from tests.replication.controlled import CONFIG, Controlled, directory
 from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnsupportedVersion
-from tidelog.types import NodeId, Offset
+from tidelog.types import DirectoryId, NodeId, Offset
 
 
-def world_of_three(partitions: int = 6, moves_per_node: int = 2) -> Controlled:
-    """Partitions on nodes 1 and 2; node 3 has joined since, and has none."""
+def world_of_two(partitions: int, moves_per_node: int) -> Controlled:
     world = Controlled()
     world.config = replace(CONFIG, moves_per_node=moves_per_node)
     world.activate()
     world.start(1, 2)
     world.made(partitions=partitions, replicas=2)
+    return world
+
+
+def world_of_three(partitions: int = 6, moves_per_node: int = 2) -> Controlled:
+    """Partitions on nodes 1 and 2; node 3 has joined since, and has none."""
+    world = world_of_two(partitions, moves_per_node)
     world.start(3)
     return world
 
@@ -87,6 +96,29 @@ def test_moves_that_fetch_nothing_do_not_wait_for_those_that_do() -> None:
     assert moving(world) == [0]
     assert world.partition(5).replicas == tuple(reversed(last.replicas))
     assert queued(world) == [1, 2, 3, 4]
+
+
+def test_a_wave_counts_the_replicas_of_the_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 3 has two log directories: the new replicas are spread over them. To count again for each move would keep
+    the controller of a large cluster from its heartbeats for seconds."""
+    world = world_of_two(partitions=6, moves_per_node=6)
+    disks = dict.fromkeys((directory(30), directory(31)), -1)
+    world.register(3, directories=disks)
+    world.beat(3)
+    enqueue_all(world, 1, 3)
+    counted: list[ClusterImage] = []
+    count = placement._directories
+
+    def counting(image: ClusterImage) -> Iterable[DirectoryId]:
+        counted.append(image)
+        return count(image)
+
+    monkeypatch.setattr(placement, "_directories", counting)
+    review(world)
+    assert moving(world) == [0, 1, 2, 3, 4, 5]
+    chosen = Counter(state.directory_of(NodeId(3)) for state in world.topic().partitions)
+    assert chosen == dict.fromkeys(disks, 3)
+    assert len(counted) == 1
 
 
 def test_the_queue_outlives_its_controller_and_is_in_snapshots() -> None:

@@ -22,6 +22,7 @@ from replication.controller import (
 )
 from replication.controller.events import HeartbeatAnswer
 from replication.controller.metadata_records import PartitionChangeRecord
+from replication.controller.placement import DirectoryChooser
 from storage.log import log as storage_log
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import TidelogError
@@ -75,7 +76,7 @@ def replicas_are_removed_before_others_are_in_sync(patch: Patch) -> None:
         if not state.adding:
             return None
         target = tuple(node for node in state.replicas if node not in state.removing)
-        change = reassignment._become(image, replace(state, isr=target), target)
+        change = reassignment._become(image, replace(state, isr=target), target, DirectoryChooser(image))
         return None if change is None else replace(change, isr=target)
 
     patch.setattr(reassignment, "finished", finished)

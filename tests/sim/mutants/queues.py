@@ -21,8 +21,8 @@ def a_cancel_leaves_the_queue(patch: Patch) -> None:
     """Only the reassignment in progress is cancelled."""
     begin = reassignment.begin
 
-    def beginning(image: Any, state: Any, wanted: Any) -> Any:
-        change = begin(image, state, wanted)
+    def beginning(image: Any, state: Any, wanted: Any, chooser: Any) -> Any:
+        change = begin(image, state, wanted, chooser)
         return replace(change, queued=None) if wanted.cancel and change is not None else change
 
     patch.setattr(reassignment, "begin", beginning)
