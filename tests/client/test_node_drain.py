@@ -263,3 +263,12 @@ def test_what_cannot_be_drained_is_refused(
     assert tidelog("node", "drain", *arguments) == code
     assert says in tidelog.err
     assert cluster.cordoned == set()
+
+
+def test_a_drain_that_the_feature_level_forbids_leaves_no_cordon(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    """Every node runs this version, and nobody has raised the level yet."""
+    cluster.create("orders")
+    cluster.described["feature_level"] = 9
+    assert tidelog("node", "drain", "0") == 1
+    assert "moves are queued from feature level 10 on, the cluster has level 9" in tidelog.err
+    assert cluster.cordoned == set()

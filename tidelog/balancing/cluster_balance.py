@@ -292,19 +292,25 @@ async def _throttled_rate(admin: Admin, node: NodeId) -> int:
 async def queue_moves(admin: Admin, moves: Sequence[ReplicaMove]) -> list[PartitionResult]:
     """Queue moves at the controller. Returns those that were refused. Raises UnsupportedVersion below feature level 10;
     after any other error, the same call continues."""
+    if moves:
+        await ensure_moves_are_queued(admin)
+    results: list[PartitionResult] = []
+    for first in range(0, len(moves), BATCH_MAX):
+        batch = moves[first : first + BATCH_MAX]
+        results += await admin.reassign({move.partition: move.after for move in batch}, queued=True)
+    return [each for each in results if each.error is not None]
+
+
+async def ensure_moves_are_queued(admin: Admin) -> None:
+    """Raise UnsupportedVersion below feature level 10."""
     level = (await admin.describe_cluster()).feature_level
-    if moves and level < QUEUED_MOVES:
+    if level < QUEUED_MOVES:
         # A node of an earlier version does not know what a queued move is: it would begin all of them at once.
         raise UnsupportedVersion(
             f"moves are queued from feature level {QUEUED_MOVES} on, the cluster has level {level}: once every node "
             "runs this version, raise it (`tidelog cluster upgrade`), or move single partitions "
             "(`tidelog partition reassign`)"
         )
-    results: list[PartitionResult] = []
-    for first in range(0, len(moves), BATCH_MAX):
-        batch = moves[first : first + BATCH_MAX]
-        results += await admin.reassign({move.partition: move.after for move in batch}, queued=True)
-    return [each for each in results if each.error is not None]
 
 
 async def execute_moves(

@@ -22,6 +22,7 @@ from tidelog.balancing.cluster_balance import (
     ClusterBalance,
     MoveProgress,
     cancel_moves,
+    ensure_moves_are_queued,
     execute_moves,
     look_at_balance,
 )
@@ -55,10 +56,12 @@ async def drain_node(
     """Cordon the node and move its replicas away; it stays cordoned. on_plan: awaited with what a plan was made of, its
     moves, and the moves in progress that are waited for too.
 
-    Raises NodeIdNotRegistered, TooFewNodes, UnsupportedVersion below the feature level of cordons; InvalidRequest if
-    the cordon ended meanwhile.
+    Raises NodeIdNotRegistered, TooFewNodes, UnsupportedVersion below the feature level of cordons or of queued moves;
+    InvalidRequest if the cordon ended meanwhile.
     """
-    (await look_at_balance(admin)).planned({node})
+    moves, _ = (await look_at_balance(admin)).planned({node})
+    if moves:
+        await ensure_moves_are_queued(admin)  # else the cordon would stay, and nothing would move
     await admin.cordon_node(node)
     watch, outcome = _CordonWatch(admin, node, clock), DrainOutcome()
     await watch.begin()
