@@ -102,6 +102,8 @@ class ConfigHandlers(ForwardedChanges):
         if not asked.name:
             ensure_not_cordoned(asked)
             return events.ChangedTopic(asked.name)
+        if any(each.operation != config_requests.ConfigOperation.DELETE for each in asked.changes):
+            ensure_this_node(asked.resource, self._node_id)  # before its paths are looked for on this one
         image = self._metadata.image
         cordons = self._cordoned.cordons_of(asked)
         if image.feature_level < features.DIRECTORY_CORDONS and not any(each.cordoned for each in cordons):

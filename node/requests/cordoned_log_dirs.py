@@ -47,7 +47,8 @@ class CordonedLogDirs:
         )
 
     def cordons_of(self, asked: AlteredResource) -> list[AlterCordon]:
-        """The changes of cordons that a request about this node means. Raises InvalidConfig."""
+        """The changes of cordons that a request about this node means. Raises InvalidConfig, InvalidRequest for a
+        change without a value."""
         named = [change for change in asked.changes if change.key == CORDONED_LOG_DIRS]
         if not named:
             return self._cordons((), self._ids()) if asked.replaces_all else []
@@ -76,7 +77,9 @@ class CordonedLogDirs:
 
     def _listed(self, change: SettingChange) -> set[DirectoryId]:
         """The directories that a request lists; `*`: all."""
-        paths = [each.strip().rstrip("/") for each in (change.value or "").split(",") if each.strip()]
+        if change.value is None:  # an empty list would end every cordon
+            raise InvalidRequest(f"{change.key} has no value: name one, or use DELETE to reset it to its default")
+        paths = [each.strip().rstrip("/") for each in change.value.split(",") if each.strip()]
         if paths == [_ALL]:
             return self._ids()
         known = {each.path: each.directory_id for each in self._directories}

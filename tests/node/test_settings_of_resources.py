@@ -440,9 +440,10 @@ def test_a_cordon_of_what_is_no_log_directory_of_the_node_is_refused() -> None:
         unknown = cordoned(world, SettingChange("cordoned.log.dirs", "/elsewhere"))
         assert isinstance(unknown, InvalidConfig)
         assert "names '/elsewhere', which is no log directory of node 1: name those of its log.dirs" in unknown.message
-        other = cordoned(world, SettingChange("cordoned.log.dirs", "*"), name="0")
-        assert isinstance(other, InvalidRequest)
-        assert "ask that one" in other.message
+        for value in ("*", "/of/node/0"):
+            other = cordoned(world, SettingChange("cordoned.log.dirs", value), name="0")
+            assert isinstance(other, InvalidRequest)
+            assert "ask that one" in other.message
         every = cordoned(world, SettingChange("cordoned.log.dirs", "*"), name="")
         assert isinstance(every, InvalidRequest)
         assert "cordoned.log.dirs is a setting of a single node: name the node" in every.message
@@ -452,3 +453,14 @@ def test_a_cordon_of_what_is_no_log_directory_of_the_node_is_refused() -> None:
         both = cordoned(world, SettingChange("cordoned.log.dirs", "*"), SettingChange("log.retention.ms", "1"))
         assert isinstance(both, InvalidRequest), "all of a request or nothing"
         assert not world.image(1).nodes[NodeId(1)].gets_no_replicas
+
+
+def test_a_cordon_is_not_ended_by_a_change_that_has_no_value() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        assert cordoned(world, SettingChange("cordoned.log.dirs", "*")) is None
+        for operation in (SET, APPEND, SUBTRACT):
+            empty = cordoned(world, SettingChange("cordoned.log.dirs", None, operation))
+            assert isinstance(empty, InvalidRequest)
+            assert "cordoned.log.dirs has no value: name one, or use DELETE" in empty.message
+        assert world.image(1).nodes[NodeId(1)].gets_no_replicas
