@@ -3,6 +3,7 @@ test_cluster_balance.py."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,10 +14,16 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, MemoryNode, cluster_in_a_thread
 from tests.client.terminal import Terminal
+from tidelog.balancing.cluster_balance import REVIEW_MS, execute_moves, look_at_balance
+from tidelog.balancing.move_planner import ReplicaMove
+from tidelog.client.admin import Admin
+from tidelog.clock import MachineClock
+from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import InvalidReplicaAssignment
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.settings import SettingType
+from tidelog.types import NodeId, PartitionIndex, TopicPartition
 
 NAMES = [
     {"topic": "orders", "partition": 1, "replicas": [0], "log_dirs": ["any"]},
@@ -137,6 +144,27 @@ def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Termina
     assert tidelog("cluster", "rebalance", "--plan-file", plan, "--json") == 0
     assert tidelog.json == {"moved": 1, "bytes": 1_000, "refused": []}
     assert begun(cluster) == [(1, [0])]
+
+
+def test_the_more_moves_are_queued_the_less_often_they_are_listed(cluster: MemoryCluster) -> None:
+    """A node with a list of 50,000 is not to spend its time on it."""
+    others = [admin_pb2.OngoingReassignment(partition=place(10 + index), queued=[0]) for index in range(5_000)]
+    listing(cluster, *others)
+    pauses: list[int] = []
+
+    class Waits(MachineClock):
+        async def sleep_ms(self, ms: int) -> None:
+            pauses.append(ms)
+            listing(cluster, *others[:10])
+
+    async def drain() -> list[PartitionResult]:
+        async with Admin(cluster.bootstrap) as admin:
+            moves, _ = (await look_at_balance(admin)).planned({1})
+            return await execute_moves(admin, [*moves, absent], Waits(), on_progress=lambda _progress: None)
+
+    absent = ReplicaMove(TopicPartition("absent", PartitionIndex(0)), (NodeId(1),), (NodeId(0),))
+    assert [each.partition for each in asyncio.run(drain())] == [absent.partition]
+    assert pauses == [REVIEW_MS + 500]
 
 
 def test_moves_are_queued_and_the_command_need_not_wait(cluster: MemoryCluster, tidelog: Terminal) -> None:

@@ -35,7 +35,11 @@ from tidelog.errors import (
 from tidelog.types import NO_NODE, NodeId, TopicPartition
 
 REVIEW_MS: Final = 1_000
-"""How often the progress is looked at; also the pause after an error that may pass."""
+"""How often the progress is looked at, if few moves are queued; also the pause after an error that may pass."""
+
+LISTED_PER_MS: Final = 10
+"""Each review lists every move that is queued: the pause grows with their number. Else the node that is asked would
+spend a third of its time on the list of 50,000."""
 
 QUEUED_MOVES: Final = 10
 """The feature level from which on the controller begins queued moves."""
@@ -341,7 +345,7 @@ async def execute_moves(
         on_progress(execution.progress(clock.monotonic_ms() - began, waits_for))
         if execution.ended:
             return execution.refused
-        await clock.sleep_ms(REVIEW_MS)
+        await clock.sleep_ms(REVIEW_MS + execution.listed // LISTED_PER_MS)
 
 
 class _Execution:
@@ -356,6 +360,8 @@ class _Execution:
         self._waiting = {move.partition: move for move in begun if move.partition not in named}
         """Queued and in progress."""
         self._all = [*self._waiting.values(), *moves]
+        self.listed = 0
+        """The reassignments of the cluster, queued and in progress, at the last review."""
         self._running = 0
         self._stalled = 0
         self._done: list[ReplicaMove] = []
@@ -379,6 +385,7 @@ class _Execution:
             self._waiting |= {move.partition: move for move in self._unsent if move.partition not in refused}
             self._unsent = []
         listed = {each.partition: each for each in await self._admin.list_reassignments()}
+        self.listed = len(listed)
         await self._settle([each for each in self._waiting if each not in listed][:BATCH_MAX])
         ours = [listed[each] for each in self._waiting if each in listed]
         running = [each for each in ours if each.in_progress]
