@@ -22,7 +22,7 @@ from replication.controller import (
     scram_users,
     topics,
 )
-from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply
+from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply, changed
 from replication.controller.metadata_records import (
     ClusterRecord,
     MetadataRecord,
@@ -225,14 +225,10 @@ def begin_wave(batch: Batch, moves_per_node: int, limits: PartitionLimits) -> li
     if not wave:
         return []
     change_of = _reassign(batch.image, events.AlterReassignments(tuple(wave)), limits)
-    dropped = []
-    for key, outcome in (
-        (each.key, each.outcome) for each in _each(batch, (move.partition for move in wave), change_of).partitions
-    ):
-        if isinstance(outcome, TidelogError):
-            batch.add([PartitionChangeRecord(key.topic_id, key.partition, queued=())])
-            dropped.append(outcome.message)
-    return dropped
+    outcomes = _each(batch, (move.partition for move in wave), change_of).partitions
+    refused = [(each.key, each.outcome.message) for each in outcomes if isinstance(each.outcome, TidelogError)]
+    batch.add(PartitionChangeRecord(key.topic_id, key.partition, queued=()) for key, _ in refused)
+    return [why for _, why in refused]
 
 
 def _each(
@@ -240,19 +236,22 @@ def _each(
     keys: Iterable[PartitionKey],
     change_of: Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None],
 ) -> events.PartitionOutcomes:
-    """Change each partition on its own: a rejection of one does not affect the others."""
+    """Change each partition on its own: neither a rejection nor a change of one affects the others."""
     refused: dict[PartitionKey, TidelogError] = {}
+    records: list[PartitionChangeRecord] = []
     keys = list(dict.fromkeys(keys))
     for key in keys:
         try:
-            change = change_of(batch.image, state_of(batch.image, key))
+            state = state_of(batch.image, key)
+            change = change_of(batch.image, state)
         except TidelogError as refusal:
             refused[key] = refusal
             continue
         if change is not None:
-            batch.add([change])
-            if (end := reassignment.finished(batch.image, state_of(batch.image, key))) is not None:
-                batch.add([end])
+            records.append(change)
+            if (end := reassignment.finished(batch.image, changed(state, change))) is not None:
+                records.append(end)
+    batch.add(records)  # at once: each call copies the mapping of all topics
     return events.PartitionOutcomes(
         tuple(events.PartitionOutcome(key, refused.get(key) or state_of(batch.image, key)) for key in keys)
     )
