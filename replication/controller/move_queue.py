@@ -51,12 +51,21 @@ def next_wave(image: ClusterImage, moves_per_node: int) -> list[Reassignment]:
     wave: list[Reassignment] = []
     for state in waiting:
         new = [node for node in state.queued if node not in state.replicas]
-        if all(busy[node] < moves_per_node and not _is_away(image, node) for node in new):
-            busy.update(new)
-            wave.append(Reassignment(state.key, state.queued))
-            if len(wave) == WAVE_MAX:
-                break
+        if any(_takes_none(image, node) for node in new):
+            new = []  # it is refused: counted, thousands of these would be dropped a few per second
+        elif not all(busy[node] < moves_per_node and not _is_away(image, node) for node in new):
+            continue
+        busy.update(new)
+        wave.append(Reassignment(state.key, state.queued))
+        if len(wave) == WAVE_MAX:
+            break
     return wave
+
+
+def _takes_none(image: ClusterImage, node_id: NodeId) -> bool:
+    """Whether the node was removed or cordoned, so that no move to it begins."""
+    node = image.nodes.get(node_id)
+    return node is None or node.gets_no_replicas
 
 
 def _is_away(image: ClusterImage, node_id: NodeId) -> bool:

@@ -216,6 +216,19 @@ def test_a_move_that_can_never_begin_is_dropped_with_the_reason() -> None:
     assert "orders-1 cannot be moved: node 3 would have more than the 1 replicas" in world.reports[-3]
 
 
+def test_moves_to_a_node_that_takes_none_are_dropped_at_once_also_while_it_is_down() -> None:
+    """They fetch nothing: the limit of a node is not for them."""
+    world = world_of_three(moves_per_node=1)
+    world.kill(3, alive=(1, 2))
+    enqueue_all(world, 1, 3)
+    review(world, 1, 2)
+    assert len(queued(world)) == 6, "the node may come back"
+    world.ask(AlterCordon(NodeId(3), cordoned=True))
+    review(world, 1, 2)
+    assert (moving(world), queued(world)) == ([], [])
+    assert sum("a queued move is dropped" in report for report in world.reports) == 6
+
+
 def test_a_deleted_topic_has_no_queued_moves() -> None:
     world = world_of_three(partitions=2)
     enqueue_all(world, 1, 3)
