@@ -39,6 +39,8 @@ def test_a_consumer_gets_over_an_emptied_node(tmp_path: Path) -> None:
         member.subscribe(["orders"])
         try:
             assert read(member) == b"before"
+            cluster.kill(0)  # first: killed last, it could be the only in-sync replica, whose loss nobody repairs
+            cluster.wait_until(lambda: is_out_of_sync(cluster), within_s=WAIT_S, what="node 0 is in no in-sync set")
             cluster.kill_all()
             shutil.rmtree(emptied.data)
             cluster.start_node(0)
@@ -55,6 +57,11 @@ def test_a_consumer_gets_over_an_emptied_node(tmp_path: Path) -> None:
             member.commit(asynchronous=False)
         finally:
             member.close()
+
+
+def is_out_of_sync(cluster: LocalCluster) -> bool:
+    """Whether node 0 is in no in-sync set, as far as node 1 knows."""
+    return all(0 not in state.isr for topic in cluster.metadata(1).topics for state in topic.partitions)
 
 
 def is_asked_in_vain(cluster: LocalCluster) -> bool:
