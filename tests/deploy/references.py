@@ -249,7 +249,7 @@ _OF_ONE_POD: Final = "statefulset.kubernetes.io/pod-name"
 
 
 def _reached_by_name(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
-    """A node that catches up is not ready, and leads: whoever looks for this one node must find it."""
+    """A node that catches up is not ready, and leads already: clients must find it by the name of its Service."""
     services = _names("Service", objects).values()
     of_one_pod = [each for each in services if _OF_ONE_POD in each["spec"].get("selector", {})]
     for service in (*of_one_pod, *(each for each in services if each["spec"].get("clusterIP") == "None")):

@@ -26,7 +26,7 @@ CACHE = Path(
 
 
 def missing() -> str | None:
-    """Why no scenario can be played here, to be read by whoever looks at the result; None if nothing is missing."""
+    """Why no scenario can be played here, for the summary of the test run; None if nothing is missing."""
     lacking = [program for program in PROGRAMS if shutil.which(program) is None]
     for is_missing, what in (
         (not (TOOLS / "up").is_file(), f"K8S_TOOLS has no program `up`: {TOOLS}"),
