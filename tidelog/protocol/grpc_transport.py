@@ -71,6 +71,10 @@ DIAGNOSE_AGAIN_S: Final = 5.0
 DIAGNOSE_MS: Final = 2_000
 """Limit of the connections that tell whether a name is refused at all of its addresses."""
 
+LOOK_UP_AGAIN_S: Final = 1.0
+"""A channel that cannot connect is replaced at this age, so that the name of the node is looked up again. gRPC itself
+looks for a name that it does not find 1, 1.6, 2.6, 4.1 s later and so on, up to 2 minutes, and this cannot be set."""
+
 WARN_AGAIN_S: Final = 60.0
 """Interval of the warnings about failed TLS connections of one transport."""
 
@@ -160,6 +164,10 @@ class GrpcTransport:
         self._tls_failures, self._warn_again_at = tls_failures, 0.0
         self._metadata = ((CLIENT_ID_KEY, client_id),) if client_id else ()
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+        self._made_at: dict[Endpoint, float] = {}
+        """When each of these was made."""
+        self._former: dict[Endpoint, grpc.aio.Channel] = {}
+        """The channels before these ones that could not connect: streams may end on the connections that they had."""
         self._callables: dict[tuple[Endpoint, str], Any] = {}
         self._replaced: list[grpc.aio.Channel] = []
         """The channels with the certificate before the present one: their streams continue."""
@@ -233,6 +241,7 @@ class GrpcTransport:
         except asyncio.CancelledError:
             _raise_unless_cancelled(ConnectionLost(f"{method} at {to}: this side closed the connection"))
         else:
+            await self._close_former(to)
             return answer
         # Not in the handler: gRPC's error would be the context of this one and keep its call, and a call keeps its
         # closed channel connecting, and logging, for as long as the error exists.
@@ -266,6 +275,7 @@ class GrpcTransport:
                 await stream.wait_accepted()
         except ConnectionFailed as failure:
             raise await self._explained(failure, to, method) from None
+        await self._close_former(to)
         if self._sasl is not None:
             stream_ended = self._sasl.stream_opened(to)
             call.add_done_callback(lambda _call: stream_ended())
@@ -299,9 +309,10 @@ class GrpcTransport:
         """Close all connections; open calls and streams fail with ConnectionFailed."""
         if self._sasl is not None:
             await self._sasl.close()
-        channels = [*self._channels.values(), *self._replaced]
+        channels = [*self._channels.values(), *self._former.values(), *self._replaced]
         self._channels.clear()
         self._callables.clear()
+        self._former.clear()
         self._replaced.clear()
         for channel in channels:
             await channel.close()
@@ -313,16 +324,42 @@ class GrpcTransport:
         """Close the connection to an address that is no longer used."""
         if self._sasl is not None:
             await self._sasl.forget(endpoint)
-        for key in [key for key in self._callables if key[0] == endpoint]:
-            del self._callables[key]
         self._diagnoses.pop(endpoint, None)
-        channel = self._channels.pop(endpoint, None)
+        channel = self._detach(endpoint)
+        await self._close_former(endpoint)
         if channel is not None:
             await channel.close()
+
+    def _detach(self, endpoint: Endpoint) -> grpc.aio.Channel | None:
+        """The channel to an address, which no call uses from now on."""
+        for key in [key for key in self._callables if key[0] == endpoint]:
+            del self._callables[key]
+        return self._channels.pop(endpoint, None)
+
+    async def _look_up_again(self, to: Endpoint) -> None:
+        """Let later calls use a new channel if the present one cannot connect. A pod that starts again has its name and
+        another address. While it is away the name has none, and the longer that is, the later gRPC looks again."""
+        channel, now = self._channels.get(to), asyncio.get_running_loop().time()
+        if channel is None or _is_address(to.host) or now - self._made_at[to] < LOOK_UP_AGAIN_S:
+            return
+        if channel.get_state() is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            return
+        await self._close_former(to)
+        if self._channels.get(to) is channel:
+            self._detach(to)
+            self._former[to] = channel
+
+    async def _close_former(self, to: Endpoint) -> None:
+        """Close the channel before the present one: it would connect again, beside it."""
+        former = self._former.pop(to, None) if self._former else None
+        if former is not None:
+            await former.close()
 
     async def _explained(self, failure: TidelogError, to: Endpoint, method: object) -> TidelogError:
         """The error of a failed call: what is wrong with TLS, if that is why no connection was made; else `failure`."""
         error = await self._cause_of(failure, to, method)
+        if isinstance(failure, ConnectionFailed):
+            await self._look_up_again(to)
         now = asyncio.get_running_loop().time()
         if self._tls_failures is not None and isinstance(error, TlsHandshakeFailed) and now >= self._warn_again_at:
             self._warn_again_at = now + WARN_AGAIN_S
@@ -406,6 +443,7 @@ class GrpcTransport:
                 else grpc.aio.secure_channel(_target(to), self._credentials, options=self._options)
             )
             self._channels[to] = channel
+            self._made_at[to] = asyncio.get_running_loop().time()
             forks.note_connected(self)
         make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         invoke = make(

@@ -1,0 +1,81 @@
+"""Names of nodes that mean nothing for a while, and then another address, as that of a pod that starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import cast
+
+import pytest
+
+from tests.node.echo_server import serving
+from tidelog.clock import MachineClock
+from tidelog.errors import ConnectionFailed
+from tidelog.protocol import grpc_transport, methods
+from tidelog.protocol.grpc_transport import LOOK_UP_AGAIN_S, GrpcTransport
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import Endpoint
+
+A_RECORD = 1
+NAME = "tidelog-1.tidelog-nodes"
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers for one name: with its address, or that no such name exists."""
+
+    def __init__(self) -> None:
+        self.address: str | None = None
+        self.lookups = 0
+        """Questions for the address that found none."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        end = data.index(0, 12) + 5
+        question, (kind,) = data[12:end], struct.unpack(">H", data[end - 4 : end - 2])
+        answer, code = b"", 0
+        if self.address is None:
+            self.lookups += kind == A_RECORD
+            code = 3
+        elif kind == A_RECORD:
+            # The name is that of the question; class IN, 30 s, four bytes.
+            answer = struct.pack(">HHHIH", 0xC00C, A_RECORD, 1, 30, 4) + socket.inet_aton(self.address)
+        head = data[:2] + struct.pack(">HHHHH", 0x8580 | code, 1, int(bool(answer)), 0, 0)
+        self._transport.sendto(head + question + answer, addr)
+
+
+async def reach(transport: GrpcTransport, to: Endpoint) -> None:
+    request = data_pb2.GetReplicaLogInfoRequest()
+    await transport.call(to, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=5_000)
+
+
+async def test_a_name_that_was_long_unknown_is_used_as_soon_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who waits for a node reaches it when it is there, however long it was away. Method: a name that has no
+    address until it was looked up five times, which gRPC would do within 11 s, and the sixth time some 6 s later."""
+    loop = asyncio.get_running_loop()
+    connection, names = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
+    host, port = connection.get_extra_info("sockname")
+    monkeypatch.setattr(grpc_transport, "_target", lambda to: f"dns://{host}:{port}/{to.host}:{to.port}")
+    clock, transport = MachineClock(), GrpcTransport()
+    try:
+        async with serving() as node:
+            to = Endpoint(NAME, node.address.port)
+            while names.lookups < 5:
+                with pytest.raises(ConnectionFailed):
+                    await reach(transport, to)
+                await clock.sleep_ms(50)
+            names.address = "127.0.0.1"
+            known_at = loop.time()
+            while True:
+                try:
+                    await reach(transport, to)
+                    break
+                except ConnectionFailed:
+                    await clock.sleep_ms(50)
+            assert loop.time() - known_at < 4 * LOOK_UP_AGAIN_S
+            assert not transport._former, "one connection is left"
+    finally:
+        await transport.close()
+        connection.close()
