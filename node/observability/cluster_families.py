@@ -20,6 +20,7 @@ class ClusterFigures:
     under_replicated: int = 0
     under_min_isr: int = 0
     reassigning: int = 0
+    queued_moves: int = 0
     not_preferred: int = 0
     active_nodes: int = 0
     draining_nodes: int = 0
@@ -349,6 +350,21 @@ CLUSTER: Final = MetricTable[ClusterFigures](
                 "{{ $value }} partitions have been moving for six hours",
                 0,
                 command="tidelog partition moves",
+            ),
+        ),
+    ),
+    Metric(
+        "tidelog_cluster_queued_moves",
+        "Partitions with a queued move, which the controller begins once its new nodes have room for it",
+        lambda c: c.queued_moves,
+        "`tidelog cluster rebalance --status` says what they wait for: a node that is down, or moves in progress",
+        alerts=(
+            Alert(
+                "TidelogQueuedMovesStuck",
+                "min_over_time(tidelog_cluster_queued_moves[6h]) > 0 and delta(tidelog_cluster_queued_moves[6h]) == 0",
+                "{{ $value }} queued moves have not begun for six hours",
+                0,
+                command="tidelog cluster rebalance --status",
             ),
         ),
     ),

@@ -125,4 +125,5 @@ def _count(found: ClusterFigures, state: PartitionState, min_insync: int) -> Non
     found.under_replicated += any(each not in state.isr and each not in state.adding for each in state.replicas)
     found.under_min_isr += len(state.isr) < min_insync
     found.reassigning += bool(state.adding or state.removing)
+    found.queued_moves += bool(state.queued)
     found.not_preferred += wants_preferred(state)

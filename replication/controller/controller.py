@@ -36,6 +36,7 @@ from replication.controller import (
     voter_changes,
 )
 from replication.controller.administration import Batch, ConfigCheck, GroupConfigCheck, begin_wave, decide, state_of
+from replication.controller.explain import some_of
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata_records import (
     MetadataRecord,
@@ -335,7 +336,9 @@ class Controller:
                 if unclean.wanted(self.image, state):
                     self._ask(state)
             dropped = begin_wave(batch, self._config.moves_per_node, self._config.limits)
-        self._effects.extend(Report(f"a queued move is dropped: {why}") for why in dropped)
+        if dropped:  # one line: hundreds a second would hide all others
+            count = "a queued move is" if len(dropped) == 1 else f"{len(dropped)} queued moves are"
+            self._effects.append(Report(f"{count} dropped: {some_of(dropped, '; ')}"))
 
     def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
         """End the node's session: it leaves every set that has another member, and leads nothing."""

@@ -215,7 +215,7 @@ def _names(image: ClusterImage, states: Iterable[PartitionState]) -> str:
     return some_of([name_of(image, state) for state in states])
 
 
-def some_of(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str], separator: str = ", ") -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
+    return separator.join(names[:NAMED_MAX]) + more

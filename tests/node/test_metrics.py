@@ -452,16 +452,20 @@ def test_a_set_that_is_too_small_and_one_that_is_just_large_enough_are_told_apar
     assert not hosted(1, leads=True, isr=3, least=3, log=log).is_at_min_isr, "it would be so all the time"
 
 
-def partition_state(index: int, *, leader: int, isr: tuple[int, ...], adding: tuple[int, ...] = ()) -> PartitionState:
+def partition_state(
+    index: int, *, leader: int, isr: tuple[int, ...], adding: tuple[int, ...] = (), queued: tuple[int, ...] = ()
+) -> PartitionState:
     """A partition with the replicas 0, 1 and 2."""
-    known = SimpleNamespace(leader=leader, isr=isr, adding=adding, removing=(), replicas=(0, 1, 2), partition=index)
+    known = SimpleNamespace(
+        leader=leader, isr=isr, adding=adding, removing=(), queued=queued, replicas=(0, 1, 2), partition=index
+    )
     return cast("PartitionState", known)
 
 
 async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster() -> None:
     partitions = (
-        partition_state(0, leader=0, isr=(0, 1, 2)),
-        partition_state(1, leader=1, isr=(1, 2)),
+        partition_state(0, leader=0, isr=(0, 1, 2), queued=(1, 2, 3)),
+        partition_state(1, leader=1, isr=(1, 2), queued=(2, 1, 0)),
         partition_state(2, leader=-1, isr=(0,)),
         partition_state(3, leader=0, isr=(0, 1), adding=(2,)),
     )
@@ -497,6 +501,7 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         ("under_replicated_partitions", "2"),
         ("under_min_isr_partitions", "1"),
         ("reassigning_partitions", "1"),
+        ("queued_moves", "2"),
         ("not_preferred_leaders", "1"),
         ('nodes{state="active"}', "1"),
         ('nodes{state="draining"}', "1"),

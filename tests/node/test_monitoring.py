@@ -38,6 +38,7 @@ FIRES: dict[str, tuple[str, ...]] = {
     "TidelogControllerQueue": (f"tidelog_controller_requests_waiting{{{ONE}}} 5000+0x480",),
     "TidelogOfflinePartitions": (f"tidelog_cluster_offline_partitions{{{ONE}}} 1+0x480",),
     "TidelogReassignmentStuck": (f"tidelog_cluster_reassigning_partitions{{{ONE}}} 3+0x480",),
+    "TidelogQueuedMovesStuck": (f"tidelog_cluster_queued_moves{{{ONE}}} 3+0x480",),
     "TidelogLeaderImbalance": (
         f"tidelog_cluster_not_preferred_leaders{{{ONE}}} 5+0x480",
         f"tidelog_cluster_partitions{{{ONE}}} 10+0x480",

@@ -169,7 +169,7 @@ class MoveProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """What is moving in the cluster, whoever began it."""
+    """What is moving in the cluster, also what other commands or the controller itself began."""
 
     queued: int
     running: int
