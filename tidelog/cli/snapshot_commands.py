@@ -57,7 +57,7 @@ def snapshot(call: CommandCall, file: File) -> None:
 
     async def work(admin: Admin) -> _Taken:
         cluster = await admin.describe_cluster()
-        return _Taken(cluster, await take_snapshot(admin, cluster))
+        return _Taken(cluster, await take_snapshot(admin))
 
     taken = call.query(work)
     if file != STANDARD_INPUT:

@@ -5,13 +5,17 @@ It is no single moment: the requests follow each other, and a change between the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tidelog.client.admin import Admin
-from tidelog.cluster_descriptions import ClusterDescription
 from tidelog.desired.change_driver import look_at_state
 from tidelog.desired.desired_state import DesiredState, ResourceKind
 from tidelog.types import INTERNAL_TOPICS, TopicPartition
+
+ROUNDS_MAX: Final = 5
+"""Attempts to count the topics while none is created or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +24,38 @@ class StateSnapshot:
 
     state: DesiredState
     hidden: int
-    """Topics that the caller may not describe."""
+    """Topics that the caller may not describe, or that were created while it was taken."""
     deleted: tuple[str, ...] = ()
     """Topics that were deleted while it was taken."""
 
 
-async def take_snapshot(admin: Admin, cluster: ClusterDescription) -> StateSnapshot:
-    """Take a snapshot. cluster: as it was before. Raises ClusterAuthorizationFailed, and the error of a coordinator
-    whose groups cannot be read."""
+async def take_snapshot(admin: Admin) -> StateSnapshot:
+    """Take a snapshot. Raises ClusterAuthorizationFailed, and the error of a coordinator whose groups cannot be
+    read."""
     groups = [group.group_id for group in await admin.list_groups()]
     deleted: list[str] = []
     state = await look_at_state(admin, ResourceKind, groups=groups, on_deleted=deleted.append)
-    internal = await admin.describe_topics(INTERNAL_TOPICS)
-    seen = len(state.topics) + sum(not isinstance(each, Exception) for each in internal.values())
     # An offset of a topic that is gone would refuse the others of its group at the restore.
     offsets = {
         group: {key: each for key, each in committed.items() if _has(state, key)}
         for group, committed in state.group_offsets.items()
     }
     known = {group: committed for group, committed in offsets.items() if committed}
-    # Asked again: a topic that was created meanwhile would count in place of one that is hidden.
-    topics = max(cluster.topics - len(deleted), (await admin.describe_cluster()).topics)
-    return StateSnapshot(replace(state, group_offsets=known), max(0, topics - seen), tuple(deleted))
+    hidden = await _count_hidden(admin, {*state.topics, *deleted, *INTERNAL_TOPICS})
+    return StateSnapshot(replace(state, group_offsets=known), hidden, tuple(deleted))
+
+
+async def _count_hidden(admin: Admin, seen: Collection[str]) -> int:
+    """How many topics the cluster has that are not listed for the caller, or that are listed and were not seen."""
+    topics = (await admin.describe_cluster()).topics
+    for _ in range(ROUNDS_MAX):
+        listed = [topic.name for topic in await admin.list_topics()]
+        before, topics = topics, (await admin.describe_cluster()).topics
+        # The cluster tells a number only: a topic that was deleted before the list would count as a hidden one, and
+        # one that was created would count in place of one that is hidden.
+        if before == topics:
+            break
+    return max(0, max(before, topics) - len(listed)) + sum(name not in seen for name in listed)
 
 
 def _has(state: DesiredState, key: TopicPartition) -> bool:
