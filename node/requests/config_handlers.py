@@ -105,7 +105,7 @@ class ConfigHandlers(ForwardedChanges):
         if any(each.operation != config_requests.ConfigOperation.DELETE for each in asked.changes):
             ensure_this_node(asked.resource, self._node_id)  # before its paths are looked for on this one
         image = self._metadata.image
-        cordons = self._cordoned.cordons_of(asked)
+        cordons = self._cordoned.cordons_of(asked, image)
         if image.feature_level < features.DIRECTORY_CORDONS and not any(each.cordoned for each in cordons):
             return events.ChangedTopic(asked.name)  # it resets what no cluster of that level can have set
         if cordons:

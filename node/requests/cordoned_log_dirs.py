@@ -46,19 +46,28 @@ class CordonedLogDirs:
             SettingType.LIST,
         )
 
-    def cordons_of(self, asked: AlteredResource) -> list[AlterCordon]:
-        """The changes of cordons that a request about this node means. Raises InvalidConfig, InvalidRequest for a
-        change without a value."""
+    def gone(self, image: ClusterImage) -> list[DirectoryId]:
+        """The cordoned directories that this node has no more: they were removed from its `log.dirs`, or are not
+        mounted."""
+        node = image.nodes.get(self._me)
+        return [] if node is None else sorted({*node.cordoned_directories} - self._ids())
+
+    def cordons_of(self, asked: AlteredResource, image: ClusterImage) -> list[AlterCordon]:
+        """The changes of cordons that a request about this node means, the cordons first: if the second change fails,
+        too many directories are cordoned and none too few, and the same request again completes it. image: names the
+        cordoned directories that this node has no more. Raises InvalidConfig, InvalidRequest for a change without a
+        value."""
         named = [change for change in asked.changes if change.key == CORDONED_LOG_DIRS]
+        every = self._ids().union(self.gone(image))  # no list can name those that are gone: it leaves them out
         if not named:
-            return self._cordons((), self._ids()) if asked.replaces_all else []
+            return self._cordons((), every) if asked.replaces_all else []
         (change,) = named
         match change.operation:
             case ConfigOperation.SET:
                 listed = self._listed(change)
-                return self._cordons(listed, self._ids() - listed)
+                return self._cordons(listed, every - listed)
             case ConfigOperation.DELETE:
-                return self._cordons((), self._ids())
+                return self._cordons((), every)
             case ConfigOperation.APPEND:
                 return self._cordons(self._listed(change), ())
             case ConfigOperation.SUBTRACT:

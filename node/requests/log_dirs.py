@@ -57,14 +57,23 @@ class LogDirs:
 
     def with_logs(self, wanted: Collection[TopicPartition] | None, image: ClusterImage) -> tuple[ReplicaLogDir, ...]:
         """The directories of this node with the logs of these partitions; None: of all. image: says which are
-        cordoned."""
+        cordoned. Those of them that this node has no more follow, with their ids as paths, by which they can be
+        uncordoned."""
         named = None if wanted is None else set(wanted)
         node = image.nodes.get(self._me)
         cordoned = () if node is None else node.cordoned_directories
-        return tuple(
+        present = (
             _with_logs(directory, named, is_cordoned=directory.directory_id in cordoned)
             for directory in self._directories
         )
+        return (*present, *(self._gone(each) for each in self.cordoned.gone(image)))
+
+    def _gone(self, directory_id: DirectoryId) -> ReplicaLogDir:
+        error = KafkaStorageError(
+            f"it is cordoned, and not among the log directories that node {self._me} has: mount it, or end its cordon "
+            f"(`tidelog node uncordon {self._me} --log-dir {directory_id}`)"
+        )
+        return ReplicaLogDir(str(directory_id), error, directory_id=directory_id, cordoned=True)
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""

@@ -101,6 +101,27 @@ async def test_a_cordoned_directory_is_emptied_and_its_node_gets_its_share_in_an
         await nodes.wait_until(settled)
 
 
+async def test_a_cordoned_directory_that_was_removed_from_its_node_is_shown_and_uncordoned_by_its_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else its cordon would stay for ever, and hold if the disk came back."""
+    async with real_nodes(tmp_path, 1, directories=2, replication=PATIENT) as nodes:
+        tidelog, (one, two) = Shell(nodes, capsys), paths_of(nodes, 0)
+        await tidelog("node", "cordon", "0", "--log-dir", two)
+        await nodes.stop(0)
+        nodes.directories = 1
+        await nodes.start(0)
+        await nodes.wait_whole()
+        (found,) = await tidelog.json("log-dirs", "--node", "0", code=1)
+        (present, gone) = found
+        assert (present["path"], present["cordoned"], gone["cordoned"]) == (one, False, True)
+        assert f"`tidelog node uncordon 0 --log-dir {gone['path']}`" in gone["error"]
+        await tidelog("node", "uncordon", "0", "--log-dir", gone["path"])
+        assert "may get new replicas again" in tidelog.err
+        (found,) = await tidelog.json("log-dirs", "--node", "0")
+        assert [each["path"] for each in found] == [one]
+
+
 async def test_a_directory_that_the_node_does_not_have_is_refused_with_those_that_it_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from node.api.config_requests import (
 )
 from node.config import GRPC_LISTENER, SETTINGS, parse
 from node.requests.context import RequestContext
+from node.requests.cordoned_log_dirs import CordonedLogDirs
 from node.requests.node_settings import node_settings
 from node.security.authorizer import Authorizer
 from replication.controller.events import ChangedTopic, CreateTopic
@@ -430,6 +431,11 @@ def test_log_directories_are_cordoned_by_a_setting_of_the_running_node() -> None
             assert shown() == (value, ConfigSource.DYNAMIC_NODE if value else ConfigSource.DEFAULT)
             assert takes_replicas() is not bool(value)
         assert cordoned(world, SettingChange(key, path, APPEND)) is None
+        # The node is started without the directory: no list of paths can name it any more.
+        without, image = CordonedLogDirs(NodeId(1), ()), world.image(1)
+        for change in (SettingChange(key, None, DELETE), SettingChange(key, "")):
+            (ended,) = without.cordons_of(AlteredResource(node("1"), (change,)), image)
+            assert (ended.cordoned, ended.directories) == (False, image.nodes[NodeId(1)].cordoned_directories)
         assert cordoned(world, replaces_all=True) is None
         assert takes_replicas(), "AlterConfigs resets what it does not name"
 

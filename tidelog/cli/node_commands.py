@@ -79,7 +79,10 @@ def safe_to_restart(call: CommandCall, node_id: Annotated[int, Argument(help="Th
 
 LogDirs = Annotated[
     list[str] | None,
-    Option("--log-dir", help="Only this log directory of it, by its path (`tidelog log-dirs`); repeatable."),
+    Option(
+        "--log-dir",
+        help="Only this log directory of it, by its path, or the id that `tidelog log-dirs` shows; repeatable.",
+    ),
 ]
 
 
