@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.controller.node_registration import Registration
-from replication.controller.explain import why_not_restart
+from replication.controller.explain import RestartReview
 from replication.controller.image import ClusterImage
 from tidelog.clock import Clock
 from tidelog.types import Millis, NodeId
@@ -22,7 +22,7 @@ from tidelog.types import Millis, NodeId
 _log = logging.getLogger("node.lifecycle")
 
 LOOK_MS: Final = 500
-"""Interval of the judgements: each looks at every partition of the cluster."""
+"""Interval of the judgements."""
 
 
 class StopGate:
@@ -43,6 +43,7 @@ class StopGate:
         self._node_id, self._registration, self._image = node_id, registration, image
         self._why_unavailable = why_unavailable
         self._clock, self._limit_ms = clock, limit_ms
+        self._review = RestartReview(node_id)
 
     async def wait_until_safe(self) -> None:
         """Return once the other nodes can do without this one, once it is not in service, or when the time is over."""
@@ -77,5 +78,5 @@ class StopGate:
         if not self._registration.unfenced:
             return []
         unavailable = self._why_unavailable()
-        interrupted = why_not_restart(self._image(), self._node_id, if_it_can_pass=if_it_can_pass)
+        interrupted = self._review.reasons(self._image(), if_it_can_pass=if_it_can_pass)
         return [*filter(None, [unavailable]), *interrupted]

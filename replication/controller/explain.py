@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import Final, TypeAlias
 
-from replication.controller.elections import choose_leader, has_directory, name_of, why_leaderless
-from replication.controller.image import ClusterImage, PartitionState
+from replication.controller.elections import electable, has_directory, name_of, why_leaderless
+from replication.controller.image import ClusterImage, PartitionState, TopicState
+from replication.controller.topic_cache import TopicCache
 from tidelog.types import NO_NODE, DirectoryId, NodeId, PartitionKey
 from tidelog.values import dataclass
 
@@ -155,40 +157,69 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: 
     )
 
 
-def why_not_restart(image: ClusterImage, node_id: NodeId, *, if_it_can_pass: bool = False) -> list[str]:
-    """What would stop working while this node is stopped; empty if it can be restarted safely.
+def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
+    """What would stop working while this node is stopped; empty if it can be restarted safely."""
+    return RestartReview(node_id).reasons(image)
 
-    if_it_can_pass: only what other nodes can end by coming back or catching up, so that it is worth waiting for: not
-    what any restart of the node interrupts, even if all replicas are in sync and all voters run.
-    """
-    reasons = []
-    node = image.nodes.get(node_id)
-    if node is None:
-        return [f"node {node_id} is not registered"]
-    voters = [voter.node_id for voter in image.voters]
-    there = [each for each in voters if each != node_id and each in image.nodes and not image.nodes[each].fenced]
-    has_spare = len(voters) - 1 > len(voters) // 2
-    if node_id in voters and len(there) <= len(voters) // 2 and (has_spare or not if_it_can_pass):
-        reasons.append(
-            f"the metadata quorum of nodes {voters} would have {len(there)} of {len(voters)} voters: no majority, "
-            "metadata could not be changed and no leader elected"
-        )
-    leaderless, refusing = [], []
-    for state in image.partitions():
+
+class RestartReview:
+    """`why_not_restart` for one node, asked again and again: partitions are looked at again where something changed."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self._node_id = node_id
+        self._interrupted = TopicCache(lambda image, topic: _interrupted(image, topic, node_id))
+
+    def reasons(self, image: ClusterImage, *, if_it_can_pass: bool = False) -> list[str]:
+        """What would stop working while this node is stopped; empty if it can be restarted safely.
+
+        if_it_can_pass: only what other nodes can end by coming back or catching up, so that it is worth waiting for:
+        not what any restart of the node interrupts, even if all replicas are in sync and all voters run.
+        """
+        node_id, reasons = self._node_id, []
+        node = image.nodes.get(node_id)
+        if node is None:
+            return [f"node {node_id} is not registered"]
+        voters = [voter.node_id for voter in image.voters]
+        there = [each for each in voters if each != node_id and each in image.nodes and not image.nodes[each].fenced]
+        has_spare = len(voters) - 1 > len(voters) // 2
+        if node_id in voters and len(there) <= len(voters) // 2 and (has_spare or not if_it_can_pass):
+            reasons.append(
+                f"the metadata quorum of nodes {voters} would have {len(there)} of {len(voters)} voters: no majority, "
+                "metadata could not be changed and no leader elected"
+            )
+        found = [
+            each for each in chain.from_iterable(self._interrupted.of(image)) if each.can_pass or not if_it_can_pass
+        ]
+        if leaderless := [each.state for each in found if each.leaderless]:
+            reasons.append(f"no other replica could lead {_names(image, leaderless)}")
+        if refusing := [each.state for each in found if not each.leaderless]:
+            reasons.append(f"acks=all would be rejected (min.insync.replicas) by {_names(image, refusing)}")
+        return reasons
+
+
+@dataclass(frozen=True, slots=True)
+class _Interrupted:
+    """A partition that stops working while a node is stopped: without a leader, or it refuses acks=all."""
+
+    state: PartitionState
+    leaderless: bool
+    can_pass: bool
+    """Whether it is worth waiting for: the partition has replicas enough on other nodes."""
+
+
+def _interrupted(image: ClusterImage, topic: TopicState, node_id: NodeId) -> list[_Interrupted]:
+    """The partitions of a topic that stop working while this node is stopped."""
+    found = []
+    for state in topic.partitions:
         if node_id not in state.isr:
             continue
-        minimum, others = image.min_insync(state), len(state.replicas) - 1
+        others = len(state.replicas) - 1
         staying = [each for each in state.isr if each != node_id]
-        if choose_leader(image, state, (*staying, *(each for each in state.elr if each != node_id))) == NO_NODE:
-            if others or not if_it_can_pass:
-                leaderless.append(state)
-        elif len(staying) < minimum <= len(state.isr) and (others >= minimum or not if_it_can_pass):
-            refusing.append(state)
-    if leaderless:
-        reasons.append(f"no other replica could lead {_names(image, leaderless)}")
-    if refusing:
-        reasons.append(f"acks=all would be rejected (min.insync.replicas) by {_names(image, refusing)}")
-    return reasons
+        if not any(electable(image, state, each) for each in (*staying, *state.elr) if each != node_id):
+            found.append(_Interrupted(state, leaderless=True, can_pass=others > 0))
+        elif len(staying) < (minimum := image.min_insync(state)) <= len(state.isr):
+            found.append(_Interrupted(state, leaderless=False, can_pass=others >= minimum))
+    return found
 
 
 def awaited_replicas(image: ClusterImage, node_id: NodeId) -> list[str]:

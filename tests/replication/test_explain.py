@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from replication.controller.events import ElectionType, ElectLeaders
-from replication.controller.explain import OnDisks, awaited_replicas, explain, why_not_restart
+import pytest
+
+from replication.controller import explain as explain_module
+from replication.controller.events import DeleteTopic, ElectionType, ElectLeaders
+from replication.controller.explain import OnDisks, RestartReview, awaited_replicas, explain, why_not_restart
+from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata_records import VotersRecord
 from replication.partition.move_throttle import MoveThrottle
 from replication.raft.voters import Voter
@@ -140,9 +144,46 @@ def test_only_what_other_nodes_can_end_is_worth_a_wait() -> None:
     world._write([VotersRecord(tuple(Voter(NodeId(node), directory(node), {}) for node in two))], world.end)
     world.activate()
     assert len(why_not_restart(world.image, one)) == 2, "the quorum, and acks=all"
-    assert why_not_restart(world.image, one, if_it_can_pass=True) == []
+    assert RestartReview(NodeId(one)).reasons(world.image, if_it_can_pass=True) == []
     world.kill(two[1], alive=(two[0], 3))
-    assert why_not_restart(world.image, one, if_it_can_pass=True) == ["no other replica could lead orders-0"]
+    assert RestartReview(NodeId(one)).reasons(world.image, if_it_can_pass=True) == [
+        "no other replica could lead orders-0"
+    ]
+
+
+def test_a_restart_that_is_judged_again_and_again_looks_only_at_what_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is to stop asks twice a second, and serves meanwhile."""
+    world, a, b, c = three()
+    world.made("events", min_insync_replicas="2")
+    looked: list[str] = []
+    electable = explain_module.electable
+
+    def counting(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
+        looked.append(image.topics[state.topic_id].name)
+        return electable(image, state, node_id)
+
+    monkeypatch.setattr(explain_module, "electable", counting)
+    review = RestartReview(NodeId(a))
+    assert review.reasons(world.image) == []
+    assert {*looked} == {"orders", "events"}
+    looked.clear()
+    assert review.reasons(world.image) == []
+    assert looked == [], "nothing has changed"
+    state = world.partition()
+    world.propose(a, b, by=state.leader, state=state)
+    refused = ["acks=all would be rejected (min.insync.replicas) by orders-0"]
+    assert review.reasons(world.image) == refused
+    assert {*looked} == {"orders"}
+    world.propose(a, b, c, by=state.leader, state=world.partition())
+    assert review.reasons(world.image) == []
+    world.kill(c, alive=(a, b))
+    assert review.reasons(world.image) == [f"{refused[0]}, events-0"]
+    world.kill(b, alive=(a,))
+    assert review.reasons(world.image) == ["no other replica could lead orders-0, events-0"]
+    world.ask(DeleteTopic("orders"))
+    assert review.reasons(world.image) == ["no other replica could lead events-0"]
 
 
 def test_a_node_waits_for_its_replicas_while_another_one_has_all_of_its_own() -> None:
