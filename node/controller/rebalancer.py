@@ -22,7 +22,7 @@ from storage.files.disk_executor import Executor
 from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, plan_moves
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.controller")
 
@@ -48,30 +48,57 @@ class Rebalancer:
             image = self._controller.image
             if not self._controller.active or image.feature_level < features.QUEUED_MOVES:
                 self._auto.forget()
-            elif self._auto.is_due(image, self._controller.now()):
+                continue
+            was_held = self._auto.is_held
+            if self._auto.is_due(image, self._controller.now()):
                 await self._plan(image)
+            elif self._auto.is_held and not was_held:
+                _log.warning(
+                    "moves that even out the replicas were cancelled: no more are planned before a node joins, leaves, "
+                    "is cordoned or uncordoned, or gets another rack; `tidelog cluster rebalance` plans them at once"
+                )
 
     async def _plan(self, image: ClusterImage) -> None:
+        queued: dict[PartitionKey, tuple[NodeId, ...]] = {}
         try:
             moves = await run_in(self._planner, lambda: moves_of(image))
-            latest = self._controller.image
-            if latest.topics is not image.topics or latest.nodes is not image.nodes:
-                return  # An operator may have begun to drain a node since: this plan would replace those moves.
-            if moves:
-                await self._queue(moves[:MOVES_MAX])
+            if valid := self._still_valid(moves, image):
+                queued = await self._queue(valid[:MOVES_MAX])
         except TidelogError as error:
-            _log.info("the plan that evens out the replicas is not queued, and is made again: %s", error.message)
+            _log.warning("the plan that evens out the replicas is made again later: %s", error.message)
+            self._auto.failed(self._controller.now())
             return
-        if len(moves) <= MOVES_MAX:
-            self._auto.planned(image)
+        if queued or not moves:
+            self._auto.planned(image, queued, is_whole=len(queued) == len(moves))
+        else:
+            _log.info("the plan that evens out the replicas is made again later: the cluster has changed meanwhile")
+            self._auto.failed(self._controller.now())
 
-    async def _queue(self, moves: Sequence[events.Reassignment]) -> None:
-        outcomes = await self._controller.ask(events.AlterReassignments(tuple(moves)), events.PartitionOutcomes)
-        refused = sum(isinstance(each.outcome, TidelogError) for each in outcomes.partitions)
+    def _still_valid(self, moves: Sequence[events.Reassignment], image: ClusterImage) -> list[events.Reassignment]:
+        """The moves of partitions that are as they were when the plan was made; none if the nodes are not, or something
+        else moves: an operator may have begun to drain a node since, and this plan would replace those moves."""
+        latest = self._controller.image
+        if latest.nodes is not image.nodes or not self._auto.look(latest).is_settled:
+            return []
+        return [move for move in moves if _replicas(latest, move.partition) == _replicas(image, move.partition)]
+
+    async def _queue(self, moves: Sequence[events.Reassignment]) -> dict[PartitionKey, tuple[NodeId, ...]]:
+        """Queue the moves. Returns the new replicas by those that were not refused."""
+        answer = await self._controller.ask(events.AlterReassignments(tuple(moves)), events.PartitionOutcomes)
+        refused = {each.key: each.outcome for each in answer.partitions if isinstance(each.outcome, TidelogError)}
+        if len(refused) == len(moves):
+            raise next(iter(refused.values()))
         _log.info(
             "the nodes have uneven numbers of replicas: %d moves are queued (`tidelog cluster rebalance --status`)",
-            len(moves) - refused,
+            len(moves) - len(refused),
         )
+        return {move.partition: move.replicas for move in moves if move.partition not in refused}
+
+
+def _replicas(image: ClusterImage, key: PartitionKey) -> tuple[NodeId, ...]:
+    """The replicas of a partition; none if it is gone."""
+    state = image.partition(key)
+    return () if state is None else state.replicas
 
 
 def moves_of(image: ClusterImage) -> list[events.Reassignment]:

@@ -42,10 +42,11 @@ def a_snapshot_forgets_the_queue(patch: Patch) -> None:
 def a_failure_is_answered_with_moves(patch: Patch) -> None:
     """Nodes that are down, and replicas that are not in sync, do not keep the controller from planning moves."""
 
-    def settled(image: Any) -> bool:
-        return not any(state.queued or state.adding or state.removing for state in image.partitions())
+    def at_rest(topic: Any) -> bool:
+        return not any(state.queued or state.adding or state.removing for state in topic.partitions)
 
-    patch.setattr(auto_rebalance, "is_settled", settled)
+    patch.setattr(auto_rebalance, "_is_at_rest", at_rest)
+    patch.setattr(auto_rebalance, "_are_in_service", lambda _image: True)
 
 
 def a_plan_is_due_at_once(patch: Patch) -> None:
