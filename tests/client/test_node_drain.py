@@ -155,9 +155,12 @@ def test_a_drain_that_is_cancelled_before_its_first_wave_moves_nothing() -> None
 
 
 def test_moves_to_a_node_that_dies_are_planned_again() -> None:
-    """They wait in the queue while it is fenced. Once all others are complete, they go elsewhere."""
+    """They wait in the queue while it is fenced. Once all others are complete, they go elsewhere, though a reassignment
+    of another operator is in progress that cannot end."""
     with Simulation(25, nodes=4, voters=3) as world:
         world.create_topic("orders", partitions=12, replicas=2, min_insync_replicas="1")
+        world.create_topic("stuck", partitions=3, replicas=1, min_insync_replicas="1")
+        stuck = next(key for key, found in ask(world, replicas).items() if key.topic == "stuck" and found[0] in (0, 1))
         ask(world, fill)
         on_node = [each for each in ask(world, look).partitions if 3 in each.replicas]
         clock, plans = MachineClock(), []
@@ -169,6 +172,8 @@ def test_moves_to_a_node_that_dies_are_planned_again() -> None:
                     plans.append({node for move in moves for node in move.adding})
                     if len(plans) == 1:
                         world.kill(2)
+                        (begun,) = await admin.reassign({stuck: [2]})
+                        assert begun.error is None
                         while not any(each.fenced for each in (await admin.describe_cluster()).nodes):
                             await clock.sleep_ms(100)
 
@@ -185,6 +190,7 @@ def test_moves_to_a_node_that_dies_are_planned_again() -> None:
         assert (outcome.refused, outcome.left) == ((), 0)
         assert outcome.moved == len(on_node)
         assert outcome.moved_bytes == sum(each.size_bytes for each in on_node) > 0, "cancelled moves counted, too"
+        assert ask(world, moving) == 1, "it is still in progress"
 
 
 def test_a_drain_says_that_a_partition_has_no_leader() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replication.controller import explain as explain_module
+from replication.controller.elections import electable
 from replication.controller.events import DeleteTopic, ElectionType, ElectLeaders
 from replication.controller.explain import OnDisks, RestartReview, awaited_replicas, explain, why_not_restart
 from replication.controller.image import ClusterImage, PartitionState
@@ -158,7 +159,6 @@ def test_a_restart_that_is_judged_again_and_again_looks_only_at_what_has_changed
     world, a, b, c = three()
     world.made("events", min_insync_replicas="2")
     looked: list[str] = []
-    electable = explain_module.electable
 
     def counting(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
         looked.append(image.topics[state.topic_id].name)

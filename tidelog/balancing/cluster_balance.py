@@ -52,7 +52,7 @@ ROUNDS_MAX: Final = 5
 """Attempts where the node that was asked may be behind the controller."""
 
 STALLED_MAX: Final = 10
-"""Reviews without any reassignment in progress, after which queued moves must be waiting for nodes that are down."""
+"""Reviews at which a node was down, after which moves to it are given up once no others are left."""
 
 THROTTLE: Final = "follower.replication.throttled.rate"
 
@@ -327,8 +327,8 @@ async def execute_moves(
     gives_up: bool = False,
 ) -> list[PartitionResult]:
     """Queue moves, and wait until all are complete. Returns those that were refused, cancelled, dropped or replaced by
-    others. begun: earlier moves that are waited for too. gives_up: cancel those of which the new nodes are down once
-    all others are complete; they count as refused.
+    others. begun: earlier moves that are waited for too. gives_up: cancel those of which a new node is down once all
+    others are complete, whatever else moves in the cluster; they count as refused.
 
     An error that may pass is waited for: the cluster may be electing a controller. Raises any other one.
     """
@@ -363,7 +363,8 @@ class _Execution:
         self.listed = 0
         """The reassignments of the cluster, queued and in progress, at the last review."""
         self._running = 0
-        self._stalled = 0
+        self._away: Counter[NodeId] = Counter()
+        """The reviews at which each node that is down was so, one after the other."""
         self._done: list[ReplicaMove] = []
         self._doubtful: set[TopicPartition] = set()
         """Partitions that are not moving, and did not have their new replicas at the last review. The node that was
@@ -390,10 +391,15 @@ class _Execution:
         ours = [listed[each] for each in self._waiting if each in listed]
         running = [each for each in ours if each.in_progress]
         self._running = len(running)
-        self._stalled = self._stalled + 1 if ours and not any(each.in_progress for each in listed.values()) else 0
-        if self._gives_up and self._stalled > STALLED_MAX:
+        if self._gives_up and ours and await self._are_stalled(ours):
             await self._cancel(ours)
         return await self._waits_for((running or ours)[0]) if ours else ""
+
+    async def _are_stalled(self, moves: Sequence[ReassignmentDescription]) -> bool:
+        """Whether each of the moves waits for a node that has been down for a while."""
+        nodes = (await self._admin.describe_cluster()).nodes
+        self._away = Counter({node.node_id: self._away[node.node_id] + 1 for node in nodes if node.fenced})
+        return all(any(self._away[node] > STALLED_MAX for node in _to_fetch(move)) for move in moves)
 
     async def _waits_for(self, move: ReassignmentDescription) -> str:
         """As `_waits_for` below; or that none leads from which replicas could fetch."""
