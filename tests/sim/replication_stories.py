@@ -533,6 +533,36 @@ def volume_restored_from_a_copy(sim: Simulation) -> None:
     check_that_no_replica_leads(sim, p, last, copy)
 
 
+def volume_restored_from_a_copy_of_the_last_run(sim: Simulation) -> None:
+    """Scenario 9, the variant that nothing in the cluster tells: the copy was taken while the last member ran, so its
+    registration number is the newest. It leads without records that were acknowledged. Followers that knew them as
+    committed keep copies of their logs before they follow, and say where."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (last, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    copy = sim.machines[last].disk.twin()
+    write(sim, p, "b", 3)
+    sim.run_for(10)  # the others write to their checkpoints what is committed
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="it is the only member")
+    sim.kill(last)
+    sim.run_until(lambda: fenced(sim, last), what="it is fenced")
+    sim.machines[last].disk = copy
+    sim.checkers.may_have_lost(sim.partition(TOPIC, p).key)
+    for node in (last, *others):
+        sim.restart(node)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last, *others}, what="the others follow it")
+    assert sim.read_committed(TOPIC, p) == [b"a0", b"a1", b"a2"]
+    for node in others:
+        disk = sim.machines[node].disk
+        aside = [name for name in disk.list("/data") if name.startswith(f"{TOPIC}-{p}.") and name.endswith("-stray")]
+        assert len(aside) == 1, "a copy of the log"
+        (segment,) = [name for name in disk.list(f"/data/{aside[0]}") if name.endswith(".log")]
+        path = f"/data/{aside[0]}/{segment}"
+        assert b"b2" in disk.open(path).pread(disk.size(path) or 0, 0), "with the records that the leader lacks"
+
+
 def last_member_is_emptied(sim: Simulation) -> None:
     """Scenario 9, variant: the last member's volume is replaced by an empty one. No replica leads with an empty log.
     With the original volume everything is as before."""
@@ -689,6 +719,7 @@ ALL = (
     fenced_joiner,
     joiner_of_another_incarnation,
     volume_restored_from_a_copy,
+    volume_restored_from_a_copy_of_the_last_run,
     last_member_is_emptied,
     last_member_is_damaged,
     leader_with_a_full_disk,

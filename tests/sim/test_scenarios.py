@@ -60,6 +60,7 @@ NEED_ONE_VOTER = {
     replication_stories.stuck_leader_hands_over_to_an_eligible_one,
     replication_stories.too_small_a_set,
     replication_stories.volume_restored_from_a_copy,
+    replication_stories.volume_restored_from_a_copy_of_the_last_run,
     stories.committed_outlives_its_leader,
     stories.flush_across_a_truncation,
     stories.voter_starts_on_a_full_disk,
