@@ -91,19 +91,21 @@ class EchoData:
 
 
 class Fixture:
-    def __init__(self, service: EchoData) -> None:
+    def __init__(self, service: EchoData, at: Endpoint) -> None:
         self.boundary, self.service = Boundary(), service
         self.meters = self.boundary.meters
         self.server = GrpcServer("client", boundary=self.boundary, message_bytes_max=1 << 20)
         self.transport = GrpcTransport()
-        self.address = self.server.bind(LOOPBACK)
+        self.address = self.server.bind(at)
 
 
 @asynccontextmanager
 async def serving(
-    service: EchoData | None = None, codec_of: Callable[[str], ProtocolCodec] = messages_of
+    service: EchoData | None = None,
+    codec_of: Callable[[str], ProtocolCodec] = messages_of,
+    at: Endpoint = LOOPBACK,
 ) -> AsyncIterator[Fixture]:
-    fixture = Fixture(service or EchoData())
+    fixture = Fixture(service or EchoData(), at)
     fixture.server.serve(gates_of({methods.DATA: fixture.service}), codec_of=codec_of)
     await fixture.server.start()
     try:

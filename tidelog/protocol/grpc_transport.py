@@ -72,8 +72,10 @@ DIAGNOSE_MS: Final = 2_000
 """Limit of the connections that tell whether a name is refused at all of its addresses."""
 
 LOOK_UP_AGAIN_S: Final = 1.0
-"""A channel that cannot connect is replaced at this age, so that the name of the node is looked up again. gRPC itself
-looks for a name that it does not find 1, 1.6, 2.6, 4.1 s later and so on, up to 2 minutes, and this cannot be set."""
+"""A channel without a connection is replaced from this age on, so that the name of the node is looked up again: a pod
+that starts again has its name and another address. gRPC itself tries the last address first, which takes
+`CONNECT_TIMEOUT_MS` if nothing is there any more. It looks for a name that it does not find, as that of a pod that is
+away, 1, 1.6, 2.6, 4.1 s later and so on, up to 2 minutes. Neither can be set."""
 
 WARN_AGAIN_S: Final = 60.0
 """Interval of the warnings about failed TLS connections of one transport."""
@@ -167,7 +169,7 @@ class GrpcTransport:
         self._made_at: dict[Endpoint, float] = {}
         """When each of these was made."""
         self._former: dict[Endpoint, grpc.aio.Channel] = {}
-        """The channels before these ones that could not connect: streams may end on the connections that they had."""
+        """The channels before these ones: streams may end on the connections that they had."""
         self._callables: dict[tuple[Endpoint, str], Any] = {}
         self._replaced: list[grpc.aio.Channel] = []
         """The channels with the certificate before the present one: their streams continue."""
@@ -226,7 +228,7 @@ class GrpcTransport:
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
         if self._tls is not None and asyncio.get_running_loop().time() - self._looked_at >= LOOK_AGAIN_S:
             await self._refresh_certificates()
-        invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
+        invoke = await self._callable(to, method)
         try:
             answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token, more))
         except grpc.aio.AioRpcError as error:
@@ -241,7 +243,7 @@ class GrpcTransport:
         except asyncio.CancelledError:
             _raise_unless_cancelled(ConnectionLost(f"{method} at {to}: this side closed the connection"))
         else:
-            await self._close_former(to)
+            await self._connected(to)
             return answer
         # Not in the handler: gRPC's error would be the context of this one and keep its call, and a call keeps its
         # closed channel connecting, and logging, for as long as the error exists.
@@ -266,7 +268,7 @@ class GrpcTransport:
         """token: of a session; then the stream is returned once the node has accepted it."""
         assert method.kind is CallKind.STREAM, f"{method} is not a stream"
         await self._refresh_certificates()
-        invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
+        invoke = await self._callable(to, method)
         call = invoke(metadata=self._metadata_of(token))
         stream: GrpcStream[Request, Answer] = GrpcStream(call, to, method)
         try:
@@ -275,7 +277,7 @@ class GrpcTransport:
                 await stream.wait_accepted()
         except ConnectionFailed as failure:
             raise await self._explained(failure, to, method) from None
-        await self._close_former(to)
+        await self._connected(to)
         if self._sasl is not None:
             stream_ended = self._sasl.stream_opened(to)
             call.add_done_callback(lambda _call: stream_ended())
@@ -325,10 +327,9 @@ class GrpcTransport:
         if self._sasl is not None:
             await self._sasl.forget(endpoint)
         self._diagnoses.pop(endpoint, None)
-        channel = self._detach(endpoint)
-        await self._close_former(endpoint)
-        if channel is not None:
-            await channel.close()
+        for channel in (self._detach(endpoint), self._former.pop(endpoint, None)):
+            if channel is not None:
+                await channel.close()
 
     def _detach(self, endpoint: Endpoint) -> grpc.aio.Channel | None:
         """The channel to an address, which no call uses from now on."""
@@ -336,30 +337,37 @@ class GrpcTransport:
             del self._callables[key]
         return self._channels.pop(endpoint, None)
 
-    async def _look_up_again(self, to: Endpoint) -> None:
-        """Let later calls use a new channel if the present one cannot connect. A pod that starts again has its name and
-        another address. While it is away the name has none, and the longer that is, the later gRPC looks again."""
-        channel, now = self._channels.get(to), asyncio.get_running_loop().time()
-        if channel is None or _is_address(to.host) or now - self._made_at[to] < LOOK_UP_AGAIN_S:
-            return
-        if channel.get_state() is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
-            return
-        await self._close_former(to)
-        if self._channels.get(to) is channel:
-            self._detach(to)
-            self._former[to] = channel
+    async def _callable(self, to: Endpoint, method: Method[Request, Answer]) -> Any:
+        """What makes calls of a method to a node, through a channel that is connected, connects, or is new."""
+        await self._look_up_again(to, grpc.ChannelConnectivity.IDLE)
+        return self._callables.get((to, method.path)) or self._make_callable(to, method)
 
-    async def _close_former(self, to: Endpoint) -> None:
-        """Close the channel before the present one: it would connect again, beside it."""
-        former = self._former.pop(to, None) if self._former else None
+    async def _look_up_again(self, to: Endpoint, state: grpc.ChannelConnectivity) -> None:
+        """Let calls use a new channel from now on if the present one has lost its connection (IDLE), or cannot connect
+        (TRANSIENT_FAILURE)."""
+        channel = self._channels.get(to)
+        if channel is None or channel.get_state() is not state or _is_address(to.host):
+            return
+        if asyncio.get_running_loop().time() - self._made_at[to] < LOOK_UP_AGAIN_S:
+            return
+        former = self._former.pop(to, None)
+        self._detach(to)
+        self._former[to] = channel
         if former is not None:
+            await former.close()
+
+    async def _connected(self, to: Endpoint) -> None:
+        """Close the channel before the present one, which is connected, if it still tries to connect."""
+        former = self._former.get(to) if self._former else None
+        if former is not None and former.get_state() is not grpc.ChannelConnectivity.IDLE:
+            del self._former[to]
             await former.close()
 
     async def _explained(self, failure: TidelogError, to: Endpoint, method: object) -> TidelogError:
         """The error of a failed call: what is wrong with TLS, if that is why no connection was made; else `failure`."""
         error = await self._cause_of(failure, to, method)
         if isinstance(failure, ConnectionFailed):
-            await self._look_up_again(to)
+            await self._look_up_again(to, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
         now = asyncio.get_running_loop().time()
         if self._tls_failures is not None and isinstance(error, TlsHandshakeFailed) and now >= self._warn_again_at:
             self._warn_again_at = now + WARN_AGAIN_S
