@@ -38,15 +38,16 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def build_wheel(directory: Path, **environment: str) -> Path:
-    """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel."""
+def build_wheel(directory: Path, root: Path = ROOT, **environment: str) -> Path:
+    """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel. root: of the
+    sources."""
     source = directory / "source"
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "NOTICE"):
-        shutil.copy(ROOT / name, source / name)
+        shutil.copy(root / name, source / name)
     for name in SOURCES:
-        if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
+        if (root / name).exists():
+            shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
     run(*pip, "--wheel-dir", directory, source, cwd=directory, **environment)
     (wheel,) = directory.glob("*.whl")

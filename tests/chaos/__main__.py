@@ -14,18 +14,24 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.chaos.container_nodes import ContainerNodes, missing
 from tests.chaos.faults.table import FAULTS, chosen
-from tests.chaos.play import Result, play, save
+from tests.chaos.other_version import NO_RELEASE, OtherVersion, for_containers, for_processes, newest_release
+from tests.chaos.play import Result, Say, play, save
 from tests.chaos.process_nodes import ProcessNodes
 from tests.chaos.report import Heading, write_report
 from tests.chaos.schedule import plan
 from tests.chaos.verdict import CHECKS
 
 RUNTIMES: Mapping[str, type[ProcessNodes | ContainerNodes]] = {"process": ProcessNodes, "container": ContainerNodes}
+OTHER_VERSION: Mapping[str, Callable[[str, Path], OtherVersion]] = {
+    "process": for_processes,
+    "container": for_containers,
+}
+UPGRADE = "rolling-upgrade"
 OUT = Path("chaos-out")
 FINDINGS_SHOWN = 20
 
@@ -41,7 +47,8 @@ def main() -> int:
     if options.runtime == "container" and (lacks := missing()) is not None:
         print(f"make chaos: nodes cannot be containers here: {lacks}", file=sys.stderr)
         return 2
-    cannot = runtime.cannot
+    other_name = options.other_version or newest_release()
+    cannot = {**runtime.cannot, **({} if other_name else {UPGRADE: NO_RELEASE})}
     names = [name for name in options.faults.split(",") if name]
     try:
         kinds = chosen(names, cannot)
@@ -60,24 +67,33 @@ def main() -> int:
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
-        nodes = runtime(Path(scratch) / "nodes", options.nodes)
+        other = None
+        if other_name is not None and UPGRADE in played:
+            say(f"the nodes form the cluster with {other_name}")
+            other = OTHER_VERSION[options.runtime](other_name, Path(scratch))
+        nodes = runtime(Path(scratch) / "nodes", options.nodes, other)
         try:
             result = play(nodes, rounds, options.minutes * 60, options.seed, options.out, say)
         finally:
             nodes.close()
     save(result, rounds, options.out)
-    write_report(options.out / "report.html", Heading(options.seed, options.nodes, options.runtime), result)
-    for finding in result.findings[:FINDINGS_SHOWN]:
-        say(f"{finding.check}: {finding.text}")
-    for check, count in result.checks_failed.items():
-        say(f"FAILED: {check}, {count} times: {CHECKS[check]}")
-    outcome = "PASSED" if result.passed else "FAILED"
-    say(f"{outcome}: {_sum(result)}; {options.out}/report.html")
+    heading = Heading(options.seed, options.nodes, options.runtime, {} if names else cannot)
+    write_report(options.out / "report.html", heading, result)
+    _say_verdict(result, options.out, say)
     if result.passed:
         for path in options.out.iterdir():
             if path.name not in ("report.html", "schedule.json"):
                 path.unlink()
     return 0 if result.passed else 1
+
+
+def _say_verdict(result: Result, out: Path, say: Say) -> None:
+    for finding in result.findings[:FINDINGS_SHOWN]:
+        say(f"{finding.check}: {finding.text}")
+    for check, count in result.checks_failed.items():
+        say(f"FAILED: {check}, {count} times: {CHECKS[check]}")
+    outcome = "PASSED" if result.passed else "FAILED"
+    say(f"{outcome}: {_sum(result)}; {out}/report.html")
 
 
 def _sum(result: Result) -> str:
@@ -96,6 +112,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--faults", default="", help=f"some of {', '.join(FAULTS)}; default: all that are possible")
     parser.add_argument("--runtime", choices=RUNTIMES, default="process")
+    parser.add_argument(
+        "--other-version",
+        help="of the rolling upgrade: a git reference, a wheel or an image; default: the newest tag v*",
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.nodes < 3:

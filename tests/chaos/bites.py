@@ -36,6 +36,7 @@ class Observer:
         """What the fault says it has done."""
         self.files = self._digests()
         self.pids = self._pids()
+        self.programs = self._programs()
 
     # --- files ---
 
@@ -54,6 +55,15 @@ class Observer:
 
     def has_new_processes(self) -> bool:
         return not set(self._pids()) & set(self.pids)
+
+    def _programs(self) -> list[str]:
+        """What each process was started as."""
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self._pids()]
+        return [command.split(b"\0")[0].decode() for command in commands]
+
+    def runs_another_version(self) -> bool:
+        """Whether another Python runs in the place of each, with what is installed for it."""
+        return not set(self._programs()) & set(self.programs)
 
     def stopped_share(self) -> float:
         """Of a second: in how much of it the process is stopped by a signal."""
@@ -201,4 +211,5 @@ BITES: Final[Mapping[str, Callable[[Observer], bool]]] = {
     "clock": lambda look: abs(look.seconds_ahead()) > 1,
     "drift": Observer.drifts,
     "expired-certificate": Observer.is_fenced,
+    "rolling-upgrade": Observer.runs_another_version,
 }

@@ -10,6 +10,8 @@ from typing import Final
 from node.listeners.grpc.health import READY
 from node.process.local_cluster import ClusterFailed, LocalCluster
 from node.process.probe import ask
+from tests.chaos.history import Probed
+from tests.chaos.other_version import OtherVersion
 from tidelog.errors import TidelogError
 
 _POLL_S: Final = 0.05
@@ -18,8 +20,10 @@ _POLL_S: Final = 0.05
 class ClusterNodes:
     """The part of `Nodes` (nodes.py) that asks."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, other: OtherVersion | None) -> None:
         self._asked = cluster
+        self.other = other
+        self.probed: list[Probed] = []
         self.count = len(cluster.nodes)
 
     def is_running(self, node: int) -> bool:

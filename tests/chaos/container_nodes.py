@@ -19,13 +19,18 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from docker.errors import NotFound
 from docker.models.containers import Container
 
 from node.process.local_cluster import LocalCluster, LocalNode
+from node.process.probe import ask
 from tests.chaos.cluster_nodes import ClusterNodes
+from tests.chaos.kubelet import Kubelet, Probe, probes_of
 from tests.chaos.nodes import Addresses, Network
+from tests.chaos.other_version import OtherVersion
 from tests.integration import manifest
 from tests.integration.containers import config_directory, labelled, network_of, start_pod
+from tidelog.errors import TidelogError
 from tidelog.types import Endpoint
 
 DISK_BYTES: Final = 4 << 30
@@ -35,6 +40,8 @@ SPARE_BYTES: Final = 4 << 20
 PERIOD_US: Final = 100_000
 """Of the processor's shares."""
 STOP_S: Final = 30
+LOOK_S: Final = 0.5
+"""Between two looks of the kubelet."""
 _EXT4_SHUTDOWN: Final = 0x8004587D
 """EXT4_IOC_SHUTDOWN: from then on each call on the file system fails with EIO."""
 _NOT_SYNCED: Final = struct.pack("I", 2)
@@ -67,15 +74,25 @@ def _netem_works() -> bool:
 class _Node(LocalNode):
     """A container, in the place of a process."""
 
-    __slots__ = ("container", "disk")
+    __slots__ = ("container", "disk", "image")
 
     container: Container
     disk: _Disk
+    image: str
+    """Of its next start."""
 
     @property
     def running(self) -> bool:
         self.container.reload()
         return self.container.status == "running"
+
+    @property
+    def started_at(self) -> str | None:
+        """Names the present start of its container; None: it does not run."""
+        try:
+            return str(self.container.attrs["State"]["StartedAt"]) if self.running else None
+        except NotFound:
+            return None  # another container takes its place
 
     @property
     def pid(self) -> int:
@@ -161,7 +178,7 @@ class ContainerNodes(ClusterNodes):
         **({} if _netem_works() else dict.fromkeys(_NETEM, "this kernel has no netem (sch_netem)")),
     }
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, other: OtherVersion | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._hosts = directory / "hosts"
         self._pods = [manifest.Pod(ordinal) for ordinal in range(count)]
@@ -169,23 +186,30 @@ class ContainerNodes(ClusterNodes):
         self._ended = contextlib.ExitStack()
         self._nodes: list[_Node] = []
         try:
-            label = self._ended.enter_context(labelled())
-            network = self._ended.enter_context(network_of(label))
-            config = directory / "config"
-            config.mkdir()
-            config_directory(config, manifest.BASE)
+            self._label = self._ended.enter_context(labelled())
+            self._network = self._ended.enter_context(network_of(self._label))
+            self._config = directory / "config"
+            self._config.mkdir()
+            config_directory(self._config, manifest.BASE)
             for pod in self._pods:
                 disk = _Disk(directory / pod.name, pod.user)
                 # Called before `labelled` removes the containers: each is removed first, then its disk.
                 self._ended.callback(disk.unmount)
-                container = start_pod(pod, {"config": config}, network, label, data=disk.directory)
-                self._ended.callback(container.remove, force=True)
-                node = _Node(pod.ordinal, directory / pod.name, Endpoint("", 0), Endpoint("", 0))
-                node.container, node.disk = container, disk
+                node = _Node(pod.ordinal, directory / "logs" / pod.name, Endpoint("", 0), Endpoint("", 0))
+                node.directory.mkdir(parents=True)
+                node.disk, node.image = disk, other.image if other is not None else pod.image
+                node.container = self._make(node)
+                self._ended.callback(self._remove, node)
                 self._nodes.append(node)
-            super().__init__(_Queries(self._nodes))
+            super().__init__(_Queries(self._nodes), other)
             for node in self._nodes:
                 self._learn_address(node)
+            self._closing = threading.Event()
+            for node in self._nodes:
+                kubelet = threading.Thread(target=self._probe, args=(node,), daemon=True)
+                kubelet.start()
+                self._ended.callback(kubelet.join)
+            self._ended.callback(self._closing.set)
         except BaseException:
             self._ended.close()
             raise
@@ -206,7 +230,19 @@ class ContainerNodes(ClusterNodes):
 
     def keep_logs(self, directory: Path) -> None:
         for node in self._nodes:
-            (directory / f"node-{node.node_id}.log").write_bytes(node.container.logs())
+            earlier = node.log.read_bytes() if node.log.exists() else b""
+            (directory / f"node-{node.node_id}.log").write_bytes(earlier + node.container.logs())
+
+    @staticmethod
+    def _remove(node: _Node) -> None:
+        node.container.remove(force=True)
+
+    def _make(self, node: _Node) -> Container:
+        """A container that runs, of the node's image."""
+        pod = self._pods[node.node_id]
+        return start_pod(
+            pod, {"config": self._config}, self._network, self._label, data=node.disk.directory, image=node.image
+        )
 
     def _learn_address(self, node: _Node) -> None:
         """A container may get another address with each start; clients learn it as from DNS."""
@@ -241,15 +277,53 @@ class ContainerNodes(ClusterNodes):
             container.wait(timeout=pod.grace_s - pod.pre_stop_s)
 
     def start(self, node: int) -> None:
-        if not self.is_running(node):
-            self._nodes[node].container.start()
-            self._learn_address(self._nodes[node])
+        found = self._nodes[node]
+        if found.running:
+            return
+        if found.container.attrs["Config"]["Image"] == found.image:
+            found.container.start()
+        else:
+            # As Kubernetes does: a pod of another image is another pod, on the same volume.
+            with found.log.open("ab") as log:
+                log.write(found.container.logs())
+            self._remove(found)
+            found.container = self._make(found)
+        self._learn_address(found)
+
+    def choose_version(self, node: int, *, other: bool) -> None:
+        found = self._nodes[node]
+        found.image = self.other.image if other and self.other is not None else self._pods[node].image
 
     def pause(self, node: int) -> None:
         os.kill(self.pid(node), signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         os.kill(self.pid(node), signal.SIGCONT)
+
+    # --- the kubelet ---
+
+    def _probe(self, node: _Node) -> None:
+        kubelet = Kubelet(
+            node.node_id,
+            probes_of(manifest.container()),
+            lambda probe: self.answers(node.node_id, probe),
+            lambda: self.restart(node.node_id),
+            self.probed.append,
+        )
+        while not self._closing.wait(LOOK_S):
+            kubelet.look(node.started_at, time.monotonic)
+
+    def answers(self, node: int, probe: Probe) -> bool:
+        with contextlib.suppress(TidelogError):
+            return ask(str(self._nodes[node].address), probe.service, round(probe.timeout_s * 1_000))
+        return False
+
+    def restart(self, node: int) -> None:
+        """As the kubelet does with a container that does not live. A fault may end it, or start it, meanwhile."""
+        pod = self._pods[node]
+        time.sleep(pod.pre_stop_s)
+        self._nodes[node].container.stop(timeout=pod.grace_s - pod.pre_stop_s)
+        self.start(node)
 
     # --- the network ---
 

@@ -132,6 +132,20 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe of a container has another outcome than before."""
+
+    t: float
+    node: int
+    probe: str
+    """startup, readiness or liveness."""
+    state: str
+    """started, ready, not ready, or killed: so often did it fail."""
+    since: float
+    """The first of the failures in a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """After the end: the records of a partition that a reader with read_committed gets."""
 
@@ -176,15 +190,15 @@ class Undrained:
 
 OfWorker = Begun | Acked | Refused | Assigned | Polled | Committing | Committed | Transaction | Topic | Step | Failed
 """They have a moment and a worker."""
-Event = OfWorker | Stored | Replica | StoredOffsets | StoredTopics | Undrained
+Event = OfWorker | Probed | Stored | Replica | StoredOffsets | StoredTopics | Undrained
 _CLASSES: Final[dict[str, type[Any]]] = {each.__name__: each for each in Event.__args__}
 
 
 class History:
-    """Writes events to a file; any thread may."""
+    """Writes events to a file, or behind those that are there; any thread may."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", buffering=1 << 16)
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        self._file = path.open("a" if append else "w", encoding="utf-8", buffering=1 << 16)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tests.chaos.history import Probed
+from tests.chaos.other_version import OtherVersion
+
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -37,6 +40,11 @@ class Nodes(Protocol):
     count: int
     cannot: Mapping[str, str]
     """Names of faults that are impossible here, with the reason."""
+    other: OtherVersion | None
+    """With it the nodes have formed the cluster, if there is one."""
+
+    probed: list[Probed]
+    """What a kubelet finds out, where there is one."""
 
     @property
     def addresses(self) -> Addresses: ...
@@ -49,6 +57,9 @@ class Nodes(Protocol):
 
     def start(self, node: int) -> None:
         """Start it on the present contents of its directory, if it does not run."""
+
+    def choose_version(self, node: int, *, other: bool) -> None:
+        """Its next start is with the other version of Tidelog, or with this one."""
 
     def pause(self, node: int) -> None: ...
 

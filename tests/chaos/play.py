@@ -20,6 +20,7 @@ from typing import Final, Self
 from node.process.local_cluster import ClusterFailed
 from tests.chaos import history
 from tests.chaos.faults.table import FAULTS
+from tests.chaos.faults.upgrades import change_version, raise_feature_level
 from tests.chaos.nodes import Addresses, Nodes
 from tests.chaos.replicas import read_replicas
 from tests.chaos.schedule import Band, Round
@@ -90,14 +91,20 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
     in_sync: dict[tuple[str, int], list[int]] = {}
     try:
         nodes.wait_healthy(START_S)
+        if nodes.other is not None:
+            change_version(nodes, range(nodes.count), other=False)
+            nodes.wait_healthy(START_S)
         with _Workload(nodes.addresses, nodes.count, seed, file, directory / "workload.log") as workload:
             workload.wait_at_work()
             begin = history.now()
-            for each in rounds:
-                _play_round(nodes, each, begin, played, say)
+            for planned in rounds:
+                _play_round(nodes, planned, begin, played, say)
                 workload.ensure_running()
                 ensure_nodes_running(nodes, played.bands, say)
             _wait_healthy(nodes, played, say)
+            if nodes.other is not None:
+                raise_feature_level(nodes)
+                say("the feature level is raised")
             workload.run_on(max(begin + seconds - history.now(), AFTER_S))
             _wait_at_work(workload, file, played)
             workload.finish(DRAIN_S)
@@ -112,14 +119,18 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
         nodes.kill(*range(nodes.count))
         nodes.keep_logs(directory)
     played.ended = history.now()
-    events = list(history.read(file)) if file.exists() else []
+    with history.History(file, append=True) as rest:
+        for each in nodes.probed:
+            rest.note(each)
+    events = list(history.read(file))
     evidence = Evidence.of(events)
     faults_end = max((band.end for band in played.bands), default=played.began)
+    struck = [(node, Span(band.kind, band.begin, band.end)) for band in played.bands for node in band.nodes]
     flipped = {(band.nodes[0], band.what.partition("/")[0]) for band in played.bands if band.kind == "flip-bit"}
     for replica in read_replicas(nodes, in_sync, flipped):
         evidence.add(replica)
     # A run that was ended early has no final reads: only its failure is judged.
-    findings = [] if played.failure is not None else judge(evidence, faults_end)
+    findings = [] if played.failure is not None else judge(evidence, faults_end, struck)
     if findings or played.failure is not None:
         _keep_folders(nodes, directory)
     return Result(played, evidence, findings, silences(evidence, played.spans, _last_acknowledgement(evidence)))

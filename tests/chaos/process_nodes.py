@@ -19,6 +19,7 @@ from testbed.links import LinkShape
 from tests.certificates import Authority, settings_of
 from tests.chaos.cluster_nodes import ClusterNodes
 from tests.chaos.nodes import Addresses, Network
+from tests.chaos.other_version import OtherVersion
 
 SETTINGS: Final[Mapping[str, object]] = {
     "broker.session.timeout.ms": 3_000,
@@ -60,9 +61,11 @@ class ProcessNodes(ClusterNodes):
 
     cannot: Mapping[str, str] = dict.fromkeys(("loss", "reorder", "duplicate", "corrupt"), _NO_PACKETS)
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, other: OtherVersion | None = None) -> None:
         self._cluster = _Cluster(directory, count)
-        super().__init__(self._cluster)
+        super().__init__(self._cluster, other)
+        for node in range(count):
+            self.choose_version(node, other=other is not None)
         self._starving: dict[int, _Starvation] = {}
         try:
             self._cluster.start()
@@ -84,6 +87,9 @@ class ProcessNodes(ClusterNodes):
             shutil.copy(node.log, directory / f"node-{node.node_id}.log")
 
     # --- processes ---
+
+    def choose_version(self, node: int, *, other: bool) -> None:
+        self._cluster.nodes[node].wrapper = self.other.wrapper if other and self.other is not None else ()
 
     def kill(self, *nodes: int) -> None:
         for node in nodes:

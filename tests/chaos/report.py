@@ -3,15 +3,16 @@ behind it; the verdict; how long acknowledgements were missing, by fault."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
 from tests.chaos.history import Acked
+from tests.chaos.kubelet import STATES
 from tests.chaos.play import PlayedBand, Result
 from tests.chaos.verdict import CHECKS
 
@@ -40,8 +41,10 @@ text {{ font: 11px system-ui, sans-serif; fill: #444; }} pre {{ white-space: pre
 {checks}
 <h2>Time without acknowledgements</h2>
 {silences}
+{probes}
 <h2>Faults</h2>
 {faults}
+{left_out}
 </body></html>
 """
 
@@ -51,6 +54,8 @@ class Heading:
     seed: int
     nodes: int
     runtime: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Faults that were impossible, with the reason."""
 
 
 def write_report(path: Path, heading: Heading, result: Result) -> None:
@@ -80,6 +85,7 @@ def page(heading: Heading, result: Result) -> str:
                 for each in sorted(result.silences, key=lambda each: -each.one_partition)
             ],
         ),
+        probes=_probes(result),
         faults=_table(
             ["at (s)", "for (s)", "fault", "nodes", ""],
             [
@@ -93,6 +99,7 @@ def page(heading: Heading, result: Result) -> str:
                 for band in sorted(played.bands, key=lambda band: band.begin)
             ],
         ),
+        left_out=_table(["left out", ""], list(heading.left_out.items())) if heading.left_out else "",
     )
 
 
@@ -102,6 +109,17 @@ def _checks(result: Result) -> str:
     table = _table(["check", "found", "meaning"], rows)
     found = "\n".join(f"{each.check}: {each.text}" for each in result.findings[:FINDINGS_SHOWN])
     return f"{table}<pre>{escape(found)}</pre>"
+
+
+def _probes(result: Result) -> str:
+    """How often the kubelet saw what, by node."""
+    counts = Counter((each.node, each.state) for each in result.evidence.probed)
+    if not counts:
+        return ""
+    rows = [
+        [str(node), *(str(counts[node, state]) for state in STATES)] for node in sorted({node for node, _ in counts})
+    ]
+    return "<h2>Probes</h2>\n" + _table(["node", *STATES], rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

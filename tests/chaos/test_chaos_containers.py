@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,8 +17,13 @@ import pytest
 from tests.chaos.bites import BITES, Observer
 from tests.chaos.container_nodes import ContainerNodes, missing
 from tests.chaos.faults.table import FAULTS, chosen
+from tests.chaos.faults.upgrades import change_version
+from tests.chaos.history import Probed
+from tests.chaos.kubelet import KILLED, NOT_READY, READY, STARTED, Kubelet, probes_of
+from tests.chaos.other_version import IMAGE, OtherVersion
 from tests.chaos.play import play
-from tests.chaos.schedule import Band, plan
+from tests.chaos.schedule import EVERY_NODE, Band, plan
+from tests.integration import manifest
 
 pytestmark = [pytest.mark.containers, pytest.mark.integration, pytest.mark.deep, pytest.mark.timeout(600)]
 
@@ -37,8 +45,12 @@ def possible() -> None:
 def nodes(possible: None) -> Iterator[ContainerNodes]:
     # Not below the directory of pytest: its old directories are removed, and disks are mounted here.
     with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as scratch:
-        made = ContainerNodes(Path(scratch), NODES)
+        # The same version under another name.
+        subprocess.run(["docker", "tag", manifest.Pod(0).image, IMAGE], check=True)
+        made = ContainerNodes(Path(scratch), NODES, OtherVersion(IMAGE, image=IMAGE))
         try:
+            made.wait_healthy(HEALTHY_S)
+            change_version(made, range(NODES), other=False)
             made.wait_healthy(HEALTHY_S)
             made.create_topic("orders", 3, NODES)
             # A client holds the mounts that there were when it began: a broken disk is replaced all the same.
@@ -100,6 +112,12 @@ def _is_limited(look: Observer) -> bool:
     return 0 < int(container.attrs["HostConfig"]["Memory"]) < 512 << 20
 
 
+def _have_another_image(look: Observer) -> bool:
+    assert isinstance(look.nodes, ContainerNodes)
+    containers = [look.nodes.container(node) for node in range(NODES)]
+    return {each.attrs["Config"]["Image"] for each in containers} == {IMAGE}
+
+
 OWN: dict[str, Callable[[Observer], bool]] = {
     "kill": BITES["kill"],
     "terminate": BITES["terminate"],
@@ -113,14 +131,41 @@ OWN: dict[str, Callable[[Observer], bool]] = {
     "wipe": BITES["wipe"],
     "starve": _is_throttled,
     "memory": _is_limited,
+    "rolling-upgrade": _have_another_image,
 }
+
+
+def test_a_container_whose_liveness_probe_fails_is_killed_and_lives_again(nodes: ContainerNodes) -> None:
+    """Some seconds: a stopped process answers no probe, and no SIGTERM. The periods are shorter than the manifest's."""
+    nodes.wait_healthy(HEALTHY_S)
+    probes = {kind: replace(each, period_s=1, threshold=2) for kind, each in probes_of(manifest.container()).items()}
+    noted: list[Probed] = []
+
+    def restart() -> None:
+        nodes.container(1).kill("SIGKILL")
+        nodes.start(1)
+
+    kubelet = Kubelet(1, probes, lambda probe: nodes.answers(1, probe), restart, noted.append)
+
+    def reached(state: str) -> bool:
+        container = nodes.container(1)
+        container.reload()
+        kubelet.look(container.attrs["State"]["StartedAt"], time.monotonic)
+        return noted[-1:] != [] and noted[-1].state == state
+
+    nodes.wait_until(partial(reached, READY), HEALTHY_S, "node 1 is ready")
+    nodes.pause(1)
+    nodes.wait_until(partial(reached, KILLED), HEALTHY_S, "node 1 is killed")
+    nodes.wait_until(partial(reached, READY), HEALTHY_S, "node 1 is ready again")
+    assert [each.state for each in noted] == [STARTED, READY, NOT_READY, KILLED, STARTED, READY]
+    nodes.wait_healthy(HEALTHY_S)
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_fault_of_a_container_bites_and_ends(nodes: ContainerNodes, name: str) -> None:
     """Some seconds for each fault; the session of an isolated node ends after 9 s, as the manifest leaves it."""
     nodes.wait_healthy(HEALTHY_S)
-    band = Band(name, (1,), 0, 0, 0)
+    band = Band(name, (1,) if FAULTS[name].kind.victims != EVERY_NODE else (1, 2, 0), 0, 0, 0)
     look = Observer(nodes, band)
     look.what = FAULTS[name].begin(nodes, band, Random(7))
     try:

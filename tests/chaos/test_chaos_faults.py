@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from node.process.local_cluster import ClusterFailed
 from tests.chaos.bites import BITES, TOPIC, Observer
 from tests.chaos.faults.table import FAULTS, KINDS, chosen
+from tests.chaos.faults.upgrades import change_version
 from tests.chaos.history import now
+from tests.chaos.other_version import for_processes
 from tests.chaos.play import ENDS_LATE_S, PlayedBand, ensure_nodes_running
 from tests.chaos.process_nodes import ProcessNodes
 from tests.chaos.schedule import EVERY_NODE, Band
@@ -24,9 +27,12 @@ POSSIBLE = [kind.name for kind in KINDS if kind.name not in ProcessNodes.cannot]
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessNodes]:
-    made = ProcessNodes(tmp_path_factory.mktemp("nodes"), NODES)
+def nodes(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessNodes]:
+    other = for_processes(str(wheel), tmp_path_factory.mktemp("other"))
+    made = ProcessNodes(tmp_path_factory.mktemp("nodes"), NODES, other)
     try:
+        made.wait_healthy(HEALTHY_S)
+        change_version(made, range(NODES), other=False)
         made.wait_healthy(HEALTHY_S)
         made.create_topic(TOPIC, PARTITIONS, NODES, durability="fsync", message_timestamp_type="LogAppendTime")
         asyncio.run(_write(made.addresses.bootstrap))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.history import Acked
+from tests.chaos.history import Acked, Probed
 from tests.chaos.play import Played, PlayedBand, Result
 from tests.chaos.report import Heading, page, write_report
 from tests.chaos.verdict import CHECKS, Evidence, Finding, Silence, Span
@@ -64,6 +64,20 @@ def test_a_finding_is_named_and_its_text_is_no_markup() -> None:
 
 def test_a_run_that_ended_early_shows_why() -> None:
     assert "<pre>node 2 ended by itself</pre>" in page(HEADING, result(failure="node 2 ended by itself"))
+
+
+def test_what_the_probes_saw_is_counted_by_node() -> None:
+    probed = [Probed(101, 2, "startup", "started", 101)]
+    probed += [Probed(102 + i, 2, "readiness", "not ready" if i % 2 else "ready", 102) for i in range(3)]
+    whole = result()
+    text = page(HEADING, Result(whole.played, Evidence.of([*ACKED, *probed]), [], SILENCES))
+    assert "<td>2</td><td>1</td><td>2</td><td>1</td><td>0</td>" in text
+    assert "Probes" not in page(HEADING, whole)
+
+
+def test_a_fault_that_was_impossible_is_named_with_the_reason() -> None:
+    text = page(Heading(7, 3, "process", {"rolling-upgrade": "there is no tag"}), result())
+    assert "<td>rolling-upgrade</td><td>there is no tag</td>" in text
 
 
 def test_the_page_needs_no_other_file(tmp_path: Path) -> None:

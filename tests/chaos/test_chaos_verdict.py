@@ -18,6 +18,7 @@ from tests.chaos.history import (
     Failed,
     History,
     Polled,
+    Probed,
     Refused,
     Replica,
     Step,
@@ -33,6 +34,7 @@ from tests.chaos.history import (
 from tests.chaos.verdict import AT_WORK_S, CHECKS, Evidence, Finding, Span, judge, silences
 
 FAULTS_END = 10.0
+STRUCK = [(0, Span("pause", 4, 8))]
 
 COPIED = [(0, "copier-1|other/0/0"), (4, "copier-3|other/0/1"), (6, "copier-4|other/0/2")]
 
@@ -79,6 +81,9 @@ SOUND: tuple[Event, ...] = (
     Stored("orders", 0, [(0, "own/0/0"), (1, "own/0/1"), (2, "own/0/2"), (3, "own/0/4")]),
     Stored("ledger", 0, [(0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2")]),
     Stored("copies", 0, COPIED),
+    Probed(0.5, 0, "startup", "started", 0.5),
+    Probed(7, 0, "liveness", "killed", 5),
+    Probed(9, 1, "readiness", "not ready", 8.5),
     Stored("latest", 0, [(1, "keeper/0/1"), (16, "keeper/0/16")]),
     Replica(0, "latest", 0, [(0, "keeper/0/0"), (1, "keeper/0/1"), (16, "keeper/0/16")], []),
     Replica(1, "latest", 0, [(1, "keeper/0/1"), (16, "keeper/0/16")], []),
@@ -95,7 +100,7 @@ Change = Callable[[Event], Event | None]
 
 
 def judged(events: Sequence[Event]) -> list[Finding]:
-    return judge(Evidence.of(events), FAULTS_END)
+    return judge(Evidence.of(events), FAULTS_END, STRUCK)
 
 
 def changed(change: Change) -> list[str]:
@@ -224,6 +229,16 @@ FORGED: dict[str, tuple[str, Change]] = {
         "copied wrongly",
         stored(("copies", 0), *COPIED, (7, "copier-4|other/0/3")),
     ),
+    "a node is killed that no fault has struck": (
+        "killed by a probe",
+        lambda event: replace(event, node=1) if isinstance(event, Probed) and event.state == "killed" else event,
+    ),
+    "a node is killed whose fault had ended before its probes failed": (
+        "killed by a probe",
+        lambda event: (
+            replace(event, t=9, since=8.5) if isinstance(event, Probed) and event.state == "killed" else event
+        ),
+    ),
     "a group begins again": (
         "offsets back",
         lambda event: (
@@ -342,7 +357,9 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
         for event in SOUND:
             history.note(event)
     assert judged(list(read(tmp_path / "history.jsonl"))) == []
-    assert len(list(read(tmp_path / "history.jsonl"))) == len(SOUND)
+    with History(tmp_path / "history.jsonl", append=True) as history:
+        history.note(Probed(14, 1, "readiness", "ready", 14))
+    assert list(read(tmp_path / "history.jsonl"))[len(SOUND) :] == [Probed(14, 1, "readiness", "ready", 14)]
 
 
 def test_a_history_is_read_on_while_it_is_written(tmp_path: Path) -> None:

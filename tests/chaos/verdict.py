@@ -23,6 +23,7 @@ from tests.chaos.history import (
     Event,
     OfWorker,
     Polled,
+    Probed,
     Records,
     Refused,
     Replica,
@@ -56,6 +57,7 @@ CHECKS: Final = {
     "skipped": "a group never got a record, or a member continues behind one that it did not get",
     "not monotonic": "a member got an offset again without a new assignment",
     "topics": "a topic that was created is missing, or one that was deleted is there",
+    "killed by a probe": "the probes found a node dead that no fault had struck",
     "not at work": "a worker did not succeed again in time after the end of the faults",
 }
 
@@ -99,6 +101,7 @@ class Evidence:
     topics: list[Topic] = field(default_factory=list)
     stored: dict[Place, Records] = field(default_factory=dict)
     replicas: list[Replica] = field(default_factory=list)
+    probed: list[Probed] = field(default_factory=list)
     stored_offsets: list[StoredOffsets] = field(default_factory=list)
     stored_topics: set[str] = field(default_factory=set)
     undrained: list[str] = field(default_factory=list)
@@ -116,6 +119,8 @@ class Evidence:
         match event:
             case Stored():
                 self.stored[event.topic, event.partition] = [(offset, value) for offset, value in event.records]
+            case Probed():
+                self.probed.append(event)
             case Replica():
                 self.replicas.append(event)
             case StoredOffsets():
@@ -177,8 +182,8 @@ def _is_success(event: OfWorker) -> bool:
             return isinstance(event, Acked | Polled | Step)
 
 
-def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
-    """Everything that is wrong with a run whose last fault ended at `faults_end`."""
+def judge(evidence: Evidence, faults_end: float, struck: Sequence[tuple[int, Span]] = ()) -> list[Finding]:
+    """Everything that is wrong with a run whose last fault ended at `faults_end`. struck: nodes, each with a fault."""
     return [
         *_lost(evidence),
         *_duplicate_or_reordered(evidence),
@@ -189,6 +194,7 @@ def judge(evidence: Evidence, faults_end: float) -> list[Finding]:
         *_offsets_back(evidence),
         *_polls(evidence),
         *_topics(evidence),
+        *_killed_by_probes(evidence, struck),
         *_not_at_work(evidence, faults_end),
     ]
 
@@ -455,6 +461,16 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
             yield Finding("topics", f"{name} was created, and is missing")
         if "deleted" in passed and name in evidence.stored_topics:
             yield Finding("topics", f"{name} was deleted, and is there")
+
+
+def _killed_by_probes(evidence: Evidence, struck: Sequence[tuple[int, Span]]) -> Iterator[Finding]:
+    for each in evidence.probed:
+        is_explained = any(node == each.node and span.begin < each.t and span.end > each.since for node, span in struck)
+        if each.state == "killed" and not is_explained:
+            yield Finding(
+                "killed by a probe",
+                f"node {each.node} at t={each.t:.3f}: its {each.probe} probe failed since t={each.since:.3f}",
+            )
 
 
 def _not_at_work(evidence: Evidence, faults_end: float) -> Iterator[Finding]:

@@ -73,15 +73,16 @@ def start_pod(
     label: dict[str, str],
     environment: Mapping[str, str] | None = None,
     data: Path | None = None,
+    image: str | None = None,
 ) -> Container:
     """A container with the image, arguments, environment, host name, user, mounts and limits of that pod.
 
     sources: the directory for each volume that the pod mounts read-only. environment: more variables. data: the
-    directory of its data; None: a new volume.
+    directory of its data; None: a new volume. image: another one than the pod's.
     """
     storage = str(data) if data is not None else docker.from_env().volumes.create(labels=label).name
     container = (
-        DockerContainer(pod.image, env={**pod.environment, **(environment or {})})
+        DockerContainer(image or pod.image, env={**pod.environment, **(environment or {})})
         .with_command(pod.arguments)
         .with_network(network)
         .with_network_aliases(pod.name, *pod.host_names)

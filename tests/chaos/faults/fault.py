@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -24,6 +25,13 @@ class Fault:
     end: Callable[[Nodes, Band], None]
     may_end_nodes: bool = False
     """Its nodes may end by themselves, also a moment after its end."""
+
+
+def roll(nodes: Nodes, node: int) -> None:
+    """As a rolling update does: the next node is stopped once this one is ready again."""
+    nodes.terminate(node)
+    nodes.start(node)
+    nodes.wait_until(partial(nodes.is_ready, node), READY_S, f"node {node} is ready")
 
 
 def start_again(nodes: Nodes, band: Band) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 from typing import Final
 
-from tests.chaos.faults.fault import READY_S, Fault, start_again
+from tests.chaos.faults.fault import Fault, roll, start_again
 from tests.chaos.nodes import Nodes
 from tests.chaos.schedule import EVERY_NODE, Band, Kind
 
@@ -31,11 +30,8 @@ def _resume(nodes: Nodes, band: Band) -> None:
 
 
 def _roll(nodes: Nodes, band: Band, rng: Random) -> str:
-    """As a rolling update does: a node is stopped once the one before it is ready again."""
     for node in band.nodes:
-        nodes.terminate(node)
-        nodes.start(node)
-        nodes.wait_until(partial(nodes.is_ready, node), READY_S, f"node {node} is ready")
+        roll(nodes, node)
     return ""
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.chaos.faults import certificates, damage, disks, links, processes, resources
+from tests.chaos.faults import certificates, damage, disks, links, processes, resources, upgrades
 from tests.chaos.faults.fault import Fault
 from tests.chaos.schedule import Kind
 
-_ALL: Final = (*processes.FAULTS, *links.FAULTS, *disks.FAULTS, *damage.FAULTS, *resources.FAULTS, *certificates.FAULTS)
+_ALL: Final = (
+    *processes.FAULTS,
+    *links.FAULTS,
+    *disks.FAULTS,
+    *damage.FAULTS,
+    *resources.FAULTS,
+    *certificates.FAULTS,
+    *upgrades.FAULTS,
+)
 FAULTS: Final[Mapping[str, Fault]] = {fault.kind.name: fault for fault in _ALL}
 KINDS: Final = tuple(fault.kind for fault in _ALL)
 
