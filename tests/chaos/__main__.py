@@ -73,7 +73,7 @@ def main() -> int:
             other = OTHER_VERSION[options.runtime](other_name, Path(scratch))
         nodes = runtime(Path(scratch) / "nodes", options.nodes, other)
         try:
-            result = play(nodes, rounds, options.minutes * 60, options.seed, options.out, say)
+            result = play(nodes, rounds, options.minutes * 60, options.seed, options.out, say, spark=options.spark)
         finally:
             nodes.close()
     save(result, rounds, options.out)
@@ -83,7 +83,7 @@ def main() -> int:
     if result.passed:
         for path in options.out.iterdir():
             if path.name not in ("report.html", "schedule.json"):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     return 0 if result.passed else 1
 
 
@@ -116,6 +116,7 @@ def _options() -> argparse.Namespace:
         "--other-version",
         help="of the rolling upgrade: a git reference, a wheel or an image; default: the newest tag v*",
     )
+    parser.add_argument("--spark", action="store_true", help="with a streaming query of Spark, which needs Java 17")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.nodes < 3:

@@ -81,8 +81,18 @@ class Result:
         return Counter(finding.check for finding in self.findings)
 
 
-def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, directory: Path, say: Say) -> Result:
-    """Play the rounds on these nodes, with the workload beside them, and judge. directory: for history and logs.
+def play(
+    nodes: Nodes,
+    rounds: Sequence[Round],
+    seconds: float,
+    seed: int,
+    directory: Path,
+    say: Say,
+    *,
+    spark: bool = False,
+) -> Result:
+    """Play the rounds on these nodes, with the workload beside them, and judge. directory: for history and logs. spark:
+    whether its query runs too.
 
     An error of the machinery itself is raised; what the cluster or the workload does wrong is in the result.
     """
@@ -94,7 +104,7 @@ def play(nodes: Nodes, rounds: Sequence[Round], seconds: float, seed: int, direc
         if nodes.other is not None:
             change_version(nodes, range(nodes.count), other=False)
             nodes.wait_healthy(START_S)
-        with _Workload(nodes.addresses, nodes.count, seed, file, directory / "workload.log") as workload:
+        with _Workload(nodes.addresses, nodes.count, seed, file, directory, spark=spark) as workload:
             workload.wait_at_work()
             begin = history.now()
             for planned in rounds:
@@ -253,10 +263,14 @@ class WorkloadFailed(Exception):
 class _Workload:
     """The process of all workers (workloads/__main__.py)."""
 
-    def __init__(self, addresses: Addresses, nodes: int, seed: int, file: Path, log: Path) -> None:
-        self._log = log
+    def __init__(
+        self, addresses: Addresses, nodes: int, seed: int, file: Path, directory: Path, *, spark: bool
+    ) -> None:
+        self._log = log = directory / "workload.log"
         arguments = ["--bootstrap", addresses.bootstrap, "--kafka-bootstrap", addresses.kafka_bootstrap]
         arguments += ["--nodes", str(nodes), "--seed", str(seed), "--history", str(file.resolve())]
+        if spark:
+            arguments += ["--spark", str(directory.resolve())]
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [*addresses.wrapper, sys.executable, "-m", "tests.chaos.workloads", *arguments],

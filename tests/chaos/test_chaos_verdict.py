@@ -81,6 +81,7 @@ SOUND: tuple[Event, ...] = (
     Stored("orders", 0, [(0, "own/0/0"), (1, "own/0/1"), (2, "own/0/2"), (3, "own/0/4")]),
     Stored("ledger", 0, [(0, "other/0/0"), (1, "other/0/1"), (2, "other/0/2")]),
     Stored("copies", 0, COPIED),
+    Stored("sparked", 0, [(0, "other/0/2"), (2, "other/0/0"), (3, "other/0/1")]),
     Probed(0.5, 0, "startup", "started", 0.5),
     Probed(7, 0, "liveness", "killed", 5),
     Probed(9, 1, "readiness", "not ready", 8.5),
@@ -228,6 +229,18 @@ FORGED: dict[str, tuple[str, Change]] = {
     "a record that is lost was copied": (
         "copied wrongly",
         stored(("copies", 0), *COPIED, (7, "copier-4|other/0/3")),
+    ),
+    "a record that Spark copied is there twice": (
+        "copied wrongly",
+        stored(("sparked", 0), (0, "other/0/2"), (2, "other/0/0"), (3, "other/0/1"), (5, "other/0/2")),
+    ),
+    "Spark did not copy a record": (
+        "copied wrongly",
+        stored(("sparked", 0), (0, "other/0/2"), (2, "other/0/0")),
+    ),
+    "Spark copied a record that is lost": (
+        "copied wrongly",
+        stored(("sparked", 0), (0, "other/0/2"), (2, "other/0/0"), (3, "other/0/1"), (4, "other/0/3")),
     ),
     "a node is killed that no fault has struck": (
         "killed by a probe",

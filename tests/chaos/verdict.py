@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -35,12 +35,11 @@ from tests.chaos.history import (
     Transaction,
     Undrained,
 )
-from tests.chaos.workloads.work import KEYS, LATEST
+from tests.chaos.workloads.work import COPIES, KEYS, LATEST, SPARKED
+from tests.chaos.workloads.work import LEDGER as SOURCE
 
 Place = tuple[str, int]
 """A topic and a partition."""
-SOURCE, COPIES = "ledger", "copies"
-"""The topics that the pipeline reads and writes."""
 AT_WORK_S: Final = 60.0
 """Within it every worker must succeed again once all faults have ended."""
 CHECKS: Final = {
@@ -52,7 +51,7 @@ CHECKS: Final = {
     "replicas differ": "an in-sync replica lacks a record, has another one, or has a damaged log",
     "aborted read": "a record of an aborted transaction is read with read_committed",
     "torn transaction": "some records of a transaction are visible, others are not",
-    "copied wrongly": "the pipeline copied a record twice, or not at all, or one that is not stored",
+    "copied wrongly": "the pipeline or Spark copied a record twice, or not at all, or one that is not stored",
     "offsets back": "a group continues before an offset that it has committed",
     "skipped": "a group never got a record, or a member continues behind one that it did not get",
     "not monotonic": "a member got an offset again without a new assignment",
@@ -243,8 +242,8 @@ def _newest(records: Records) -> dict[int, int]:
 
 def _duplicate_or_reordered(evidence: Evidence) -> Iterator[Finding]:
     for (topic, partition), records in evidence.stored.items():
-        if topic == COPIES:
-            continue  # judged by transactions
+        if topic in (COPIES, SPARKED):
+            continue  # judged by what was copied
         newest: dict[str, int] = {}
         seen: set[str] = set()
         for offset, value in records:
@@ -267,6 +266,8 @@ def _phantoms(evidence: Evidence) -> Iterator[Finding]:
     for (topic, partition), records in evidence.stored.items():
         for offset, value in records:
             where = f"{value} at {topic}-{partition} offset {offset}"
+            if topic == SPARKED:
+                continue  # judged by what was copied
             if topic == COPIES:
                 if _transaction_of(value) not in names:
                     yield Finding("phantom", f"{where} is of no transaction that was begun")
@@ -326,10 +327,12 @@ def _replicas(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _pipeline(evidence: Evidence) -> Iterator[Finding]:
-    """Of a pipeline that has copied everything. Beside one that still copies, final reads are of another moment than
-    the outcomes of its last transactions."""
+    """Of a pipeline and a query that have copied everything. Beside one that still copies, final reads are of another
+    moment than the outcomes of its last transactions."""
     yield from _transactions(evidence)
-    yield from _copies(evidence)
+    yield from _copies(evidence, COPIES, lambda value: value.partition("|")[2])
+    if any(topic == SPARKED for topic, _ in evidence.stored):
+        yield from _copies(evidence, SPARKED, lambda value: value)
 
 
 def _transaction_of(value: str) -> str:
@@ -351,20 +354,21 @@ def _transactions(evidence: Evidence) -> Iterator[Finding]:
             yield Finding("torn transaction", f"{count} of {each.records} records of {each.name} are read")
 
 
-def _copies(evidence: Evidence) -> Iterator[Finding]:
+def _copies(evidence: Evidence, target: str, original: Callable[[str], str]) -> Iterator[Finding]:
+    """Each record of the source must be once in this target, where it is found by its value."""
     copied: Counter[str] = Counter()
     for (topic, _), records in evidence.stored.items():
-        if topic == COPIES:
-            copied.update(value.partition("|")[2] for _, value in records)
+        if topic == target:
+            copied.update(original(value) for _, value in records)
     for (topic, _), records in evidence.stored.items():
         if topic == SOURCE:
             for _, value in records:
                 count = copied.pop(value, 0)
                 if count != 1:
-                    yield Finding("copied wrongly", f"{value} of {SOURCE} was copied {count} times")
+                    yield Finding("copied wrongly", f"{value} of {SOURCE} was copied {count} times to {target}")
     # The pipeline got a record that was lost afterwards, acknowledged or not.
     for value in copied:
-        yield Finding("copied wrongly", f"{value} was copied, and is not in {SOURCE}")
+        yield Finding("copied wrongly", f"{value} was copied to {target}, and is not in {SOURCE}")
 
 
 # --- groups ---

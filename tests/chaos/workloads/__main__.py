@@ -20,6 +20,7 @@ from tests.chaos.history import History, Stored, StoredOffsets, StoredTopics, Un
 from tests.chaos.workloads.administrators import create_and_delete, drain_and_rebalance, move_replicas
 from tests.chaos.workloads.consumers import consume, consume_by_kafka
 from tests.chaos.workloads.producers import produce, produce_by_kafka
+from tests.chaos.workloads.spark import copy_by_spark
 from tests.chaos.workloads.transactions import Pipeline
 from tests.chaos.workloads.work import (
     CONFIGS,
@@ -30,11 +31,14 @@ from tests.chaos.workloads.work import (
     PARTITIONS,
     PIPELINE,
     REPLICAS,
+    SPARKED,
     Work,
     places_of,
 )
 from tidelog import Admin, Consumer, TopicPartition
 
+SPARK_DRAIN_S: Final = 180.0
+"""The same for Spark's query, which may have to start again first."""
 DRAIN_S: Final = 90.0
 """From the end of the producers until everything must be read."""
 READERS: Final = {"tidelog-readers": ORDERS, "classic-readers": ORDERS, "consumer-readers": ORDERS, "watchers": COPIES}
@@ -43,8 +47,9 @@ LIFE_S: Final = 12.0
 THREADS: Final = 16
 
 
-async def run(work: Work) -> None:
-    """From the creation of the topics until everything that is stored has been noted."""
+async def run(work: Work, spark: Path | None) -> None:
+    """From the creation of the topics until everything that is stored has been noted. spark: the directory of its
+    query, if it runs."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     await _create_topics(work)
     async with asyncio.TaskGroup() as readers:
@@ -56,6 +61,8 @@ async def run(work: Work) -> None:
             for protocol in ("classic", "consumer"):
                 name, group = f"{protocol}-reader-{index}", f"{protocol}-readers"
                 readers.create_task(asyncio.to_thread(consume_by_kafka, work, name, group, ORDERS, protocol))
+        if spark is not None:
+            readers.create_task(copy_by_spark(work, "spark", spark))
         readers.create_task(consume(work, "watcher", "watchers", COPIES))
         async with asyncio.TaskGroup() as producers:
             for index in range(2):
@@ -67,7 +74,7 @@ async def run(work: Work) -> None:
             producers.create_task(drain_and_rebalance(work, "drains"))
             producers.create_task(_stop_when_input_ends(work))
             print("at work", flush=True)
-        await _drain(work)
+        await _drain(work, with_spark=spark is not None)
         work.stopping_readers.set()
     await _note_rest(work)
 
@@ -87,9 +94,9 @@ async def _stop_when_input_ends(work: Work) -> None:
 # --- the end ---
 
 
-async def _drain(work: Work) -> None:
+async def _drain(work: Work, *, with_spark: bool) -> None:
     """Until every group has read what is stored now, and the pipeline has copied it."""
-    deadline = now() + DRAIN_S
+    deadline, deadline_of_spark = now() + DRAIN_S, now() + SPARK_DRAIN_S
     newest = await _note_stored(work, ORDERS)
     source = await _note_stored(work, LEDGER)
     await _note_stored(work, LATEST)
@@ -113,6 +120,9 @@ async def _drain(work: Work) -> None:
     await _until_no_transaction_is_open(work, deadline)
     copies = await _note_stored(work, COPIES)
     await _until(work, deadline, partial(behind, "watchers", copies), f"watchers stay behind {copies}")
+    if with_spark:
+        await _until_copied_by_spark(work, deadline_of_spark)
+        await _note_stored(work, SPARKED)
 
 
 async def _until(work: Work, deadline: float, missing: Callable[[], object], what: str) -> None:
@@ -121,6 +131,20 @@ async def _until(work: Work, deadline: float, missing: Callable[[], object], wha
             work.history.note(Undrained(f"{what}, at {found}"))
             return
         await asyncio.sleep(0.1)
+
+
+async def _until_copied_by_spark(work: Work, deadline: float) -> None:
+    """As many records are committed in its target as there are in its source; verdict.py compares them."""
+    async with Consumer(work.bootstrap, isolation="read_committed") as consumer:
+        source, target = _places(LEDGER), _places(SPARKED)
+        wanted = sum((await consumer.end_offsets(source)).values())
+        consumer.assign(target)
+        copied = 0
+        while copied < wanted:
+            copied += len(await consumer.poll(timeout=0.5))
+            if now() > deadline:
+                work.history.note(Undrained(f"Spark has copied {copied} of {wanted} records"))
+                return
 
 
 async def _until_no_transaction_is_open(work: Work, deadline: float) -> None:
@@ -177,11 +201,12 @@ def main() -> int:
     parser.add_argument("--kafka-bootstrap", required=True)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--spark", type=Path)
     parser.add_argument("--history", type=Path, required=True)
     options = parser.parse_args()
     with History(options.history) as history:
         work = Work(options.bootstrap, options.kafka_bootstrap, options.nodes, options.seed, history)
-        asyncio.run(run(work))
+        asyncio.run(run(work, options.spark))
     return 0
 
 

@@ -16,15 +16,18 @@ LEDGER: Final = "ledger"
 """durability=fsync; the source of the pipeline."""
 COPIES: Final = "copies"
 """The target of the pipeline."""
+SPARKED: Final = "sparked"
+"""The target of Spark's query, if it runs; its source is `ledger` too."""
 LATEST: Final = "latest"
 """Compacted: a producer writes the same few keys again and again."""
 KEYS: Final = 16
 """Of each partition of `latest`: record n has key n modulo so many."""
-PARTITIONS: Final = {ORDERS: 6, LEDGER: 3, COPIES: 3, LATEST: 2}
+PARTITIONS: Final = {ORDERS: 6, LEDGER: 3, COPIES: 3, SPARKED: 3, LATEST: 2}
 CONFIGS: Final = {
     ORDERS: {"durability": "page-cache"},
     LEDGER: {"durability": "fsync"},
     COPIES: {"durability": "page-cache"},
+    SPARKED: {"durability": "page-cache"},
     LATEST: {
         "durability": "page-cache",
         "cleanup.policy": "compact",
