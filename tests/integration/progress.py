@@ -6,9 +6,10 @@ import json
 import subprocess
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 WORKLOAD = Path(__file__).with_name("workload.py")
@@ -47,6 +48,19 @@ class Workload:
         return [json.loads(line) for line in output.splitlines()]
 
 
+@dataclass(frozen=True, order=True)
+class Pause:
+    """A time without an acknowledgement of one partition."""
+
+    seconds: float = 0.0
+    partition: int = -1
+    until: str = ""
+    """The time of day, to be found in the logs of nodes."""
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s (partition {self.partition}, until {self.until})"
+
+
 @dataclass
 class Load:
     """A load that runs beside the test; `acked` grows while it does."""
@@ -54,37 +68,58 @@ class Load:
     process: subprocess.Popen[str]
     acked: dict[Place, str] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
-    pause_s: float = 0.0
-    """The longest time between two acknowledgements of one partition."""
+    longest: Pause = Pause()
+    complaints: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    """The last lines that it wrote to standard error."""
+    _acked_of: Counter[int] = field(default_factory=Counter)
+    """How many records of each partition."""
+    _unreadable: str = ""
     _moved: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._reader.start()
+        self._readers = [threading.Thread(target=each, daemon=True) for each in (self._listen, self._listen_to_errors)]
+        for each in self._readers:
+            each.start()
+
+    def _listen_to_errors(self) -> None:
+        """A pipe that is not read stops the program that writes to it."""
+        assert self.process.stderr is not None
+        self.complaints.extend(self.process.stderr)
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         last: dict[int, float] = {}
         for line in self.process.stdout:
-            kind, partition, value, detail = json.loads(line)
+            try:
+                kind, partition, value, detail = json.loads(line)
+            except ValueError:
+                self._unreadable = self._unreadable or line
+                continue
             with self._moved:
                 if kind == "acked":
                     self.acked[partition, detail] = value
-                    now = time.monotonic()
-                    self.pause_s = max(self.pause_s, now - last.get(partition, now))
-                    last[partition] = now
+                    self._acked_of[partition] += 1
+                    self._note_pause(partition, last)
                 else:
                     self.refused[detail] += 1
                 self._moved.notify_all()
+        for partition in last:
+            self._note_pause(partition, last)
+
+    def _note_pause(self, partition: int, last: dict[int, float]) -> None:
+        """last: when each partition has acknowledged a record; this one does now, or the load ends."""
+        now = time.monotonic()
+        until = f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3]
+        self.longest = max(self.longest, Pause(now - last.get(partition, now), partition, until))
+        last[partition] = now
 
     def wait_acked_everywhere(self, partitions: int, timeout: float = 30) -> None:
         """Until, from now on, every partition has acknowledged a record."""
         with self._moved:
-            before = Counter(partition for partition, _ in self.acked)
+            before = self._acked_of.copy()
 
             def everywhere() -> bool:
-                now = Counter(partition for partition, _ in self.acked)
-                return all(now[partition] > before[partition] for partition in range(partitions))
+                return all(self._acked_of[partition] > before[partition] for partition in range(partitions))
 
             assert self._moved.wait_for(everywhere, timeout), (
                 f"not acknowledged everywhere within {timeout} s: before {before}, refused {self.refused}"
@@ -93,9 +128,16 @@ class Load:
     def finish(self, timeout: float) -> None:
         """Until the load has ended by itself; it must have succeeded."""
         status = self.process.wait(timeout)
-        self._reader.join(timeout)
-        assert self.process.stderr is not None
-        assert status == 0, self.process.stderr.read()[-4000:]
+        for each in self._readers:
+            each.join(timeout)
+        assert status == 0, "".join(self.complaints)[-4000:]
+        assert not self._unreadable, f"what it told is not known: {self._unreadable}"
+
+    def kill(self) -> None:
+        """End it at once, where a test has failed that would have ended it."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 @dataclass(frozen=True)

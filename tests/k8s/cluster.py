@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import yaml
 
-from tests.integration import manifest
+from tests.integration import manifest, progress
 from tests.integration.progress import Load, Workload
+
+os.environ.setdefault("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false")
+# By WebSockets `kubectl exec` discards what a program tells at its very beginning ("Unknown stream id 1").
 
 IMAGE = os.environ.get("IMAGE", "tidelog:dev")
 CLIENT_TLS = "/etc/client-tls"
@@ -32,6 +36,11 @@ PODS = "--selector=app.kubernetes.io/name=tidelog"
 """Chooses the pods of the nodes."""
 _PACKAGES = "/opt/packages"
 _LOAD_S_MAX = 600
+GRACEFUL_PAUSE_S = 8.0
+"""No partition is without an acknowledgement for longer while nodes stop one after the other, by SIGTERM. On two cores
+that others keep busy it was up to 3 s (docs/deploy.md)."""
+_loads: list[Load] = []
+"""Those that were begun and may run."""
 _END_LOADS = """
 import contextlib, os, signal
 for process in filter(str.isdigit, os.listdir("/proc")):
@@ -92,6 +101,21 @@ class Namespace:
         (home / "kustomization.yaml").write_text(json.dumps(overlay))
         self.kubectl("apply", "--kustomize", str(home))
 
+    def apply_component(
+        self, home: Path, component: Path, objects: str, fields: Mapping[str, object]
+    ) -> dict[str, dict[str, Any]]:
+        """Apply what a component adds to the overlay for production, and nothing else: the nodes stay as they are.
+        objects: how the names of its objects begin. Returns these by their kinds. fields: more of the kustomization."""
+        overlay = overlay_of(manifest.PROD, home, self.name) | {
+            "components": [os.path.relpath(component, home.resolve())]
+        }
+        (home / "kustomization.yaml").write_text(json.dumps(overlay | dict(fields)))
+        rendered = yaml.safe_load_all(run("kubectl", "kustomize", str(home)))
+        added = {each["kind"]: each for each in rendered if each["metadata"]["name"].startswith(objects)}
+        items = {"apiVersion": "v1", "kind": "List", "items": list(added.values())}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(items))
+        return added
+
     def start_client(self, secret: str = "") -> None:
         """The pod in which clients run, with the label that the network policy admits. secret: its certificate."""
         if secret:
@@ -101,9 +125,6 @@ class Namespace:
         pod = client_pod(secret, {"tidelog-client": "true"})
         self.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
         self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
-
-    def uid(self, pod: str) -> str:
-        return self.kubectl("get", "pod", pod, "--output=jsonpath={.metadata.uid}")
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods of the nodes by their names, those that are being deleted too."""
@@ -138,7 +159,8 @@ class Namespace:
         run(*self.in_client("python", "-c", _END_LOADS))
         load.finish(timeout=180)
         refused = sum(load.refused.values())
-        print(f"{len(load.acked)} records acknowledged, {refused} refused, pauses of {load.pause_s:.1f} s at most")
+        print(f"{len(load.acked)} records acknowledged, {refused} refused, the longest pause {load.longest}")
+        print(*load.complaints, sep="", end="")
 
     def status(self) -> dict[str, Any]:
         """`tidelog cluster status`, whatever it finds."""
@@ -195,8 +217,21 @@ def begin_load(client: Workload, topic: str, partitions: int, writer: Workload |
     Namespace.end_load ends it."""
     client.run("create", topic, partitions)
     load = Load((writer or client).start("load", topic, partitions, _LOAD_S_MAX))
+    _loads.append(load)
     load.wait_acked_everywhere(partitions)
     return load
+
+
+def kill_loads() -> None:
+    """Those that a failed test has left."""
+    while _loads:
+        _loads.pop().kill()
+
+
+def leading_pod(cluster: Namespace, client: Workload, topic: str) -> dict[str, dict[str, Any]]:
+    """The pod that leads most partitions of a topic, by its name."""
+    name = f"tidelog-{progress.most_leading(progress.partitions(client.run('describe', topic)))}"
+    return {name: cluster.pods()[name]}
 
 
 def bring_to_machines(image: str) -> None:
@@ -226,7 +261,10 @@ def new_namespace() -> Iterator[Namespace]:
     try:
         yield Namespace(name)
     finally:
-        run("kubectl", "delete", "namespace", name, "--timeout=180s")
+        run("kubectl", "delete", "namespace", name, "--wait=false")
+        # Nothing of it is used any more: nodes that are all asked to stop would wait for each other, a minute.
+        attempt("kubectl", "--namespace", name, "delete", "pods", "--all", "--grace-period=1", "--wait=false")
+        run("kubectl", "wait", "--for=delete", f"namespace/{name}", "--timeout=180s")
 
 
 def overlay_of(base: Path, directory: Path, namespace: str, image: str = IMAGE) -> dict[str, object]:

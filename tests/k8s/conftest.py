@@ -7,8 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.progress import Workload
-from tests.k8s.cluster import Namespace, machines, plain_cluster
+from tests.k8s.cluster import Namespace, kill_loads, machines, plain_cluster
 from tests.k8s.production import Production, production_cluster
+
+
+@pytest.fixture(autouse=True)
+def no_load_is_left() -> Iterator[None]:
+    yield
+    kill_loads()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.integration import manifest
-from tests.k8s.cluster import Namespace, overlay_of, run, wait_until
+from tests.k8s.cluster import Namespace, wait_until
 from tests.k8s.production import Production
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,20 +31,13 @@ DIFF = [
 
 
 def run_job(cluster: Namespace, home: Path, *, diff: bool) -> tuple[int, str]:
-    """Its exit code and what it says; 0 if one of its attempts succeeded. Only the Job and its files are applied: the
-    nodes stay as they are."""
-    overlay = overlay_of(manifest.PROD, home, cluster.name)
-    overlay["components"] = [os.path.relpath(manifest.APPLY, home.resolve())]
-    overlay["configMapGenerator"] = [{"name": "tidelog-apply", "files": ["state.toml"]}]
-    if diff:
-        overlay["patches"] = [{"target": {"kind": "Job", "name": "tidelog-apply"}, "patch": json.dumps(DIFF)}]
-    (home / "kustomization.yaml").write_text(json.dumps(overlay))
+    """Its exit code and what it says; 0 if one of its attempts succeeded."""
     (home / "state.toml").write_text(STATE)
-    rendered = yaml.safe_load_all(run("kubectl", "kustomize", str(home)))
-    objects = [each for each in rendered if each["metadata"]["name"].startswith("tidelog-apply")]
-    assert sorted(each["kind"] for each in objects) == ["ConfigMap", "Job"]
-    cluster.kubectl("apply", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
+    fields: dict[str, object] = {"configMapGenerator": [{"name": "tidelog-apply", "files": ["state.toml"]}]}
+    if diff:
+        fields["patches"] = [{"target": {"kind": "Job", "name": "tidelog-apply"}, "patch": json.dumps(DIFF)}]
+    objects = cluster.apply_component(home, manifest.APPLY, "tidelog-apply", fields)
+    assert objects.keys() == {"ConfigMap", "Job"}
     return ended_job(cluster)
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.integration import manifest
 from tests.integration.progress import Load
-from tests.k8s.cluster import CLIENT_TLS, Namespace, begin_load, bring_to_machines, overlay_of, run, wait_until
+from tests.k8s.cluster import CLIENT_TLS, Namespace, begin_load, bring_to_machines, wait_until
 from tests.k8s.production import Production
 
 IMAGE_JOBS = os.environ.get("IMAGE_JOBS", "")
@@ -33,22 +32,16 @@ VERIFY = "archive-verify"
 
 
 def apply_cronjob(cluster: Namespace, home: Path) -> dict[str, Any]:
-    """The objects of the component alone, with a schedule of each minute: the nodes stay as they are. Returns the
-    CronJob."""
-    overlay = overlay_of(manifest.PROD, home, cluster.name)
-    overlay["components"] = [os.path.relpath(manifest.ARCHIVE, home.resolve())]
+    """The objects of the component, with a schedule of each minute. Returns the CronJob."""
     name, _, tag = IMAGE_JOBS.rpartition(":")
-    overlay["images"] = [{"name": "tidelog-jobs", "newName": name, "newTag": tag}]
     schedule = [{"op": "replace", "path": "/spec/schedule", "value": "* * * * *"}]
-    overlay["patches"] = [{"target": {"kind": "CronJob"}, "patch": json.dumps(schedule)}]
-    (home / "kustomization.yaml").write_text(json.dumps(overlay))
-    rendered = yaml.safe_load_all(run("kubectl", "kustomize", str(home)))
-    objects = {each["kind"]: each for each in rendered if each["metadata"]["name"] == CRONJOB}
+    fields = {
+        "images": [{"name": "tidelog-jobs", "newName": name, "newTag": tag}],
+        "patches": [{"target": {"kind": "CronJob"}, "patch": json.dumps(schedule)}],
+    }
+    objects = cluster.apply_component(home, manifest.ARCHIVE, CRONJOB, fields)
     assert objects.keys() == {"CronJob", "PersistentVolumeClaim"}
-    items = {"apiVersion": "v1", "kind": "List", "items": list(objects.values())}
-    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(items))
-    cronjob: dict[str, Any] = objects["CronJob"]
-    return cronjob
+    return objects["CronJob"]
 
 
 def jobs(cluster: Namespace) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration import progress
 from tests.integration.progress import Workload
-from tests.k8s.cluster import Namespace, attempt, begin_load
+from tests.k8s.cluster import GRACEFUL_PAUSE_S, Namespace, attempt, begin_load
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -46,4 +46,5 @@ def test_evictions_take_one_node_after_the_other_and_lose_nothing(cluster: Names
         load.wait_acked_everywhere(PARTITIONS)
 
     cluster.end_load(load)
+    assert load.longest.seconds < GRACEFUL_PAUSE_S, load.longest
     progress.check_nothing_lost(load, client.run("read", "evicted", PARTITIONS))

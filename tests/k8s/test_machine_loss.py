@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration import progress
 from tests.integration.progress import Workload
-from tests.k8s.cluster import Namespace, begin_load, machines, run
+from tests.k8s.cluster import Namespace, attempt, begin_load, machines, run
 
 MACHINE_OFF, MACHINE_ON = (shlex.split(os.environ.get(name, "")) for name in ("MACHINE_OFF", "MACHINE_ON"))
 
@@ -36,7 +36,7 @@ def off(machine: str) -> Iterator[None]:
         yield
     finally:
         run(*MACHINE_ON, machine)
-        run("kubectl", "taint", "node", machine, f"{OUT}-")
+        attempt("kubectl", "taint", "node", machine, f"{OUT}-")  # it has none if the test ended before
 
 
 def test_a_lost_machine_is_replaced_under_load(cluster: Namespace, client: Workload) -> None:
@@ -45,7 +45,9 @@ def test_a_lost_machine_is_replaced_under_load(cluster: Namespace, client: Workl
     cluster.wait_healthy()
     place = cluster.kubectl("get", "pod", "client", "--output=jsonpath={.spec.nodeName}")
     pods = {name: pod["spec"]["nodeName"] for name, pod in cluster.pods().items()}
-    (lost, *_) = (machine for machine in machines() if list(pods.values()).count(machine) == 1 and machine != place)
+    candidates = [machine for machine in machines() if list(pods.values()).count(machine) == 1 and machine != place]
+    assert candidates, f"no machine has one node and not the client: {pods}, {place}"
+    lost = candidates[0]
     former = {name: pod for name, pod in cluster.pods().items() if pods[name] == lost}
     load = begin_load(client, "relocated", PARTITIONS)
 

@@ -80,6 +80,11 @@ def object_of(cluster: Namespace, kind: str) -> dict[str, Any]:
     return found
 
 
+def groups_of(cluster: Namespace) -> list[dict[str, Any]]:
+    """The groups of rules that the cluster has."""
+    return list(object_of(cluster, "PrometheusRule")["spec"]["groups"])
+
+
 def label(name: str) -> str:
     """How Prometheus calls a label of a Service that it finds."""
     return "__meta_kubernetes_service_label_" + name.replace(".", "_").replace("/", "_")
@@ -141,11 +146,11 @@ class Prometheus:
         new.rename(self._found)
 
     def get(self, what: str) -> list[dict[str, Any]]:
-        """The targets that are scraped, or the alerts; none while it starts."""
+        """The targets that are scraped, the alerts, or the groups of rules; none while it starts."""
         self.discover()
-        path, key = {"targets": ("targets", "activeTargets"), "alerts": ("alerts", "alerts")}[what]
+        key = {"targets": "activeTargets", "alerts": "alerts", "rules": "groups"}[what]
         try:
-            with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self._address}/api/v1/{what}", timeout=5) as answer:
                 return list(json.load(answer)["data"][key])
         except OSError:
             return []
@@ -155,13 +160,18 @@ class Prometheus:
         healthy = (each["labels"] for each in self.get("targets") if each["health"] == "up")
         return {(labels["job"], labels["instance"]) for labels in healthy}
 
+    def evaluated(self) -> set[str]:
+        """The alerts whose rules were evaluated."""
+        rules = [rule for group in self.get("rules") for rule in group["rules"]]
+        return {rule["name"] for rule in rules if rule["health"] == "ok"}
+
     def firing(self) -> set[str]:
         return {each["labels"]["alertname"] for each in self.get("alerts") if each["state"] == "firing"}
 
 
 @contextmanager
 def prometheus(cluster: Namespace, home: Path) -> Iterator[Prometheus]:
-    rules = {"groups": object_of(cluster, "PrometheusRule")["spec"]["groups"]}
+    rules = {"groups": groups_of(cluster)}
     (home / "rules.yml").write_text(json.dumps(rules))
     config = {
         "global": {"evaluation_interval": "5s"},
@@ -180,7 +190,11 @@ def prometheus(cluster: Namespace, home: Path) -> Iterator[Prometheus]:
         yield monitor
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def test_targets_are_up_and_a_lost_majority_fires_its_alert(watched: Namespace, tmp_path: Path) -> None:
@@ -190,6 +204,8 @@ def test_targets_are_up_and_a_lost_majority_fires_its_alert(watched: Namespace, 
     with prometheus(watched, tmp_path) as monitor:
         nodes = {("tidelog", f"tidelog-{number}") for number in range(3)}
         wait_until(lambda: monitor.up() == nodes, "three targets are up")
+        alerts = {rule["alert"] for group in groups_of(watched) for rule in group["rules"]}
+        wait_until(lambda: monitor.evaluated() == alerts, "every rule was evaluated")
         assert monitor.firing() == set()
 
         watched.kubectl("scale", "statefulset/tidelog", "--replicas=1")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration import progress
 from tests.integration.progress import Workload
-from tests.k8s.cluster import Namespace, begin_load, client_pod
+from tests.k8s.cluster import Namespace, begin_load, client_pod, wait_until
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -66,4 +66,9 @@ def lead_from_the_restored_node(cluster: Namespace, client: Workload, topic: str
     for partition in range(PARTITIONS):
         cluster.tidelog("partition", "reassign", f"{topic}-{partition}", "--replicas", "2,0,1")
     cluster.tidelog("partition", "elect", *(f"{topic}-{partition}" for partition in range(PARTITIONS)))
-    assert {each.leader for each in progress.partitions(client.run("describe", topic))} == {2}
+    # The node that is asked learns of it a moment later.
+    wait_until(lambda: leaders(client, topic) == {2}, f"node 2 leads {topic}")
+
+
+def leaders(client: Workload, topic: str) -> set[int]:
+    return {each.leader for each in progress.partitions(client.run("describe", topic))}

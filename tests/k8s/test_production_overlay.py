@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration import progress
-from tests.k8s.cluster import CLIENT_TLS, begin_load
+from tests.k8s.cluster import CLIENT_TLS, begin_load, leading_pod
 from tests.k8s.production import Production
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -21,10 +21,9 @@ def test_programs_that_use_kafka_with_certificates_survive_the_loss_of_a_leaders
     kafka_client = cluster.kafka_workload(f"--bootstrap=tidelog.{cluster.name}.svc:9092", f"--tls={CLIENT_TLS}")
     client.run("wait", 3)
     load = begin_load(client, "kafka", PARTITIONS, writer=kafka_client)
-    pod = f"tidelog-{progress.most_leading(progress.partitions(client.run('describe', 'kafka')))}"
-    former = {pod: cluster.pods()[pod]}
+    former = leading_pod(cluster, client, "kafka")
 
-    cluster.kubectl("delete", "pod", pod, "--wait=true")
+    cluster.kubectl("delete", "pod", *former, "--wait=true")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
     cluster.wait_replaced(former)
     client.run("wait", 3)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration import progress
 from tests.integration.progress import Workload
-from tests.k8s.cluster import IMAGE, Namespace, begin_load, bring_to_machines
+from tests.k8s.cluster import GRACEFUL_PAUSE_S, IMAGE, Namespace, begin_load, bring_to_machines
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -39,6 +39,7 @@ def test_a_rolling_upgrade_under_load_loses_nothing(cluster: Namespace, client: 
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
 
     cluster.end_load(load)
+    assert load.longest.seconds < GRACEFUL_PAUSE_S, load.longest
     progress.check_nothing_lost(load, client.run("read", "upgraded", PARTITIONS))
     cluster.wait_healthy()
     cluster.tidelog("cluster", "upgrade-check")

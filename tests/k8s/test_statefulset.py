@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration import progress
 from tests.integration.progress import Workload
-from tests.k8s.cluster import Namespace, begin_load
+from tests.k8s.cluster import GRACEFUL_PAUSE_S, Namespace, begin_load, leading_pod
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -17,17 +17,15 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
     """Goal: what was acknowledged is read. Method: delete the pod that leads most, while writing."""
     client.run("wait", 3)
     load = begin_load(client, "deleted", PARTITIONS)
-    described = progress.partitions(client.run("describe", "deleted"))
-    pod = f"tidelog-{progress.most_leading(described)}"
-    first_uid = cluster.uid(pod)
+    former = leading_pod(cluster, client, "deleted")
 
-    cluster.kubectl("delete", "pod", pod, "--wait=true")
+    cluster.kubectl("delete", "pod", *former, "--wait=true")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
-    cluster.wait_ready()
-    assert cluster.uid(pod) != first_uid
+    cluster.wait_replaced(former)
     client.run("wait", 3)
 
     cluster.end_load(load)
+    assert load.longest.seconds < GRACEFUL_PAUSE_S, load.longest
     progress.check_nothing_lost(load, client.run("read", "deleted", PARTITIONS))
 
 
@@ -37,12 +35,11 @@ def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Nam
     assert before.voters == [0, 1, 2]
     load = begin_load(client, "decapitated", PARTITIONS)
     pod = f"tidelog-{before.controller}"
-    first_uid = cluster.uid(pod)
+    former = {pod: cluster.pods()[pod]}
 
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
-    cluster.wait_ready()
-    assert cluster.uid(pod) != first_uid
+    cluster.wait_replaced(former)
     client.run("wait", 3)
     assert progress.quorum(client).voters == [0, 1, 2]
 
@@ -51,13 +48,18 @@ def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Nam
 
 
 def test_a_rolling_restart_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
+    """Goal: a change reaches all pods while clients write. Method: let the StatefulSet replace every one."""
+    cluster.wait_healthy()
     load = begin_load(client, "rolled", PARTITIONS)
+    former = cluster.pods()
 
     cluster.kubectl("rollout", "restart", "statefulset/tidelog")
     cluster.wait_ready()
+    cluster.wait_replaced(former)
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
 
     cluster.end_load(load)
+    assert load.longest.seconds < GRACEFUL_PAUSE_S, load.longest
     progress.check_nothing_lost(load, client.run("read", "rolled", PARTITIONS))
 
 
@@ -67,13 +69,11 @@ def test_programs_that_use_kafka_survive_the_loss_of_a_leaders_pod(cluster: Name
     kafka_client = cluster.kafka_workload()
     client.run("wait", 3)
     load = begin_load(client, "kafka", PARTITIONS, writer=kafka_client)
-    pod = f"tidelog-{progress.most_leading(progress.partitions(client.run('describe', 'kafka')))}"
-    first_uid = cluster.uid(pod)
+    former = leading_pod(cluster, client, "kafka")
 
-    cluster.kubectl("delete", "pod", pod, "--wait=true")
+    cluster.kubectl("delete", "pod", *former, "--wait=true")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
-    cluster.wait_ready()
-    assert cluster.uid(pod) != first_uid
+    cluster.wait_replaced(former)
     client.run("wait", 3)
 
     cluster.end_load(load)
