@@ -24,6 +24,7 @@ import yaml
 
 from tests.integration import manifest, progress
 from tests.integration.progress import Load, Workload
+from tests.k8s.kept_logs import kept_logs
 
 os.environ.setdefault("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false")
 # By WebSockets `kubectl exec` discards what a program tells at its very beginning ("Unknown stream id 1").
@@ -258,13 +259,14 @@ def new_namespace() -> Iterator[Namespace]:
     name = f"tidelog-test-{uuid.uuid4().hex[:8]}"
     run("kubectl", "create", "namespace", name)
     run("kubectl", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
-    try:
-        yield Namespace(name)
-    finally:
-        run("kubectl", "delete", "namespace", name, "--wait=false")
-        # Nothing of it is used any more: nodes that are all asked to stop would wait for each other, a minute.
-        attempt("kubectl", "--namespace", name, "delete", "pods", "--all", "--grace-period=1", "--wait=false")
-        run("kubectl", "wait", "--for=delete", f"namespace/{name}", "--timeout=180s")
+    with kept_logs(name):
+        try:
+            yield Namespace(name)
+        finally:
+            run("kubectl", "delete", "namespace", name, "--wait=false")
+            # Nothing of it is used any more: nodes that are all asked to stop would wait for each other, a minute.
+            attempt("kubectl", "--namespace", name, "delete", "pods", "--all", "--grace-period=1", "--wait=false")
+            run("kubectl", "wait", "--for=delete", f"namespace/{name}", "--timeout=180s")
 
 
 def overlay_of(base: Path, directory: Path, namespace: str, image: str = IMAGE) -> dict[str, object]:
