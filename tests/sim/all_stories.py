@@ -36,11 +36,13 @@ from tests.sim import (
     stories,
     transaction_stories,
     unclean_reader_stories,
+    volume_stories,
 )
 
 STORIES = [
     *stories.ALL,
     *replication_stories.ALL,
+    *volume_stories.ALL,
     *late_stories.ALL,
     *log_stories.ALL,
     *reader_stories.ALL,

@@ -21,6 +21,7 @@ from tests.sim import (
     slow_truncation_stories,
     stories,
     unclean_reader_stories,
+    volume_stories,
 )
 from tests.sim.all_stories import STORIES
 
@@ -54,17 +55,17 @@ NEED_ONE_VOTER = {
     unclean_reader_stories.older_epoch_ends_behind_the_reader,
     recreation_stories.late_registration,
     replication_stories.epochs_that_only_a_follower_has,
-    replication_stories.last_member_is_damaged,
-    replication_stories.last_member_is_emptied,
     replication_stories.last_member_loses_power,
     replication_stories.stuck_leader_hands_over_to_an_eligible_one,
     replication_stories.too_small_a_set,
-    replication_stories.volume_restored_from_a_copy,
-    replication_stories.volume_restored_from_a_copy_of_the_last_run,
     stories.committed_outlives_its_leader,
     stories.flush_across_a_truncation,
     stories.voter_starts_on_a_full_disk,
     stories.watermark_of_a_diverging_answer,
+    volume_stories.last_member_is_damaged,
+    volume_stories.last_member_is_emptied,
+    volume_stories.volume_restored_from_a_copy,
+    volume_stories.volume_restored_from_a_copy_of_the_last_run,
 }
 """Stories in which no majority of three voters would be left because nodes are killed, disks hang or messages are
 held back, or which are about the single voter."""

@@ -25,6 +25,7 @@ from tests.sim import (
     slow_truncation_stories,
     stories,
     transaction_stories,
+    volume_stories,
 )
 from tests.sim.mutants import (
     classic,
@@ -355,11 +356,11 @@ MUTANTS: Final = (
     ),
     Mutant(controllers.silent_nodes_are_not_fenced, "fencing", quorum_stories.leader_failure, "is acknowledged again"),
     Mutant(controllers.silent_nodes_are_not_fenced, "fencing", quorum_stories.majority_reachable, "both are fenced"),
-    Mutant(controllers.a_node_leads_from_any_directory, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
+    Mutant(controllers.a_node_leads_from_any_directory, "S9", volume_stories.last_member_is_emptied, MEMBER_LACKS),
     Mutant(
         controllers.copies_of_directories_are_not_noticed,
         "S9",
-        replication_stories.volume_restored_from_a_copy,
+        volume_stories.volume_restored_from_a_copy,
         "ending at|led from",
     ),
     Mutant(
@@ -368,9 +369,7 @@ MUTANTS: Final = (
         log_stories.page_cache_is_lost_with_the_power,
         "ending at|led without",
     ),
-    Mutant(
-        controllers.damage_is_not_registered, "S8", replication_stories.last_member_is_damaged, "ending at|led without"
-    ),
+    Mutant(controllers.damage_is_not_registered, "S8", volume_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(
         controllers.a_returning_member_does_not_lead,
         "healing",
@@ -593,7 +592,7 @@ MUTANTS: Final = (
     Mutant(disks.a_truncation_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "without its epochs is eligible"),
-    Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
+    Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", volume_stories.last_member_is_damaged, TOO_SHORT),
     Mutant(
         disks.known_damage_is_forgotten,
         "S8",
