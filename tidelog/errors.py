@@ -519,6 +519,11 @@ class CorruptLog(TidelogError, code=1005, status="DATA_LOSS", retry=Retry.NEVER,
     """Bytes that were reported as durable are corrupt or missing. This is data corruption, not a torn write."""
 
 
+class OffsetMovedToTieredStorage(TidelogError, code=109, status="OUT_OF_RANGE", retry=Retry.ELSEWHERE, written=False):
+    """The offset is below the local log start of the replica, and not below the log start: its records are in the
+    remote tier. A follower continues at the local log start of its leader."""
+
+
 class InconsistentClusterId(TidelogError, code=104, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The log directory or the other node belongs to another cluster."""
 

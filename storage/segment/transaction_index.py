@@ -1,13 +1,6 @@
 """The aborted transactions of one segment: Kafka's .txnindex. Readers use it to skip their records.
 
-The index of the segment with the transaction's marker contains the entry, 34 bytes:
-
-    version             int16    0   0
-    producer id         int64    2
-    first offset        int64   10   of the transaction's first record in this log
-    last offset         int64   18   of its marker
-    last stable offset  int64   26   after the marker: first offset of the oldest open transaction, else one past the
-                                     marker. No later entry concerns offsets below it
+The index of the segment with the transaction's marker contains the entry (tidelog/records/aborted_transaction.py).
 
 Invariants:
   1. Last offsets grow from entry to entry. An incomplete entry at the end of the file, left by a crash, is ignored.
@@ -21,26 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.files.file_system import Files, is_full, read_file, remove_files, write_file
 from storage.segment.abstract_index import CorruptIndex
-from tidelog.types import Offset, ProducerId
+from tidelog.errors import CorruptRecord
+from tidelog.records.aborted_transaction import (
+    TRANSACTION_ENTRY_BYTES,
+    AbortedTransaction,
+    collect_transactions,
+    decode_transactions,
+    encode_transactions,
+)
+from tidelog.types import Offset
+
+__all__ = ["TRANSACTION_INDEX_SUFFIX", "AbortedTransaction", "TransactionIndex", "encode_transactions"]
 
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-
-_VERSION: Final = 0
-_ENTRY: Final = Struct(">hqqqq")
-
-
-class AbortedTransaction(NamedTuple):
-    """An aborted transaction, from its first record to its marker. last_stable_offset: after the marker."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-    last_offset: Offset
-    last_stable_offset: Offset
 
 
 class TransactionIndex:
@@ -65,21 +55,10 @@ class TransactionIndex:
 
     def _read(self) -> list[AbortedTransaction]:
         data = read_file(self._files, self.path) or b""
-        entries: list[AbortedTransaction] = []
-        before = self.base_offset - 1
-        for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
-            entry = AbortedTransaction._make(fields)
-            if version != _VERSION:
-                raise CorruptIndex(f"{self.path} has an entry of version {version}, supported is {_VERSION}")
-            if entry.last_offset <= before:
-                raise CorruptIndex(f"{self.path}: last offset {entry.last_offset} of an entry is not above {before}")
-            if not 0 <= entry.first_offset <= entry.last_offset:
-                raise CorruptIndex(
-                    f"{self.path}: invalid transaction from offset {entry.first_offset} to {entry.last_offset}"
-                )
-            before = entry.last_offset
-            entries.append(entry)
-        return entries
+        try:
+            return decode_transactions(data, self.base_offset)
+        except CorruptRecord as error:
+            raise CorruptIndex(f"{self.path}: {error.message}") from error
 
     @property
     def is_read(self) -> bool:
@@ -103,10 +82,10 @@ class TransactionIndex:
             return
         try:
             with closing(self._files.open(self.path, create=True)) as file:
-                end = len(entries) * _ENTRY.size
-                file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
-                if file.size() > end + _ENTRY.size:
-                    file.truncate(end + _ENTRY.size)
+                end = len(entries) * TRANSACTION_ENTRY_BYTES
+                file.pwritev([encode_transactions([transaction])], end)
+                if file.size() > end + TRANSACTION_ENTRY_BYTES:
+                    file.truncate(end + TRANSACTION_ENTRY_BYTES)
         except OSError as error:
             self._note_full(error)
 
@@ -125,13 +104,7 @@ class TransactionIndex:
     def collect(self, start: Offset, end: Offset) -> tuple[tuple[AbortedTransaction, ...], bool]:
         """The transactions with records in [start, end), and True if no later segment can contain more. Raises
         CorruptIndex, OSError."""
-        found = []
-        for transaction in self.entries:
-            if transaction.last_offset >= start and transaction.first_offset < end:
-                found.append(transaction)
-            if transaction.last_stable_offset >= end:
-                return tuple(found), True
-        return tuple(found), False
+        return collect_transactions(self.entries, start, end)
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the transactions whose markers are at or above `offset`. Raises OSError."""
@@ -155,7 +128,3 @@ class TransactionIndex:
         """Remove all entries and the file. Raises OSError."""
         remove_files(self._files, [self.path])
         self._entries, self._behind = [], False
-
-
-def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
-    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)

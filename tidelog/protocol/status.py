@@ -15,6 +15,7 @@ import grpc
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
+import tidelog.tiering.remote_errors  # noqa: F401 (so that `by_code` knows their numbers)
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,

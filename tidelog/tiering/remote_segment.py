@@ -41,6 +41,8 @@ class SectionKind(IntEnum):
     TRANSACTION_INDEX = 4
     LEADER_EPOCHS = 5
     """The leader epochs of the partition from its start up to the segment's end."""
+    LOG_CHECKSUMS = 6
+    """CRC-32C of each MiB of LOG: a reader that needs a range verifies it without the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,220 @@
+"""An object store behind the library obstore: S3 and what speaks its protocol, Google Cloud Storage, Azure, a folder.
+
+Credentials come from where each service's own tools look in the environment of the process: AWS_* and the roles of
+EKS, ECS and EC2; GOOGLE_APPLICATION_CREDENTIALS and the metadata server; AZURE_*. A URL with credentials is refused: it
+would end up in logs.
+
+Not here: when to retry a call that failed (the caller). Within a call obstore repeats requests for some seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.tiering.object_store import ObjectStore, StoredObject
+from tidelog.tiering.remote_errors import (
+    ObjectStoreFull,
+    ObjectStoreRefused,
+    ObjectStoreUnavailable,
+    RemoteObjectDamaged,
+    RemoteObjectMissing,
+)
+from tidelog.types import Buffer, Millis
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+_SCHEMES: Final = ("s3", "gs", "az", "file")
+_PART_BYTES: Final = 8 << 20
+"""Of a large object. S3 takes 10,000 parts: 80 GB, while a segment has at most 2 GiB."""
+_PARTS_IN_FLIGHT: Final = 2
+"""A copy takes that many parts of memory, and one more."""
+_REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+"""A part then needs 0.3 MB/s. A request that takes longer would hold its thread."""
+_RETRIES_MAX: Final = 2
+_FULL: Final = ("QuotaExceeded", "StorageFull", "InsufficientStorage", "No space left on device", "Disk quota exceeded")
+"""S3 has no error for it. These are words of the stores that can be full, and of Linux for a folder."""
+_NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REASON_MAX: Final = 400
+"""Characters of the library's message that ours repeats."""
+
+
+def open_object_store(url: str) -> ObjectStore:
+    """The store at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///FOLDER`, which is
+    created. Nothing is sent yet. Raises InvalidConfig for any other URL, UnsupportedVersion without the package."""
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "file" else parts.netloc):
+        raise InvalidConfig(
+            f'"{parts.scheme}://{parts.hostname or ""}{parts.path}" is not the URL of an object store: use '
+            "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER"
+        )
+    if "@" in parts.netloc or parts.query or parts.fragment or (parts.scheme == "file" and parts.netloc):
+        raise InvalidConfig(
+            f"the URL of the object store {parts.scheme}://{parts.hostname}{parts.path} has more than a bucket and a "
+            "prefix: put credentials and options into the environment of the process (docs/tiering.md)"
+        )
+    return ObstoreStore(url, parts.scheme, unquote(parts.path))
+
+
+def _required() -> Any:
+    try:
+        import obstore
+        import obstore.store
+    except ImportError as missing:
+        raise UnsupportedVersion("object stores need obstore: pip install 'tidelog[tiering]'") from missing
+    return obstore
+
+
+class ObstoreStore:
+    """`ObjectStore` documents the methods."""
+
+    def __init__(self, url: str, scheme: str, path: str) -> None:
+        self._obs = _required()
+        self._url = url
+        self._folder = path.rstrip("/") or "/" if scheme == "file" else None
+        try:
+            self._store = self._opened(url)
+        except Exception as error:
+            raise ObjectStoreRefused(f"the object store {url} cannot be opened: {_reason(error)}") from error
+
+    def _opened(self, url: str) -> Any:
+        store = self._obs.store
+        if self._folder is not None:
+            return store.LocalStore(self._folder, mkdir=True)
+        client: ClientConfig = {"timeout": _REQUEST_TIMEOUT, "connect_timeout": timedelta(seconds=5)}
+        if os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true":
+            client["allow_http"] = True
+        retry: RetryConfig = {"max_retries": _RETRIES_MAX, "retry_timeout": _REQUEST_TIMEOUT}
+        return store.from_url(url, client_options=client, retry_config=retry)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put(self, key: str, parts: Iterable[Buffer]) -> None:
+        source = _Source(parts)
+        with self._errors("writing", key, source):
+            first = []
+            size = 0
+            for part in source:
+                first.append(part)
+                size += len(part)
+                if size > _PART_BYTES:
+                    self._put_large(key, chain(first, source))
+                    break
+            else:  # one request instead of three
+                self._obs.put(self._store, key, b"".join(first), use_multipart=False)
+            if self._folder is not None:
+                self._sync(key)
+
+    def _put_large(self, key: str, parts: Iterator[Buffer]) -> None:
+        self._obs.put(self._store, key, parts, chunk_size=_PART_BYTES, max_concurrency=_PARTS_IN_FLIGHT)
+
+    def _sync(self, key: str) -> None:
+        """The library renames a file into place and syncs nothing. A power loss would take the object, whose segment is
+        deleted by then: sync the file, its folders, and the folder in which the uppermost may be new."""
+        assert self._folder is not None
+        file = Path(self._folder, key)
+        for path in (file, *file.parents):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if path == Path(self._folder).parent:
+                break
+
+    def size(self, key: str) -> int:
+        with self._errors("reading", key):
+            return int(self._obs.head(self._store, key)["size"])
+
+    def get_range(self, key: str, start: int, size: int) -> Buffer:
+        try:
+            with self._errors("reading", key):
+                data = memoryview(self._obs.get_range(self._store, key, start=start, length=size))
+        except ObjectStoreUnavailable:
+            # Each service has its own error for a range behind the end.
+            if self.size(key) > start:
+                raise
+            data = memoryview(b"")
+        if len(data) != size:
+            raise RemoteObjectDamaged(
+                f"the object {key} in {self._url} has no bytes {start + len(data)} to {start + size - 1}: it is "
+                "shorter than it was when it was written; restore it, or delete the records up to the end of its "
+                "segment"
+            )
+        return data
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        with self._errors("listing", prefix or "everything"):
+            for batch in self._obs.list(self._store, prefix or None):
+                for found in sorted(batch, key=lambda each: str(each["path"])):
+                    modified = Millis(int(found["last_modified"].timestamp() * 1000))
+                    yield StoredObject(found["path"], found["size"], modified)
+
+    def delete(self, key: str) -> None:
+        try:
+            with self._errors("deleting", key):
+                self._obs.delete(self._store, key)
+        except RemoteObjectMissing:
+            return
+
+    @contextmanager
+    def _errors(self, doing: str, key: str, source: _Source | None = None) -> Iterator[None]:
+        """Translate the errors of the library."""
+        errors = self._obs.exceptions
+        try:
+            yield
+        except Exception as error:
+            if source is not None and source.error is not None:
+                raise source.error from None
+            reason = _reason(error)
+            what = f"{doing} {key} in the object store {self._url} failed: {reason}"
+            if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)):
+                raise ObjectStoreRefused(
+                    f"{what}; give this process credentials that may read, write, list and delete there"
+                ) from error
+            if any(word in reason for word in _NO_BUCKET):
+                raise ObjectStoreRefused(f"{what}; create the bucket, or correct the URL") from error
+            if any(word in reason for word in _FULL):
+                raise ObjectStoreFull(f"{what}; give the store more space, or shorten retention") from error
+            if isinstance(error, (errors.NotFoundError, FileNotFoundError)) and doing in ("reading", "deleting"):
+                raise RemoteObjectMissing(
+                    f"{what}; restore the object, or delete the records up to the end of its segment"
+                ) from error
+            raise ObjectStoreUnavailable(
+                f"{what}; it is tried again: look at the store and the network to it"
+            ) from error
+
+
+class _Source:
+    """The parts of an object, and the error that ended them."""
+
+    def __init__(self, parts: Iterable[Buffer]) -> None:
+        self._parts = iter(parts)
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return self
+
+    def __next__(self) -> Buffer:
+        try:
+            return next(self._parts)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _reason(error: Exception) -> str:
+    """The message of the library in a line; it appends a page of its own structures."""
+    return " ".join(str(error).partition("\n\nDebug source")[0].split())[:_REASON_MAX]
