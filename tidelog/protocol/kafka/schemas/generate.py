@@ -155,6 +155,7 @@ class Module:
         self._message: str = schema["name"]
         self._api_key: int = schema.get("apiKey", -1)
         self._is_of_api = schema["type"] in _DIRECTIONS
+        self._origin = schema.get("origin", f"Apache Kafka {KAFKA_VERSION}")
         self._directions = directions
         self._versions = versions_of(schema["validVersions"])
         self._flexible = versions_of(schema["flexibleVersions"])
@@ -188,7 +189,7 @@ class Module:
         body = "\n\n\n".join([*self._classes, *self._texts, codec])
         title = (
             f'"""{self._message}, versions {self._versions[0]} to {self._versions[-1]}. Generated from '
-            f'{self._message}.json of Apache Kafka {KAFKA_VERSION} by `make schemas`; never edited."""'
+            f'{self._message}.json of {self._origin} by `make schemas`; never edited."""'
         )
         head = [title, "", "from __future__ import annotations", "", *self._imports("\n".join([*layouts, body]))]
         return "\n".join([*head, "", *layouts, *([""] if layouts else []), "", body])

@@ -1,0 +1,116 @@
+"""Requests to the coordinator of remote segments and their answers, and its effects.
+
+Source: KIP-405, RemoteLogMetadataManager.
+"""
+
+from __future__ import annotations
+
+from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, RemoteSegmentId
+from tidelog.types import LeaderEpoch, NodeId, Offset, PartitionKey
+from tidelog.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogLeader:
+    """The leader that sends a request."""
+
+    partition: PartitionKey
+    leader_epoch: LeaderEpoch
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRemoteLog:
+    """A leadership begins: from now on no leader of an older epoch copies or deletes segments of the partition. Copies
+    that an older leader has not finished are deleted. Answered by RemoteLogChanged."""
+
+    leader: RemoteLogLeader
+
+
+@dataclass(frozen=True, slots=True)
+class BeginCopy:
+    """The leader is about to upload a segment. It replaces an unfinished copy of the same leader, if there is one:
+    a partition has at most one copy under way. Answered by RemoteLogChanged; only then may the upload begin."""
+
+    leader: RemoteLogLeader
+    segment: RemoteSegment
+
+
+@dataclass(frozen=True, slots=True)
+class FinishCopy:
+    """The object of the segment was uploaded and read back. Answered by RemoteLogChanged."""
+
+    leader: RemoteLogLeader
+    segment_id: RemoteSegmentId
+    sections: tuple[ObjectSection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRemoteSegments:
+    """The leader wants segments to be deleted: by retention, or since no reader may believe them. Those that are not
+    known, or are being deleted, are left as they are. Answered by RemoteLogChanged."""
+
+    leader: RemoteLogLeader
+    segment_ids: tuple[RemoteSegmentId, ...]
+    """At most SEGMENTS_MAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogChanged:
+    """The change is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListRemoteSegments:
+    """A page of a partition's segments, in any state, by start offset and id. Answered by RemoteSegmentsPage."""
+
+    partition: PartitionKey
+    after: tuple[Offset, RemoteSegmentId] | None = None
+    """The last segment of the page before; None for the first page."""
+    limit: int = 500
+    """At most SEGMENTS_MAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegmentsPage:
+    """Some segments of a partition."""
+
+    segments: tuple[RemoteSegment, ...]
+    has_more: bool
+    leader_epoch: LeaderEpoch
+    """The newest one that has registered; -1 if none has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindOrphans:
+    """Which of these objects belong to no segment? Answered by OrphansFound.
+
+    An object that was listed before the request and is not known is an orphan for ever: its BeginCopy was committed
+    before its upload began, so its segment was known, and was forgotten since."""
+
+    objects: tuple[tuple[PartitionKey, RemoteSegmentId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansFound:
+    """The objects without a segment, in the order of the request."""
+
+    objects: tuple[tuple[PartitionKey, RemoteSegmentId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsRemoved:
+    """The driver has removed the objects of segments that are being deleted, or found them missing."""
+
+    partition: PartitionKey
+    segment_ids: tuple[RemoteSegmentId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveObjects:
+    """Effect: remove the objects of these segments of one partition from the store, then report ObjectsRemoved. Asked
+    again when a coordinator is loaded, until it is reported."""
+
+    topic: str
+    """Name of the topic, which the keys of its objects begin with; the topic may be gone."""
+    segments: tuple[RemoteSegment, ...]

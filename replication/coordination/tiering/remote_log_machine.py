@@ -1,0 +1,394 @@
+"""The state machine of one partition of `__remote_log_metadata`: the remote segments of some partitions of topics.
+
+Invariants:
+  1. Only the newest leader epoch that has registered begins, finishes and deletes copies. A deposed leader therefore
+     deletes no segment of its successor, and one that comes back late with its copy is refused.
+  2. A segment goes from COPY_SEGMENT_STARTED to COPY_SEGMENT_FINISHED or to DELETE_SEGMENT_STARTED, from there to a
+     tombstone, and never back.
+  3. The removal of an object is asked for only once DELETE_SEGMENT_STARTED is committed: a segment whose object may be
+     gone is never listed as finished.
+  4. A segment is forgotten only when its object is reported as removed. What is known before the upload begins and
+     after it ends cannot be an orphan; what is not known is one (FindOrphans).
+  5. Segments of a topic that is gone are deleted here: it has no leader that could ask for it.
+
+Effects: RemoveObjects. Out of scope: the objects (node/tiering/), which segments a leader believes, copies and deletes
+(remote_log.py), bytes (remote_log_records.py).
+Source: KIP-405, RemoteLogMetadataCache; the fence by a registered epoch is Tidelog's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from replication.controller.image import EMPTY, ClusterImage
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
+from replication.coordination.coordinator_record import CoordinatorRecord
+from replication.coordination.remote_log_records import RemoteLogRecord, remote_segment, segment_record
+from replication.coordination.remote_log_requests import (
+    BeginCopy,
+    BeginRemoteLog,
+    DeleteRemoteSegments,
+    FindOrphans,
+    FinishCopy,
+    ListRemoteSegments,
+    ObjectsRemoved,
+    OrphansFound,
+    RemoteLogChanged,
+    RemoteLogLeader,
+    RemoteSegmentsPage,
+    RemoveObjects,
+)
+from replication.coordination.tiering.segment_table import SegmentTable
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    TidelogError,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnreadableCoordinatorRecord,
+)
+from tidelog.protocol.kafka.messages.remote_log_partition_key import RemoteLogPartitionKey
+from tidelog.protocol.kafka.messages.remote_log_partition_value import RemoteLogPartitionValue
+from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
+from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
+from tidelog.tiering.remote_segment import (
+    REMOTE_LOG_METADATA_TOPIC,
+    RemoteSegment,
+    RemoteSegmentId,
+    RemoteSegmentState,
+)
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey, TopicId
+
+SEGMENTS_MAX: Final = 1_000
+"""Segments in one decision: their records are one batch, and their removals one effect."""
+
+_STARTED, _FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
+_DELETED = RemoteSegmentState.DELETE_SEGMENT_STARTED
+_CHANGED: Final = RemoteLogChanged()
+
+
+class _RemotePartition:
+    """What is known about one partition. topic: its name, empty until a leader has registered."""
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.topic, self.leader_epoch, self.node_id = "", NO_LEADER_EPOCH, NodeId(-1)
+        self.segments = SegmentTable(key)
+        self.copying: RemoteSegmentId | None = None
+        """The copy under way."""
+        self.deleting: dict[RemoteSegmentId, None] = {}
+        """Segments whose objects are being removed."""
+
+
+class RemoteLogMachine:
+    """The remote segments of one partition of the topic. Implements CoordinatorMachine."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[PartitionKey, _RemotePartition] = {}
+        self._image = EMPTY
+        self._now: Instant | None = None  # None: replay has not ended
+        self._gone: dict[PartitionKey, None] = {}
+        """Partitions of deleted topics that have segments which are not being deleted yet."""
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        record: CoordinatorRecord[Any, Any],
+        offset: Offset,
+        producer: TransactionalProducer | None,
+        /,
+    ) -> None:
+        """Apply a record. Raises UnreadableCoordinatorRecord if no coordinator writes such a record."""
+        if producer is not None:
+            raise _never_written(offset, "is in a transaction")
+        match record.key, record.value:
+            case RemoteLogSegmentKey() as key, RemoteLogSegmentValue() as value:
+                self._apply_segment(remote_segment(key, value), offset)
+            case RemoteLogSegmentKey() as key, None:
+                self._forget(_partition_of(key), RemoteSegmentId(key.segment_id))
+            case RemoteLogPartitionKey() as key, RemoteLogPartitionValue() as value:
+                known = self._known(_partition_of(key))
+                known.topic, known.leader_epoch = value.topic_name, LeaderEpoch(value.leader_epoch)
+                known.node_id = NodeId(value.node_id)
+            case RemoteLogPartitionKey() as key, None:
+                self._partitions.pop(_partition_of(key), None)
+                self._gone.pop(_partition_of(key), None)
+            case key, _:
+                raise _never_written(offset, f"has a value that does not belong to its key {key}")
+
+    def _apply_segment(self, segment: RemoteSegment, offset: Offset) -> None:
+        known = self._known(PartitionKey(segment.topic_id, segment.partition))
+        try:
+            known.segments.put(segment)
+        except ValueError as error:
+            raise _never_written(offset, f"changes a segment: {error}") from error
+        segment_id = segment.segment_id
+        if segment.state is _STARTED:
+            known.copying = segment_id
+        elif known.copying == segment_id:
+            known.copying = None
+        if segment.state is _DELETED:
+            known.deleting[segment_id] = None
+
+    def _forget(self, partition: PartitionKey, segment_id: RemoteSegmentId) -> None:
+        known = self._partitions.get(partition)
+        if known is not None:
+            known.segments.remove(segment_id)
+            known.deleting.pop(segment_id, None)
+            if known.copying == segment_id:
+                known.copying = None
+
+    def _known(self, partition: PartitionKey) -> _RemotePartition:
+        return self._partitions.setdefault(partition, _RemotePartition(partition))
+
+    def apply_marker(self, producer: TransactionalProducer, /, *, committed: bool) -> None:
+        """Nothing of this partition belongs to a transaction, so a marker ends nothing."""
+
+    def loaded(self, image: ClusterImage, _coordinator_epoch: int, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Ask again for the removals that a former coordinator has not seen the end of."""
+        self._image, self._now = image, now
+        self._note_gone()
+        return [
+            Decision(None, effects=(self._removal(partition, ids),))
+            for partition, known in self._partitions.items()
+            for ids in _slices(tuple(known.deleting))
+        ]
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
+        """Decide on a request of remote_log_requests.py, or on ObjectsRemoved."""
+        self._now = now
+        try:
+            match request:
+                case BeginRemoteLog():
+                    return self._begin(request.leader, now)
+                case BeginCopy():
+                    return self._begin_copy(request, now)
+                case FinishCopy():
+                    return self._finish_copy(request, now)
+                case DeleteRemoteSegments():
+                    known = self._led(request.leader)
+                    ids = _limited(request.segment_ids)
+                    return self._delete(known, ids, request.leader.node_id, now)
+                case ListRemoteSegments():
+                    return Decision(self._page(request))
+                case FindOrphans():
+                    return Decision(self._orphans(request))
+                case ObjectsRemoved():
+                    return self._removed(request)
+                case _:
+                    raise TypeError(f"{type(request).__name__} is no request to a coordinator of remote segments")
+        except TidelogError as error:
+            return Decision(error)
+
+    def _begin(self, leader: RemoteLogLeader, now: Instant) -> Decision[RemoteLogChanged]:
+        topic = self._image.topics.get(leader.partition.topic_id)
+        if topic is None:  # deleted, or newer than this node's metadata
+            raise UnknownTopicId(
+                f"topic {leader.partition.topic_id} is not in the metadata of the coordinator of its remote segments: "
+                "it was deleted, or is new; try again after a pause while it exists"
+            )
+        known = self._partitions.get(leader.partition)
+        if known is not None and leader.leader_epoch < known.leader_epoch:
+            raise _fenced(leader, known)
+        if known is not None and leader.leader_epoch == known.leader_epoch:
+            return Decision(_CHANGED)
+        key = RemoteLogPartitionKey(leader.partition.topic_id, leader.partition.partition)
+        begun = CoordinatorRecord(key, RemoteLogPartitionValue(topic.name, leader.leader_epoch, leader.node_id))
+        if known is None or known.copying is None:
+            return Decision(_CHANGED, (begun,))
+        # The older leader can no longer finish this copy, and only this decision knows of it.
+        deleted = self._delete(known, (known.copying,), leader.node_id, now)
+        return Decision(_CHANGED, (begun, *deleted.records), effects=deleted.effects)
+
+    def _begin_copy(self, request: BeginCopy, now: Instant) -> Decision[RemoteLogChanged]:
+        leader, segment = request.leader, request.segment
+        known = self._led(leader)
+        if (
+            PartitionKey(segment.topic_id, segment.partition) != leader.partition
+            or segment.copied_in != leader.leader_epoch
+            or not 0 <= segment.start_offset < segment.end_offset
+            or not segment.leader_epochs
+            or segment.leader_epochs[0].start_offset != segment.start_offset
+            or segment.state is not _STARTED
+        ):
+            raise InvalidRequest(f"the leader of {leader.partition} begins a copy that contradicts itself: {segment}")
+        present = known.segments.get(segment.segment_id)
+        if present is not None:
+            if present.state is _STARTED and present.start_offset == segment.start_offset:
+                return Decision(_CHANGED)  # the answer was lost
+            raise InvalidRequest(
+                f"segment {segment.segment_id} of {leader.partition} is in state {present.state.name}: each copy needs "
+                "an id of its own"
+            )
+        replaced: Decision[RemoteLogChanged] = Decision(_CHANGED)
+        if known.copying is not None:
+            replaced = self._delete(known, (known.copying,), leader.node_id, now)
+        begun = segment_record(replace(segment, changed_ms=now.wall_ms, node_id=leader.node_id))
+        return Decision(_CHANGED, (*replaced.records, begun), effects=replaced.effects)
+
+    def _finish_copy(self, request: FinishCopy, now: Instant) -> Decision[RemoteLogChanged]:
+        known = self._led(request.leader)
+        segment = known.segments.get(request.segment_id)
+        if segment is None or segment.state is _DELETED:
+            raise InvalidRequest(
+                f"the copy {request.segment_id} of {request.leader.partition} was replaced or deleted meanwhile: copy "
+                "the segment once more, under another id"
+            )
+        if segment.state is _FINISHED:
+            return Decision(_CHANGED)  # the answer was lost
+        if not request.sections:
+            raise InvalidRequest(f"the copy {request.segment_id} of {request.leader.partition} has no sections")
+        finished = replace(
+            segment,
+            state=_FINISHED,
+            sections=request.sections,
+            node_id=request.leader.node_id,
+            changed_ms=now.wall_ms,
+        )
+        return Decision(_CHANGED, (segment_record(finished),))
+
+    def _page(self, request: ListRemoteSegments) -> RemoteSegmentsPage:
+        if not 1 <= request.limit <= SEGMENTS_MAX:
+            raise InvalidRequest(f"a page of {request.limit} remote segments is asked for; use 1 to {SEGMENTS_MAX}")
+        known = self._partitions.get(request.partition)
+        if known is None:
+            return RemoteSegmentsPage((), has_more=False, leader_epoch=NO_LEADER_EPOCH)
+        found = tuple(islice(known.segments.following(request.after), request.limit + 1))
+        return RemoteSegmentsPage(found[: request.limit], len(found) > request.limit, known.leader_epoch)
+
+    def _orphans(self, request: FindOrphans) -> OrphansFound:
+        return OrphansFound(
+            tuple(
+                (partition, segment_id)
+                for partition, segment_id in request.objects
+                if partition not in self._partitions or segment_id not in self._partitions[partition].segments
+            )
+        )
+
+    def _removed(self, request: ObjectsRemoved) -> Decision[RemoteLogChanged]:
+        known = self._partitions.get(request.partition)
+        if known is None:
+            return Decision(_CHANGED)
+        removed = [segment_id for segment_id in request.segment_ids if segment_id in known.deleting]
+        records: list[RemoteLogRecord] = [
+            CoordinatorRecord(
+                RemoteLogSegmentKey(request.partition.topic_id, request.partition.partition, segment_id), None
+            )
+            for segment_id in removed
+        ]
+        if len(removed) == len(known.segments) and request.partition.topic_id not in self._image.topics:
+            key = RemoteLogPartitionKey(request.partition.topic_id, request.partition.partition)
+            records.append(CoordinatorRecord(key, None))
+        return Decision(_CHANGED, tuple(records))
+
+    def _led(self, leader: RemoteLogLeader) -> _RemotePartition:
+        """The partition of a leader. Raises FencedLeaderEpoch; UnknownLeaderEpoch if it has not registered."""
+        known = self._partitions.get(leader.partition)
+        if known is None or known.leader_epoch < leader.leader_epoch:
+            raise UnknownLeaderEpoch(
+                f"the leader of {leader.partition} in epoch {leader.leader_epoch} has not registered with the "
+                "coordinator of its remote segments: it registers first"
+            )
+        if leader.leader_epoch < known.leader_epoch:
+            raise _fenced(leader, known)
+        if leader.partition.topic_id not in self._image.topics:
+            raise UnknownTopicId(f"topic {known.topic!r} was deleted: its remote segments are being deleted, too")
+        return known
+
+    @staticmethod
+    def _delete(
+        known: _RemotePartition,
+        ids: Sequence[RemoteSegmentId],
+        node_id: NodeId,
+        now: Instant,
+    ) -> Decision[RemoteLogChanged]:
+        found = [known.segments.get(segment_id) for segment_id in dict.fromkeys(ids)]
+        deleted = tuple(
+            replace(segment, state=_DELETED, node_id=node_id, changed_ms=now.wall_ms)
+            for segment in found
+            if segment is not None and segment.state is not _DELETED
+        )
+        if not deleted:
+            return Decision(_CHANGED)
+        return Decision(_CHANGED, tuple(map(segment_record, deleted)), effects=(RemoveObjects(known.topic, deleted),))
+
+    def _removal(self, partition: PartitionKey, ids: Sequence[RemoteSegmentId]) -> RemoveObjects:
+        known = self._partitions[partition]
+        found = (known.segments.get(segment_id) for segment_id in ids)
+        return RemoveObjects(known.topic, tuple(segment for segment in found if segment is not None))
+
+    # --- metadata and time --------------------------------------------------------------------------------------
+
+    def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Begin to delete the segments of topics that are gone; `tick` goes on with it."""
+        self._image, self._now = image, now
+        self._note_gone()
+        return ()
+
+    def _note_gone(self) -> None:
+        # A topic that this image does not have was deleted. It is not newer than the image: a leader has registered
+        # with a coordinator whose image had the topic, and the image that made this node the coordinator came later.
+        for partition in self._partitions:
+            if partition.topic_id not in self._image.topics:
+                self._gone.setdefault(partition)
+
+    def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Delete the next segments of topics that are gone."""
+        self._now = now
+        for partition in list(self._gone):
+            known = self._partitions[partition]
+            left = (segment.segment_id for segment in known.segments if segment.state is not _DELETED)
+            ids = tuple(islice(left, SEGMENTS_MAX))
+            if ids:
+                return [self._delete(known, ids, known.node_id, now)]
+            del self._gone[partition]
+            if not known.segments:
+                key = RemoteLogPartitionKey(partition.topic_id, partition.partition)
+                return [Decision(None, (CoordinatorRecord(key, None),))]
+        return ()
+
+    def deadline(self) -> Millis | None:
+        """At once while segments of deleted topics are left."""
+        return self._now.monotonic_ms if self._gone and self._now is not None else None
+
+    # --- for metrics --------------------------------------------------------------------------------------------
+
+    def sizes(self) -> Mapping[str, int]:
+        """The partitions with remote segments, and these segments."""
+        return {
+            "remote_partition": len(self._partitions),
+            "remote_segment": sum(len(known.segments) for known in self._partitions.values()),
+        }
+
+
+def _partition_of(key: RemoteLogSegmentKey | RemoteLogPartitionKey) -> PartitionKey:
+    return PartitionKey(TopicId(key.topic_id), PartitionIndex(key.partition))
+
+
+def _slices(ids: tuple[RemoteSegmentId, ...]) -> list[tuple[RemoteSegmentId, ...]]:
+    return [ids[first : first + SEGMENTS_MAX] for first in range(0, len(ids), SEGMENTS_MAX)]
+
+
+def _limited(ids: tuple[RemoteSegmentId, ...]) -> tuple[RemoteSegmentId, ...]:
+    if len(ids) > SEGMENTS_MAX:
+        raise InvalidRequest(f"{len(ids)} remote segments are to be deleted at once; send at most {SEGMENTS_MAX}")
+    return ids
+
+
+def _fenced(leader: RemoteLogLeader, known: _RemotePartition) -> FencedLeaderEpoch:
+    return FencedLeaderEpoch(
+        f"node {leader.node_id} leads {leader.partition} in epoch {leader.leader_epoch}, and node {known.node_id} has "
+        f"registered epoch {known.leader_epoch} for its remote segments: the older leader copies and deletes nothing"
+    )
+
+
+def _never_written(offset: Offset, what: str) -> UnreadableCoordinatorRecord:
+    return UnreadableCoordinatorRecord(
+        f"{REMOTE_LOG_METADATA_TOPIC}: the record at offset {offset} {what}, and no coordinator writes such records; "
+        "restore the partition from another replica"
+    )
