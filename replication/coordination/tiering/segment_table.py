@@ -65,7 +65,13 @@ class SegmentTable:
     def following(self, after: tuple[Offset, RemoteSegmentId] | None) -> Iterator[RemoteSegment]:
         """The segments behind one that need not be known any more, in order; all without one. The table must not change
         meanwhile."""
-        first = 0 if after is None else bisect_right(self._order, _place(*after))
+        return self._from(0 if after is None else bisect_right(self._order, _place(*after)))
+
+    def following_offset(self, offset: Offset) -> Iterator[RemoteSegment]:
+        """As `following`: the segments that begin at an offset or behind it."""
+        return self._from(bisect_left(self._order, offset.to_bytes(_OFFSET_BYTES, "big")))
+
+    def _from(self, first: int) -> Iterator[RemoteSegment]:
         for number in range(first, len(self._order)):
             identity = self._order[number][_OFFSET_BYTES:]
             yield self._decode(UUID(bytes=identity), self._values[identity][1])

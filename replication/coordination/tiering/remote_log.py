@@ -1,0 +1,100 @@
+"""The remote part of one log as its leader sees it: which segments it believes, up to where the log is copied without a
+gap, and which segment has an offset.
+
+Invariants:
+  1. A segment is believed only if the log's epoch history has each of its epochs over the same offsets: a segment that
+     a leader of a lost epoch copied (an unclean election) has other records than this log, at the same offsets.
+  2. `copied_end` has every offset from the log start up to it in believed, finished segments: local segments may be
+     deleted up to it. A gap ends it, whatever was copied behind.
+  3. Segments may overlap: another leader rolled its segments at other offsets. Each believed one serves its offsets.
+
+Not here: the order in which copies begin and end (remote_log_machine.py).
+Source: KIP-405, RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from replication.coordination.tiering.segment_table import SegmentTable
+from tidelog.epochs import end_of_epoch
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
+from tidelog.types import EpochStart, Millis, Offset, PartitionKey
+
+
+def believed(segment: RemoteSegment, history: Sequence[EpochStart], log_start: Offset, log_end: Offset) -> bool:
+    """True if the log with this history has the records of the segment. Those below the log start do not count."""
+    epochs = segment.leader_epochs
+    for entry, following in zip(epochs, (*epochs[1:], None), strict=True):
+        end = segment.end_offset if following is None else following.start_offset
+        begin = max(entry.start_offset, log_start)
+        if end <= begin:
+            continue  # nothing of it is in the log any more
+        own = end_of_epoch(history, entry.epoch, log_start, log_end)
+        own_start = next((each.start_offset for each in history if each.epoch == entry.epoch), None)
+        if own_start is None or own.epoch != entry.epoch or own_start > begin or end > own.end_offset:
+            return False
+    return True
+
+
+class RemoteLog:
+    """The believed and finished segments of one partition."""
+
+    def __init__(self, partition: PartitionKey, log_start: Offset) -> None:
+        self._table = SegmentTable(partition)
+        self._longest = 0
+        """The largest number of offsets of a segment: a segment with an offset begins at most so far before it."""
+        self.copied_end = log_start
+        """Every offset from the log start up to this one is in a segment."""
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def load(
+        self, segments: Iterable[RemoteSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
+    ) -> tuple[RemoteSegmentId, ...]:
+        """Take over those segments of a page that are finished and believed. Returns the finished ones that are not:
+        their records are of a lost epoch, and they are to be deleted. The pages come in the order of start offsets."""
+        lost = []
+        for segment in segments:
+            if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED:
+                continue
+            if believed(segment, history, log_start, log_end):
+                self.add(segment)
+            else:
+                lost.append(segment.segment_id)
+        return tuple(lost)
+
+    def add(self, segment: RemoteSegment) -> None:
+        """Add a segment that this leader has copied, or that `load` believes."""
+        self._table.put(segment)
+        self._longest = max(self._longest, segment.end_offset - segment.start_offset)
+        if segment.start_offset <= self.copied_end:
+            self.copied_end = max(self.copied_end, segment.end_offset)
+
+    def advance(self, log_start: Offset) -> tuple[RemoteSegmentId, ...]:
+        """The log start has moved. Returns the segments that lie below it, which are to be deleted."""
+        below = []
+        for segment in self._table:
+            if segment.start_offset >= log_start:
+                break
+            if segment.end_offset <= log_start:
+                below.append(segment.segment_id)
+        for segment_id in below:
+            self._table.remove(segment_id)
+        self.copied_end = max(self.copied_end, log_start)
+        return tuple(below)
+
+    def segment_with(self, offset: Offset) -> RemoteSegment | None:
+        """A segment with this offset, the one that goes on the furthest; None if no segment has it."""
+        found: RemoteSegment | None = None
+        for segment in self._table.following_offset(Offset(max(0, offset - self._longest))):
+            if segment.start_offset > offset:
+                break
+            if segment.end_offset > offset and (found is None or segment.end_offset > found.end_offset):
+                found = segment
+        return found
+
+    def segments_since(self, timestamp: Millis) -> Iterable[RemoteSegment]:
+        """The segments that may have a record at or after a timestamp, by start offset."""
+        return (segment for segment in self._table if segment.max_timestamp >= timestamp)

@@ -1,0 +1,149 @@
+"""Which remote segments a leader believes, where its remote log ends, and which segment has an offset: against the
+records themselves, over logs of several leaders of which some lost their end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.coordination.tiering.remote_log import RemoteLog, believed
+from tests.replication.test_remote_log_machine import FINISHED, ORDERS, SECTIONS, STARTED
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
+from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset
+
+
+def history_of(epochs: list[int]) -> tuple[EpochStart, ...]:
+    """The history of a log, from the epoch of each of its records."""
+    return tuple(
+        EpochStart(LeaderEpoch(epoch), Offset(offset))
+        for offset, epoch in enumerate(epochs)
+        if offset == 0 or epochs[offset - 1] != epoch
+    )
+
+
+def copied(number: int, epochs: list[int], start: int, end: int) -> RemoteSegment:
+    """A copy of [start, end) of that log."""
+    entries = [EpochStart(LeaderEpoch(epochs[start]), Offset(start))]
+    entries += [
+        EpochStart(LeaderEpoch(epochs[offset]), Offset(offset))
+        for offset in range(start + 1, end)
+        if epochs[offset] != epochs[offset - 1]
+    ]
+    return RemoteSegment(
+        RemoteSegmentId(UUID(int=number)),
+        ORDERS.topic_id,
+        ORDERS.partition,
+        Offset(start),
+        Offset(end),
+        tuple(entries),
+        Millis(1_000 * end),
+        10 * (end - start),
+        LeaderEpoch(epochs[-1]),
+        NodeId(1),
+        Millis(0),
+        FINISHED,
+        SECTIONS,
+    )
+
+
+@st.composite
+def diverged_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """The epochs of the records of two logs that share a beginning, and then were led by different nodes."""
+    shared = sorted(draw(st.lists(st.integers(0, 3), max_size=12)))
+    one = sorted(draw(st.lists(st.sampled_from([4, 6]), max_size=8)))
+    other = sorted(draw(st.lists(st.sampled_from([5, 7]), max_size=8)))
+    return shared + one, shared + other
+
+
+@given(logs=diverged_logs(), data=st.data())
+def test_a_segment_is_believed_if_the_log_has_its_records(
+    logs: tuple[list[int], list[int]], data: st.DataObject
+) -> None:
+    own, others = logs
+    if not others:
+        return
+    start = data.draw(st.integers(0, len(others) - 1))
+    end = data.draw(st.integers(start + 1, len(others)))
+    log_start = data.draw(st.integers(0, len(own)))
+    seen = range(max(start, log_start), end)
+    same = all(offset < len(own) and own[offset] == others[offset] for offset in seen)
+    history = tuple(each for each in history_of(own) if each.start_offset < len(own))
+    assert believed(copied(1, others, start, end), history, Offset(log_start), Offset(len(own))) is same
+
+
+def test_a_log_that_grew_after_the_copy_still_believes_it_and_one_that_lost_its_end_does_not() -> None:
+    copy = copied(1, [0, 0, 1, 1], 0, 4)
+    assert believed(copy, history_of([0, 0, 1, 1, 1, 2]), Offset(0), Offset(6))
+    assert not believed(copy, history_of([0, 0, 1]), Offset(0), Offset(3))
+    assert not believed(copy, history_of([0, 0, 0, 1]), Offset(0), Offset(4)), "the epochs begin elsewhere"
+    assert believed(copy, (EpochStart(LeaderEpoch(1), Offset(2)),), Offset(2), Offset(9)), "the start was deleted"
+
+
+def test_the_copied_end_stops_at_the_first_gap() -> None:
+    epochs = [0] * 100
+    log = RemoteLog(ORDERS, Offset(10))
+    lost = log.load(
+        [copied(1, epochs, 0, 20), copied(2, epochs, 15, 40), copied(3, epochs, 50, 60)],
+        history_of(epochs),
+        Offset(10),
+        Offset(100),
+    )
+    assert (lost, log.copied_end, len(log)) == ((), 40, 3)
+    log.add(copied(4, epochs, 40, 50))
+    assert log.copied_end == 50, "what lies behind is found again by the next leader, or copied once more"
+
+
+def test_copies_of_a_lost_epoch_are_named_and_not_read() -> None:
+    log = RemoteLog(ORDERS, Offset(0))
+    own = [0] * 10 + [2] * 10
+    fine, lost = copied(1, own, 0, 10), copied(2, [0] * 10 + [1] * 10, 10, 20)
+    assert log.load([fine, lost], history_of(own), Offset(0), Offset(20)) == (lost.segment_id,)
+    assert (log.segment_with(Offset(9)), log.segment_with(Offset(10))) == (fine, None)
+    assert log.copied_end == 10
+
+
+def test_a_copy_that_never_finished_is_not_read() -> None:
+    log = RemoteLog(ORDERS, Offset(0))
+    unfinished = replace(copied(1, [0] * 10, 0, 10), state=STARTED)
+    assert log.load([unfinished], history_of([0] * 10), Offset(0), Offset(10)) == ()
+    assert (len(log), log.copied_end) == (0, 0)
+
+
+def test_a_log_start_that_moves_gives_up_the_segments_below_it() -> None:
+    epochs = [0] * 40
+    log = RemoteLog(ORDERS, Offset(0))
+    for number in range(3):
+        log.add(copied(number, epochs, 10 * number, 10 * number + 10))
+    assert log.advance(Offset(15)) == (RemoteSegmentId(UUID(int=0)),)
+    assert log.segment_with(Offset(5)) is None
+    assert [each.start_offset for each in log.segments_since(Millis(25_000))] == [20]
+    assert log.advance(Offset(35)) == (RemoteSegmentId(UUID(int=1)), RemoteSegmentId(UUID(int=2)))
+    assert log.copied_end == 35
+
+
+@given(
+    ranges=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)), max_size=12),
+    offset=st.integers(0, 60),
+    log_start=st.integers(0, 20),
+)
+def test_lookups_agree_with_a_search_through_all_segments(
+    ranges: list[tuple[int, int]], offset: int, log_start: int
+) -> None:
+    epochs = [0] * 60
+    every = sorted(
+        (copied(number, epochs, start, start + length) for number, (start, length) in enumerate(ranges)),
+        key=lambda each: (each.start_offset, each.segment_id.int),
+    )
+    log = RemoteLog(ORDERS, Offset(log_start))
+    assert log.load(every, history_of(epochs), Offset(log_start), Offset(60)) == ()
+    ends = [each.end_offset for each in every if each.start_offset <= offset < each.end_offset]
+    found = log.segment_with(Offset(offset))
+    assert (None if found is None else found.end_offset) == max(ends, default=None)
+    covered = {each for segment in every for each in range(segment.start_offset, segment.end_offset)}
+    end = log_start
+    while end in covered:
+        end += 1
+    assert log.copied_end == end
