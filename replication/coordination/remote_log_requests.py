@@ -12,9 +12,9 @@ from tidelog.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogLeader:
-    """The leader that sends a request."""
+    """The leader of a partition, which sends a request."""
 
-    partition: PartitionKey
+    key: PartitionKey
     leader_epoch: LeaderEpoch
     node_id: NodeId
 
@@ -61,12 +61,20 @@ class RemoteLogChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentPlace:
+    """The place of a segment in the order of its partition."""
+
+    start_offset: Offset
+    segment_id: RemoteSegmentId
+
+
+@dataclass(frozen=True, slots=True)
 class ListRemoteSegments:
     """A page of a partition's segments, in any state, by start offset and id. Answered by RemoteSegmentsPage."""
 
-    partition: PartitionKey
-    after: tuple[Offset, RemoteSegmentId] | None = None
-    """The last segment of the page before; None for the first page."""
+    key: PartitionKey
+    after: SegmentPlace | None = None
+    """That of the last segment of the page before; None for the first page."""
     limit: int = 500
     """At most SEGMENTS_MAX."""
 
@@ -102,7 +110,7 @@ class OrphansFound:
 class ObjectsRemoved:
     """The driver has removed the objects of segments that are being deleted, or found them missing."""
 
-    partition: PartitionKey
+    key: PartitionKey
     segment_ids: tuple[RemoteSegmentId, ...]
 
 

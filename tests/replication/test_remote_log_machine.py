@@ -27,6 +27,7 @@ from replication.coordination.remote_log_requests import (
     RemoteLogLeader,
     RemoteSegmentsPage,
     RemoveObjects,
+    SegmentPlace,
 )
 from replication.coordination.tiering.remote_log_machine import SEGMENTS_MAX, RemoteLogMachine
 from tests.replication.transaction_world import image
@@ -73,8 +74,8 @@ def leader(epoch: int, node: int = 1, partition: PartitionKey = ORDERS) -> Remot
 def segment(number: int, start: int, end: int, by: RemoteLogLeader) -> RemoteSegment:
     return RemoteSegment(
         RemoteSegmentId(UUID(int=number)),
-        by.partition.topic_id,
-        by.partition.partition,
+        by.key.topic_id,
+        by.key.partition,
         Offset(start),
         Offset(end),
         (EpochStart(by.leader_epoch, Offset(start)),),
@@ -170,7 +171,7 @@ class Coordinator:
 def listed(machine: RemoteLogMachine, partition: PartitionKey, limit: int = SEGMENTS_MAX) -> list[RemoteSegment]:
     found: list[RemoteSegment] = []
     while True:
-        after = (found[-1].start_offset, found[-1].segment_id) if found else None
+        after = SegmentPlace(found[-1].start_offset, found[-1].segment_id) if found else None
         page = machine.handle(ListRemoteSegments(partition, after, limit=limit), Instant(Millis(0), Millis(0))).answer
         assert isinstance(page, RemoteSegmentsPage)
         found.extend(page.segments)
@@ -405,7 +406,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.coordinator.topics_are({})
 
     def _accepted(self, request: BeginCopy | FinishCopy | DeleteRemoteSegments, by: RemoteLogLeader) -> bool:
-        current = self.epochs.get(by.partition, NO_LEADER_EPOCH)
+        current = self.epochs.get(by.key, NO_LEADER_EPOCH)
         try:
             assert self.coordinator.ask(request) == RemoteLogChanged()
         except FencedLeaderEpoch:

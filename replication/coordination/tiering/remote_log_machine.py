@@ -186,18 +186,18 @@ class RemoteLogMachine:
             return Decision(error)
 
     def _begin(self, leader: RemoteLogLeader, now: Instant) -> Decision[RemoteLogChanged]:
-        topic = self._image.topics.get(leader.partition.topic_id)
+        topic = self._image.topics.get(leader.key.topic_id)
         if topic is None:  # deleted, or newer than this node's metadata
             raise UnknownTopicId(
-                f"topic {leader.partition.topic_id} is not in the metadata of the coordinator of its remote segments: "
+                f"topic {leader.key.topic_id} is not in the metadata of the coordinator of its remote segments: "
                 "it was deleted, or is new; try again after a pause while it exists"
             )
-        known = self._partitions.get(leader.partition)
+        known = self._partitions.get(leader.key)
         if known is not None and leader.leader_epoch < known.leader_epoch:
             raise _fenced(leader, known)
         if known is not None and leader.leader_epoch == known.leader_epoch:
             return Decision(_CHANGED)
-        key = RemoteLogPartitionKey(leader.partition.topic_id, leader.partition.partition)
+        key = RemoteLogPartitionKey(leader.key.topic_id, leader.key.partition)
         begun = CoordinatorRecord(key, RemoteLogPartitionValue(topic.name, leader.leader_epoch, leader.node_id))
         if known is None or known.copying is None:
             return Decision(_CHANGED, (begun,))
@@ -209,20 +209,20 @@ class RemoteLogMachine:
         leader, segment = request.leader, request.segment
         known = self._led(leader)
         if (
-            PartitionKey(segment.topic_id, segment.partition) != leader.partition
+            PartitionKey(segment.topic_id, segment.partition) != leader.key
             or segment.copied_in != leader.leader_epoch
             or not 0 <= segment.start_offset < segment.end_offset
             or not segment.leader_epochs
             or segment.leader_epochs[0].start_offset != segment.start_offset
             or segment.state is not _STARTED
         ):
-            raise InvalidRequest(f"the leader of {leader.partition} begins a copy that contradicts itself: {segment}")
+            raise InvalidRequest(f"the leader of {leader.key} begins a copy that contradicts itself: {segment}")
         present = known.segments.get(segment.segment_id)
         if present is not None:
             if present.state is _STARTED and present.start_offset == segment.start_offset:
                 return Decision(_CHANGED)  # the answer was lost
             raise InvalidRequest(
-                f"segment {segment.segment_id} of {leader.partition} is in state {present.state.name}: each copy needs "
+                f"segment {segment.segment_id} of {leader.key} is in state {present.state.name}: each copy needs "
                 "an id of its own"
             )
         replaced: Decision[RemoteLogChanged] = Decision(_CHANGED)
@@ -236,13 +236,13 @@ class RemoteLogMachine:
         segment = known.segments.get(request.segment_id)
         if segment is None or segment.state is _DELETED:
             raise InvalidRequest(
-                f"the copy {request.segment_id} of {request.leader.partition} was replaced or deleted meanwhile: copy "
+                f"the copy {request.segment_id} of {request.leader.key} was replaced or deleted meanwhile: copy "
                 "the segment once more, under another id"
             )
         if segment.state is _FINISHED:
             return Decision(_CHANGED)  # the answer was lost
         if not request.sections:
-            raise InvalidRequest(f"the copy {request.segment_id} of {request.leader.partition} has no sections")
+            raise InvalidRequest(f"the copy {request.segment_id} of {request.leader.key} has no sections")
         finished = replace(
             segment,
             state=_FINISHED,
@@ -255,7 +255,7 @@ class RemoteLogMachine:
     def _page(self, request: ListRemoteSegments) -> RemoteSegmentsPage:
         if not 1 <= request.limit <= SEGMENTS_MAX:
             raise InvalidRequest(f"a page of {request.limit} remote segments is asked for; use 1 to {SEGMENTS_MAX}")
-        known = self._partitions.get(request.partition)
+        known = self._partitions.get(request.key)
         if known is None:
             return RemoteSegmentsPage((), has_more=False, leader_epoch=NO_LEADER_EPOCH)
         found = tuple(islice(known.segments.following(request.after), request.limit + 1))
@@ -271,32 +271,30 @@ class RemoteLogMachine:
         )
 
     def _removed(self, request: ObjectsRemoved) -> Decision[RemoteLogChanged]:
-        known = self._partitions.get(request.partition)
+        known = self._partitions.get(request.key)
         if known is None:
             return Decision(_CHANGED)
         removed = [segment_id for segment_id in request.segment_ids if segment_id in known.deleting]
         records: list[RemoteLogRecord] = [
-            CoordinatorRecord(
-                RemoteLogSegmentKey(request.partition.topic_id, request.partition.partition, segment_id), None
-            )
+            CoordinatorRecord(RemoteLogSegmentKey(request.key.topic_id, request.key.partition, segment_id), None)
             for segment_id in removed
         ]
-        if len(removed) == len(known.segments) and request.partition.topic_id not in self._image.topics:
-            key = RemoteLogPartitionKey(request.partition.topic_id, request.partition.partition)
+        if len(removed) == len(known.segments) and request.key.topic_id not in self._image.topics:
+            key = RemoteLogPartitionKey(request.key.topic_id, request.key.partition)
             records.append(CoordinatorRecord(key, None))
         return Decision(_CHANGED, tuple(records))
 
     def _led(self, leader: RemoteLogLeader) -> _RemotePartition:
         """The partition of a leader. Raises FencedLeaderEpoch; UnknownLeaderEpoch if it has not registered."""
-        known = self._partitions.get(leader.partition)
+        known = self._partitions.get(leader.key)
         if known is None or known.leader_epoch < leader.leader_epoch:
             raise UnknownLeaderEpoch(
-                f"the leader of {leader.partition} in epoch {leader.leader_epoch} has not registered with the "
+                f"the leader of {leader.key} in epoch {leader.leader_epoch} has not registered with the "
                 "coordinator of its remote segments: it registers first"
             )
         if leader.leader_epoch < known.leader_epoch:
             raise _fenced(leader, known)
-        if leader.partition.topic_id not in self._image.topics:
+        if leader.key.topic_id not in self._image.topics:
             raise UnknownTopicId(f"topic {known.topic!r} was deleted: its remote segments are being deleted, too")
         return known
 
@@ -382,7 +380,7 @@ def _limited(ids: tuple[RemoteSegmentId, ...]) -> tuple[RemoteSegmentId, ...]:
 
 def _fenced(leader: RemoteLogLeader, known: _RemotePartition) -> FencedLeaderEpoch:
     return FencedLeaderEpoch(
-        f"node {leader.node_id} leads {leader.partition} in epoch {leader.leader_epoch}, and node {known.node_id} has "
+        f"node {leader.node_id} leads {leader.key} in epoch {leader.leader_epoch}, and node {known.node_id} has "
         f"registered epoch {known.leader_epoch} for its remote segments: the older leader copies and deletes nothing"
     )
 

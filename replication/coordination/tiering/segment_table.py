@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from replication.coordination.remote_log_records import remote_segment, segment_record
+from replication.coordination.remote_log_requests import SegmentPlace
 from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
 from tidelog.protocol.kafka.messages.remote_log_segment_value import REMOTE_LOG_SEGMENT_VALUE
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
@@ -62,10 +63,12 @@ class SegmentTable:
         known = self._values.get(segment_id.bytes)
         return None if known is None else self._decode(segment_id, known[1])
 
-    def following(self, after: tuple[Offset, RemoteSegmentId] | None) -> Iterator[RemoteSegment]:
+    def following(self, after: SegmentPlace | None) -> Iterator[RemoteSegment]:
         """The segments behind one that need not be known any more, in order; all without one. The table must not change
         meanwhile."""
-        return self._from(0 if after is None else bisect_right(self._order, _place(*after)))
+        return self._from(
+            0 if after is None else bisect_right(self._order, _place(after.start_offset, after.segment_id))
+        )
 
     def following_offset(self, offset: Offset) -> Iterator[RemoteSegment]:
         """As `following`: the segments that begin at an offset or behind it."""
