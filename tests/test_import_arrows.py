@@ -29,6 +29,7 @@ LEAVES = {
     "tidelog.epochs",
     "tidelog.security.acls",
     "tidelog.settings",
+    "tidelog.tiering.remote_segment",
     "tidelog.values",
 }
 MESSAGES = {"tidelog.protocol.kafka"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.coordination.tiering.remote_log import RemoteLog, believed
-from tests.replication.test_remote_log_machine import FINISHED, ORDERS, SECTIONS, STARTED
+from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset
 

@@ -30,6 +30,7 @@ from replication.coordination.remote_log_requests import (
     SegmentPlace,
 )
 from replication.coordination.tiering.remote_log_machine import SEGMENTS_MAX, RemoteLogMachine
+from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
 from tests.replication.transaction_world import image
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -41,11 +42,9 @@ from tidelog.errors import (
 )
 from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import (
-    ObjectSection,
     RemoteSegment,
     RemoteSegmentId,
     RemoteSegmentState,
-    SectionKind,
 )
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -60,11 +59,8 @@ from tidelog.types import (
     TopicId,
 )
 
-STARTED, FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
 DELETED = RemoteSegmentState.DELETE_SEGMENT_STARTED
 TOPICS = {"orders": 3}
-ORDERS = PartitionKey(TopicId(UUID(int=1)), PartitionIndex(0))
-SECTIONS = (ObjectSection(SectionKind.LOG, 0, 1_000, 7), ObjectSection(SectionKind.OFFSET_INDEX, 1_000, 8, 9))
 
 
 def leader(epoch: int, node: int = 1, partition: PartitionKey = ORDERS) -> RemoteLogLeader:
