@@ -1,4 +1,4 @@
-"""The remote segments of one partition, in little memory: 100,000 of them take some 40 MB.
+"""The remote segments of one partition, in little memory: 100,000 of them take some 50 MB.
 
 A segment is kept as the bytes of its record's value, and decoded when somebody looks at it, which is rare: a list of
 objects would take three times as much on the coordinator, and again on the leader.
