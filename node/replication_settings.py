@@ -33,6 +33,10 @@ class ReplicationConfig:
     """the share of a node's preferred leaderships that other nodes may have before they are moved back"""
     throttled_rate: int = setting("follower.replication.throttled.rate", 0, number(0, 1 << 40, unit="bytes/s"))
     """limit for fetching replicas that are being moved to this node; 0: no limit"""
+    alter_log_dirs_rate: int = setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second", 0, number(0, 1 << 40, unit="bytes/s")
+    )
+    """limit for copying replicas that are being moved between log directories of this node; 0: no limit"""
     moves_per_node: int = setting("cluster.moves.per.node", 5, number(1, 1_000))
     """Tidelog's own: queued moves begin while each of their new nodes fetches fewer partitions than this"""
     rebalance: str = setting("cluster.rebalance", "off", choice({word: word for word in ("off", "auto")}))

@@ -273,7 +273,9 @@ class ReplicaLog:
     size: int
     """Bytes of its segments."""
     offset_lag: int
-    """Records of it that are not known to be committed."""
+    """Records of it that are not known to be committed; of a copy, those that it lacks."""
+    is_future: bool = False
+    """True for a copy that is to take the place of the log in another directory of the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -596,6 +596,14 @@ class ElectionNotNeeded(TidelogError, code=84, status="FAILED_PRECONDITION", ret
     """The partition already has the requested leader."""
 
 
+class LogDirNotFound(TidelogError, code=57, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """The node has no log directory of this path."""
+
+
+class ReplicaNotAvailable(TidelogError, code=9, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The node has no log of this replica yet, or is still moving it."""
+
+
 class InvalidReplicaAssignment(TidelogError, code=39, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The requested replicas are unknown, repeated or empty; or the reassignment can no longer be cancelled."""
 

@@ -373,6 +373,7 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_topic_settings = blocking(_admin.Admin.describe_topic_settings)
     describe_node_settings = blocking(_admin.Admin.describe_node_settings)
     describe_log_dirs = blocking(_admin.Admin.describe_log_dirs)
+    move_replicas = blocking(_admin.Admin.move_replicas)
     elect_leaders = blocking(_admin.Admin.elect_leaders)
     reassign = blocking(_admin.Admin.reassign)
     list_reassignments = blocking(_admin.Admin.list_reassignments)

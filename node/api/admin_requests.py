@@ -88,6 +88,22 @@ class DescribeLogDirsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirMove:
+    """A replica of the node that receives the request moves to another of its log directories."""
+
+    partition: TopicPartitionId
+    path: str
+    """As its configuration names the directory. The present one cancels a move."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReplicaLogDirsRequest:
+    """Move replicas between log directories (KIP-113)."""
+
+    moves: tuple[LogDirMove, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeReplicaLogsRequest:
     """The logs of the node that receives the request, by log directory."""
 

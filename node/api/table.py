@@ -374,6 +374,13 @@ ADMIN_DESCRIBE_LOG_DIRS: Final = Api(
     admin.DescribeLogDirsAnswer,
     Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
 )
+ADMIN_ALTER_REPLICA_LOG_DIRS: Final = Api(
+    "Admin.AlterReplicaLogDirs",
+    admin.AlterReplicaLogDirsRequest,
+    admin.ChangedPartitions,
+    _ALTER,
+    audited=True,
+)
 ADMIN_DESCRIBE_REPLICA_LOGS: Final = Api(
     "Admin.DescribeReplicaLogs",
     admin.DescribeReplicaLogsRequest,

@@ -30,6 +30,7 @@ from replication.controller import features
 from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration
 from replication.controller.metadata_records import DirectoryState
+from replication.controller.moved_replicas import MovedReplica
 from replication.controller.refusals import RefusedNode
 from storage.directory.log_directory import LogDirectory
 from storage.files.disk_executor import Executor
@@ -103,6 +104,8 @@ class Registration:
         self._clock, self._times, self._refused, self._probe = clock, times, refused, probe
         self._progress = _Progress()
         self.lease = ControllerLease(clock)
+        self.moved: Callable[[], tuple[MovedReplica, ...]] = tuple
+        """Returns the replicas of this node that moved to another directory than the metadata name."""
         self._named: list[LogDirectory] = []
         """The directories that the registration names."""
         self._wake = asyncio.Event()
@@ -274,7 +277,7 @@ class Registration:
             await self._controller.send(
                 target,
                 CONTROLLER_HEARTBEAT,
-                replace(self._beat_request(()), is_notice=True),
+                replace(self._beat_request(()), moved=(), is_notice=True),
                 timeout_ms=self._times.heartbeat_ms,
             )
 
@@ -299,6 +302,7 @@ class Registration:
             offline_directories=tuple(
                 directory.directory_id for directory in self._named if directory.offline is not None
             ),
+            moved=self.moved(),
             refused=self._refused(),
             feature_level_max=features.LATEST,
         )

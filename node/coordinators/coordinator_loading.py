@@ -101,13 +101,18 @@ class _Replay:
     def __init__(self, coordinator: PartitionCoordinator, clock: Clock) -> None:
         self.machine: CoordinatorMachine[Any, Any] = coordinator.kind.new_machine(coordinator.partition)
         self.records = 0
-        self._coordinator, self._log, self._clock = coordinator, coordinator.log, clock
+        self._coordinator, self._clock = coordinator, clock
         self._began = self._turn_began = self._reported = clock.monotonic_ms()
         self._next = self._log.log_start_offset
         self._unchecked = 0
         """Bytes since the clock was last read (see BYTES_PER_CHECK)."""
         self._turn_is_new = True
         """True if nothing was replayed in this turn of the loop."""
+
+    @property
+    def _log(self) -> Log:
+        """It may move to another log directory meanwhile."""
+        return self._coordinator.log
 
     @property
     def duration_ms(self) -> int:

@@ -39,6 +39,7 @@ from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
 from storage.append_info import LogAppendInfo, Origin
+from storage.log.log import Log
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import (
@@ -129,7 +130,7 @@ class PartitionCoordinator:
         notices: the log of notices of decisions."""
         self.kind = kind
         self.name = replica.name
-        self.log = replica.log
+        self._replica = replica
         self.leader_epoch = leader.core.leader_epoch
         self.state = CoordinatorState.LOADING
         self.retry_at: Millis | None = None
@@ -161,6 +162,11 @@ class PartitionCoordinator:
 
     def __str__(self) -> str:
         return f"{self.kind.name} coordinator {self.name}"
+
+    @property
+    def log(self) -> Log:
+        """The log of the partition. It may move to another log directory."""
+        return self._replica.log
 
     @property
     def partition(self) -> PartitionIndex:
@@ -317,9 +323,10 @@ class PartitionCoordinator:
 
     @property
     def _has_work(self) -> bool:
-        """True if requests wait and all applied records are committed. Until then no answer could be released, and the
-        requests that arrive meanwhile share the next batch: a busy partition has one batch for each commit."""
-        return bool(self._requests) and self._applied_to <= self.log.high_watermark
+        """True if requests wait, all applied records are committed, and appends are not held. Until then no answer
+        could be released, and the requests that arrive meanwhile share the next batch: a busy partition has one batch
+        for each commit."""
+        return bool(self._requests) and self._applied_to <= self.log.high_watermark and not self._leader.is_held
 
     def tick(self) -> bool:
         """Handle deadlines that have passed. Returns True if the partition must be loaded again."""
@@ -361,7 +368,9 @@ class PartitionCoordinator:
         return self._machine
 
     def _why_not_enough(self) -> str | None:
-        """Why appends are impossible; None if enough replicas are in sync."""
+        """Why appends are impossible; None if enough replicas are in sync, and appends are not held."""
+        if self._leader.is_held:  # its batch would not be in the log yet when the decision is taken for appended
+            return "its log moves to another log directory in this moment"
         try:
             self._leader.core.ensure_enough(Acks.ALL)
         except NotEnoughReplicas as error:
@@ -376,7 +385,7 @@ class PartitionCoordinator:
         return why is None
 
     def _postpones(self) -> bool:
-        """True if too few replicas are in sync: decisions without a request wait, and the machine stays."""
+        """True if appends are impossible or held: decisions without a request wait, and the machine stays."""
         is_enough = self._why_not_enough() is None
         self._postponed_to = None if is_enough else Millis(self._clock.monotonic_ms() + RETRY_MS)
         return not is_enough

@@ -33,6 +33,7 @@ from node.quorum.driver import QuorumDriver
 from node.quorum.fetcher import QuorumFetcher
 from node.quorum.handlers import QuorumHandlers
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
+from node.replicas.replica_manager import ReplicaManager
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_client import ControllerClient
 from node.requests.described_quorum import DescribedQuorum
@@ -137,6 +138,8 @@ class MetadataNode:
             on_refused=lambda: self.registration.beat_soon(),
             on_leader_refused=self._quorum.leader_refused,
         )
+        own = [directory for directory, _ in self._directories]
+        self._log_dirs = LogDirs(node_id, own, peers, config.inter_listener)
         handlers = ControllerHandlers(self.controller, settings, self._lease_ms)
         self.client = ControllerClient(
             self.view, Gate("Controller", handlers), self._addresses.of_voters, clock=clock, peers=peers, audit=audit
@@ -160,14 +163,19 @@ class MetadataNode:
         }
         """The handlers of the services, by name."""
 
+    def serve_moves(self, replicas: ReplicaManager) -> None:
+        """Let requests move replicas between log directories, and heartbeats report the moves."""
+        self._log_dirs.replicas = replicas
+        self.registration.moved = replicas.moves.to_report
+        replicas.moves.report_soon = self.registration.beat_soon
+
     def _new_admin(self, settings: TopicSettings) -> AdminHandlers:
-        directories = [directory for directory, _ in self._directories]
         return AdminHandlers(
             self.metadata,
             self.view,
             self.client,
             settings,
-            LogDirs(self._identity.node_id, directories, self._peers, self._config.inter_listener),
+            self._log_dirs,
             self._config.authorizer,
             node_settings(self._config),
             TopicCreation(self._config.topics),

@@ -376,6 +376,7 @@ class Node:
             call_soon=asyncio.get_running_loop().call_soon,
             meters=ReplicaMeters(self._now_ns),
         )
+        metadata.serve_moves(replicas)
         producer_ids = ProducerIds(metadata.allocate_producer_ids)
         coordinators = self._coordinators = NodeCoordinators(
             self._config,

@@ -26,6 +26,8 @@ from replication.partition import follower_events as events
 from replication.partition.follower import PartitionFollower
 from replication.partition.follower_events import NOTHING_HELD
 from replication.partition.replica_lifecycle import ReplicaCause
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
 from tidelog.errors import (
     CorruptLog,
     NotLeaderOrFollower,
@@ -75,6 +77,8 @@ class FollowerReplica:
         self._leader_node = state.leader
         self._want_fetch, self._report_durable, self._leave, self._moved = want_fetch, report_durable, leave, moved
         self._ended = False
+        self._held: list[FetchedPartition] | None = None
+        """Answers to apply later; None: they are not held."""
         self._rejected_start: Offset | None = None
         """The log start that a full disk has rejected."""
         self._started_at: Millis | None = None
@@ -104,6 +108,24 @@ class FollowerReplica:
         self.moves_here = me in state.adding and me not in state.isr
         """True while a reassignment adds this replica and it is not in sync: its fetches are throttled."""
 
+    # --- moves between log directories ---
+
+    def hold(self) -> None:
+        """Hold the leader's answers until `release`."""
+        self._held = []
+
+    def use(self, log: Log, directory: LogDirectory) -> None:
+        """Use a log with the same records in another directory; answers are held."""
+        self._log, self._directory = log, directory
+        self._handle(events.DurableOffsetMoved(log.durable_offset))
+
+    def release(self) -> None:
+        """Apply the answers that were held."""
+        held, self._held = self._held or [], None
+        for answer in held:
+            if not self._ended:
+                self.answered(answer)
+
     # --- fetches ---
 
     def next_fetch(self, fetch_id: int, max_bytes: int) -> PartitionFetch | None:
@@ -126,6 +148,9 @@ class FollowerReplica:
 
     def answered(self, answer: FetchedPartition) -> None:
         """Apply the leader's answer to a fetch."""
+        if self._held is not None:
+            self._held.append(answer)
+            return
         if answer.error is None:
             self._started_at = None
         self._topic_meter.replication_bytes_in += len(answer.records)

@@ -38,6 +38,7 @@ from replication.controller.image import PartitionState
 from replication.partition import leader_events as events
 from replication.partition.leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
+from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import WouldBlock
 from storage.log.log import Log
 from storage.log.log_read import LogRead
@@ -117,6 +118,8 @@ class LeaderReplica:
             lag_ms_max=services.lag_ms_max,
         )
         self._ended = False
+        self._held: list[Callable[[TidelogError | None], None]] | None = None
+        """Produce requests to append later, or to refuse with an error; None: appends are not held."""
         self._tickets = 0
         self._pending: dict[events.Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._deletions: dict[events.Ticket, DeletionDone] = {}
@@ -145,6 +148,7 @@ class LeaderReplica:
         """The leadership has ended. refusal: the answer to the waiting fetches."""
         self.settle()
         self._ended = True
+        self._release(refusal)
         self._log.keep_recent_appends(keep=False)
         self._log.first_unfetched = None
         text = "no longer leads in epoch %d: %s"
@@ -164,6 +168,37 @@ class LeaderReplica:
         now = self._services.clock.monotonic_ms()
         return events.StateKnown(state.replicas, state.isr, state.partition_epoch, min_insync, views, now, state.elr)
 
+    # --- moves between log directories ---
+
+    @property
+    def is_held(self) -> bool:
+        """True while appends are held."""
+        return self._held is not None
+
+    def hold(self) -> None:
+        """Hold what producers send until `release`."""
+        self.settle()
+        self._held = []
+
+    def use(self, log: Log, directory: LogDirectory) -> None:
+        """Use a log with the same records in another directory; appends are held."""
+        self._log.keep_recent_appends(keep=False)
+        self._log, self._directory = log, directory
+        log.keep_recent_appends(keep=len(self.core.in_sync.replicas) > 1)
+        log.first_unfetched = self.core.in_sync.first_unfetched
+        self.durable_moved()
+
+    def release(self) -> None:
+        """Append what was held, in its order."""
+        self._release(None)
+        if self.observer is not None and not self._ended:
+            self.observer.committed(self._log.high_watermark)  # it has waited too
+
+    def _release(self, refusal: TidelogError | None) -> None:
+        held, self._held = self._held or [], None
+        for entry in held:
+            entry(refusal)
+
     # --- produce ---
 
     def produce(
@@ -180,9 +215,38 @@ class LeaderReplica:
     ) -> None:
         """Append a batch. `done` is called once, at the end of this turn of the loop or later. origin: only the node
         itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
-        the records. check: as for `Log.append`. for_receipt: look up the checksum of a duplicate's first copy. Raises
+        the records. check: as for `Log.append`. for_receipt: look up the checksum of a duplicate's first copy. While
+        appends are held, the batch waits, and `done` gets the error that is raised otherwise. Raises
         the reason if the batch is rejected and not written, NotLeaderOrFollower if damage of the log ended the
         leadership, LeadershipLost if the disk failed during the append."""
+        append = partial(
+            self._append,
+            records,
+            origin=origin,
+            acks=acks,
+            deadline=deadline,
+            done=done,
+            inspected=inspected,
+            check=check,
+            for_receipt=for_receipt,
+        )
+        if self._held is None:
+            append()
+        else:
+            self._held.append(partial(_append_late, append, done))
+
+    def _append(
+        self,
+        records: Buffer,
+        *,
+        origin: Origin,
+        acks: Acks,
+        deadline: Millis,
+        done: ProduceDone,
+        inspected: Inspected | None,
+        check: TransactionCheck,
+        for_receipt: bool,
+    ) -> None:
         core, log = self.core, self._log
         try:
             core.ensure_enough(acks)
@@ -489,6 +553,16 @@ class LeaderReplica:
                 fetch.send_update(read_answer(fetch, self._log, epoch, nothing, waits=True, held_from=held_from))
             unfinished |= last.watermark < watermark
         return unfinished
+
+
+def _append_late(append: Callable[[], None], done: ProduceDone, refusal: TidelogError | None) -> None:
+    """Append a batch that was held, or refuse it."""
+    try:
+        if refusal is not None:
+            raise refusal
+        append()
+    except TidelogError as error:
+        done(None, error)
 
 
 def _stored_checksum(log: Log, info: LogAppendInfo) -> int | None:

@@ -68,16 +68,29 @@ class LogRegistry:
         has invalid settings waits until they are corrected.
 
         It must be in the directory that the metadata names; if it names none, any directory fits. A log elsewhere is
-        an older copy and is set aside: the metadata would rate the replica by a directory without its records."""
+        an older copy and is set aside: the metadata would rate the replica by a directory without its records. But the
+        log may have been moved from there (storage/directory/future_log.py): then it is used, and reported."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.directory_of(self._me)
         found = self._found.pop(state.key, None)
         if found is None:
             return None
+        found.sort(key=lambda entry: entry[1].moved_from is not None)
         fits = [entry for entry in found if wanted in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, entry[0].directory_id)][:1]
-        for directory, _ in found:
+        fits = fits or [entry for entry in found if entry[1].moved_from == wanted]
+        if fits and fits[0][1].moved_from == wanted and self._logs.working_one(wanted) is None:
+            # Its copy may have been discarded after a failure, and then the log here is older.
+            self._found[state.key] = fits
+            self._log_once(
+                name, f"it was moved from log directory {wanted}, which is offline or gone: restore that one"
+            )
+            return None
+        for directory, log in found:
             if all(directory is not fit for fit, _ in fits):
-                self.set_aside(directory, name, "the metadata names another log directory for it")
+                if log.moved_from is None:
+                    self.set_aside(directory, name, "the metadata names another log directory for it")
+                else:  # the move was interrupted between its renames: both are the same
+                    self.give_up(directory, log)
         if not fits:
             return None
         directory, log = fits[0]
@@ -105,7 +118,8 @@ class LogRegistry:
     def why_unfit(self, directory: LogDirectory, log: Log, state: PartitionState) -> str | None:
         """Why the log of this replica is set aside and a new one made; None if it stays. A damaged log stays while
         there is no leader to fetch it from: an unclean election may need its readable records."""
-        if state.directory_of(self._me) not in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, directory.directory_id):
+        fits = UNKNOWN_DIRECTORY, LOST_DIRECTORY, directory.directory_id, log.moved_from
+        if state.directory_of(self._me) not in fits:
             return "the metadata names another log directory for it"
         if log.damage is None or directory.offline is not None or state.leader == NO_NODE:
             return None

@@ -180,6 +180,25 @@ class Replica:
         self.offline = None
         self._move(ReplicaCause.LOSS_ACCEPTED)
 
+    # --- moves between log directories (directory_moves.py) ---
+
+    def hold(self) -> None:
+        """Append nothing until `release`: another log is to take the place of this one."""
+        if self.role is not None:
+            self.role.hold()
+
+    def use(self, log: Log, directory: LogDirectory) -> None:
+        """Use a log with the same records in another directory. Between `hold` and `release`."""
+        self.log, self.directory = log, directory
+        if self.role is not None:
+            self.role.use(log, directory)
+        wake_all(self._readers)
+
+    def release(self) -> None:
+        """Append what was held."""
+        if self.role is not None:
+            self.role.release()
+
     def _move(self, cause: ReplicaCause) -> None:
         self.state = state_after(self.state, cause)
 

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from node.api.fetch import FetchingReplica
 from node.api.peers import Peers
+from node.replicas.directory_moves import DirectoryMoves
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
@@ -143,11 +144,23 @@ class ReplicaManager:
         self._throttle = MoveThrottle(config.replication.throttled_rate)
         self._ticking: list[tuple[Callable[[Millis], None], Callable[[Millis], Millis | None]]] = []
         self._salvaging = Salvaging(node_id, self._reopened)
+        self.moves = self._new_moves(logs, image)
         self._stop = asyncio.Event()
         self.stopping = False
         for directory in logs.directories:
             directory.when_durable.append(self._durable_moved)
             directory.when_offline.append(self._directory_failed)
+
+    def _new_moves(self, logs: LogManager, image: Callable[[], ClusterImage]) -> DirectoryMoves:
+        return DirectoryMoves(
+            self.node_id,
+            logs,
+            self.registry,
+            MoveThrottle(self._config.replication.alter_log_dirs_rate),
+            clock=self._clock,
+            image=image,
+            unsealed=self._truncation_ended,
+        )
 
     def _new_missing(self, image: Callable[[], ClusterImage]) -> MissingLogs:
         return MissingLogs(
@@ -167,6 +180,7 @@ class ReplicaManager:
             ticking = tasks.create_task(self.ticker.run())
             opening = tasks.create_task(self._missing.run())
             applying = tasks.create_task(self._due.run())
+            tasks.create_task(self.moves.run(self._stop))
             tasks.create_task(self._proposer.run())
             self.fetchers.start(tasks)
             await self._stop.wait()
@@ -229,6 +243,7 @@ class ReplicaManager:
         self._proposer.node_epoch = node.node_epoch
         if old is EMPTY:
             self._log_registry.assign_recovered(image)
+            self.moves.drop_unneeded()
         changes = changes_between(old, image)
         for topic in changes.removed:
             self.registry.topic_removed(topic)
@@ -267,6 +282,7 @@ class ReplicaManager:
         if self._postpone_if_busy(replica):
             return
         self._dismiss(replica, ReplicaCause.REMOVED, reason)
+        self.moves.deleted(replica)
         if replica.directory.offline is not None or replica.log.closed:
             return  # the next start sets the log aside
         try:
@@ -281,10 +297,12 @@ class ReplicaManager:
         self.topics.remove_replica(replica.name.topic)
         self.damage.forget(replica)
         self._salvaging.forget(replica)
+        self.moves.forget(replica)
 
     def _postpone_if_busy(self, replica: Replica) -> bool:
-        """Postpone the change of a replica whose log is being truncated or repaired. Returns True if it has to wait."""
-        if replica.log.truncation is None and replica not in self._salvaging:
+        """Postpone the change of a replica whose log is being truncated, repaired, or replaced by its copy. Returns
+        True if it has to wait."""
+        if replica.log.truncation is None and replica not in self._salvaging and not replica.log.sealed:
             return False
         self._postponed[replica] = None
         return True
@@ -319,6 +337,7 @@ class ReplicaManager:
                 return
         elif damage is not None:
             resumes = self.damage.reconsider(replica, state, damage)
+        self.moves.learn(replica)
         if replica.leader_epoch == state.leader_epoch and not resumes:
             replica.learn(state, self.image.min_insync(state), self._views(state))
         else:
@@ -378,6 +397,7 @@ class ReplicaManager:
         self.registry.add(replica)
         if directory.offline is not None:
             replica.go_offline(KafkaStorageError(f"log directory {directory.path} is offline"))
+        self.moves.installed(replica)
         return replica
 
     def _directory_failed(self, directory: LogDirectory) -> None:

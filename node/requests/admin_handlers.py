@@ -498,6 +498,22 @@ class AdminHandlers(ConfigHandlers):
         """The log directories of this node."""
         return admin.DescribeLogDirsAnswer(self._log_dirs.own())
 
+    async def alter_replica_log_dirs(
+        self, request: admin.AlterReplicaLogDirsRequest, context: RequestContext
+    ) -> admin.ChangedPartitions:
+        """Begin to move replicas of this node between its log directories."""
+        ensure_few(request.moves, "partitions")
+        results = []
+        for move in request.moves:
+            error: TidelogError | None = None
+            try:
+                key = self._key_of(move.partition)
+                self._log_dirs.move(key, str(move.partition), move.path, self._metadata.image)
+            except TidelogError as refusal:
+                context.meter.count_error(error := refusal)
+            results.append(PartitionResult(move.partition, error))
+        return admin.ChangedPartitions(tuple(results))
+
     async def describe_replica_logs(
         self, request: admin.DescribeReplicaLogsRequest, _context: RequestContext
     ) -> admin.DescribeReplicaLogsAnswer:

@@ -17,12 +17,20 @@ from typing import Final
 from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
 from node.api.peers import Peers
 from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
+from node.replicas.directory_moves import lag_of
+from node.replicas.replica_manager import ReplicaManager
 from node.requests.cordoned_log_dirs import CordonedLogDirs
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
 from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
-from tidelog.errors import KafkaStorageError, TidelogError
+from tidelog.errors import (
+    InvalidReplicaAssignment,
+    KafkaStorageError,
+    LogDirNotFound,
+    ReplicaNotAvailable,
+    TidelogError,
+)
 from tidelog.types import METADATA_TOPIC, DirectoryId, NodeId, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.log_dirs")
@@ -39,6 +47,8 @@ class LogDirs:
         self._me, self._directories, self._peers, self._listener = me, tuple(directories), peers, listener
         self.cordoned = CordonedLogDirs(me, self._directories)
         """The setting of this node."""
+        self.replicas: ReplicaManager | None = None
+        """None: the node is starting."""
 
     def own(self) -> tuple[LogDirState, ...]:
         """The directories of this node, in the order of its configuration."""
@@ -63,7 +73,7 @@ class LogDirs:
         node = image.nodes.get(self._me)
         cordoned = () if node is None else node.cordoned_directories
         present = (
-            _with_logs(directory, named, is_cordoned=directory.directory_id in cordoned)
+            self._with_logs(directory, named, is_cordoned=directory.directory_id in cordoned)
             for directory in self._directories
         )
         return (*present, *(self._gone(each) for each in self.cordoned.gone(image)))
@@ -74,6 +84,58 @@ class LogDirs:
             f"(`tidelog node uncordon {self._me} --log-dir {directory_id}`)"
         )
         return ReplicaLogDir(str(directory_id), error, directory_id=directory_id, cordoned=True)
+
+    def _with_logs(
+        self, directory: LogDirectory, wanted: Collection[TopicPartition] | None, *, is_cordoned: bool
+    ) -> ReplicaLogDir:
+        if directory.offline is not None:
+            offline = KafkaStorageError(f"{directory.path} is offline: {directory.offline}")
+            return ReplicaLogDir(directory.path, offline, directory_id=directory.directory_id, cordoned=is_cordoned)
+        logs = [
+            ReplicaLog(partition, log.size, max(0, log.log_end_offset - log.high_watermark))
+            for partition, log in directory.logs.items()
+            if partition.topic != METADATA_TOPIC
+        ]
+        logs += [
+            ReplicaLog(partition, copy.size, lag_of(self._directories, copy), is_future=True)
+            for partition, copy in directory.future_logs.items()
+        ]
+        shown = (each for each in logs if wanted is None or each.partition in wanted)
+        room = directory.reserve
+        return ReplicaLogDir(
+            directory.path,
+            None,
+            tuple(sorted(shown, key=lambda each: each.partition)),
+            room.total,
+            room.free,
+            directory.directory_id,
+            is_cordoned,
+        )
+
+    def move(self, key: PartitionKey, name: str, path: str, image: ClusterImage) -> None:
+        """Begin to move a replica of this node to a log directory of it. name: of the partition, for errors. Raises
+        LogDirNotFound, InvalidReplicaAssignment for a cordoned directory, KafkaStorageError for one that is offline,
+        ReplicaNotAvailable."""
+        target = self._named(path)
+        node, state = image.nodes.get(self._me), image.partition(key)
+        replica = None if self.replicas is None else self.replicas.registry.by_key.get(key)
+        if state is None or self._me not in state.replicas or replica is None or self.replicas is None:
+            raise ReplicaNotAvailable(f"node {self._me} has no replica of {name}: ask a node that has one")
+        is_new = target is not replica.directory
+        if is_new and node is not None and target.directory_id in node.cordoned_directories:
+            raise InvalidReplicaAssignment(
+                f"{name} was not moved: log directory {target.path} of node {self._me} is cordoned; "
+                f"`tidelog node uncordon {self._me} --log-dir {target.path}` ends that"
+            )
+        self.replicas.moves.move(replica, target)
+
+    def _named(self, path: str) -> LogDirectory:
+        wanted = path.rstrip("/") or "/"
+        for directory in self._directories:
+            if directory.path == wanted:
+                return directory
+        known = ", ".join(sorted(each.path for each in self._directories))
+        raise LogDirNotFound(f"node {self._me} has no log directory {path!r}: name one of {known}")
 
     async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""
@@ -117,18 +179,3 @@ class LogDirs:
             _log.info("node %d did not report its log directories: %s", node_id, error.message)
             return None
         return answer.log_dirs
-
-
-def _with_logs(
-    directory: LogDirectory, wanted: Collection[TopicPartition] | None, *, is_cordoned: bool
-) -> ReplicaLogDir:
-    if directory.offline is not None:
-        offline = KafkaStorageError(f"{directory.path} is offline: {directory.offline}")
-        return ReplicaLogDir(directory.path, offline, directory_id=directory.directory_id, cordoned=is_cordoned)
-    logs = tuple(
-        ReplicaLog(partition, log.size, max(0, log.log_end_offset - log.high_watermark))
-        for partition, log in sorted(directory.logs.items())
-        if partition.topic != METADATA_TOPIC and (wanted is None or partition in wanted)
-    )
-    room = directory.reserve
-    return ReplicaLogDir(directory.path, None, logs, room.total, room.free, directory.directory_id, is_cordoned)

@@ -29,6 +29,7 @@ from replication.controller import (
     elections,
     events,
     features,
+    moved_replicas,
     node_removal,
     reassignment,
     registration,
@@ -392,6 +393,9 @@ class Controller:
         self._known_levels[node.node_id] = beat.feature_level_max
         self._take_out_damaged(node, beat)
         node = self._take_directories_offline(node, beat)
+        if beat.moved:
+            with self._batch() as batch:
+                batch.add(list(moved_replicas.changes_of(batch.image, node, beat.moved)))
         if beat.want_drain:
             return self._drain(node, at)
         if withdrawn:

@@ -19,6 +19,7 @@ from replication.controller.metadata_records import (
     ScramCredentialRecord,
     ScramCredentialRemovalRecord,
 )
+from replication.controller.moved_replicas import MovedReplica
 from replication.controller.node_state import NodeCause
 from replication.controller.refusals import RefusedNode
 from replication.raft.voters import ReplicaKey
@@ -138,6 +139,8 @@ class Heartbeat:
     """For a voter that is not the active controller, as far as the node knows."""
     feature_level_max: int = 0
     """The highest feature level that the node knows; 0 if its version does not say."""
+    moved: tuple[MovedReplica, ...] = ()
+    """Replicas of this node that moved to another of its log directories than the metadata name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,16 @@ from uuid import UUID
 
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition, is_topic_name
+from tidelog.types import (
+    DirectoryId,
+    EpochStart,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+    is_topic_name,
+)
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -31,6 +40,9 @@ CLEANING_CHECKPOINT: Final = "cleaning-offset-checkpoint"
 """Tidelog's own: below these offsets a cleaning round, finished or not, may have emptied segments."""
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+MOVED_FROM: Final = "moved-from.metadata"
+"""Tidelog's own: in the partition directory of a log that was moved here from another log directory, until the metadata
+name this one (future_log.py)."""
 PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 """Name of a partition directory."""
 
@@ -105,6 +117,22 @@ def read_partition_metadata(files: Files, directory: str) -> TopicId | None:
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     try:
         return TopicId(decode_topic_id(fields["topic_id"])) if fields.get("version") == _VERSION else None
+    except (KeyError, ValueError):
+        return None
+
+
+def write_moved_from(files: Files, directory: str, source: DirectoryId) -> None:
+    """Record durably, in a partition directory, the log directory that its log is moved from. Raises OSError."""
+    text = f"version: {_VERSION}\ndirectory_id: {source}"
+    write_file(files, f"{directory}/{MOVED_FROM}", text.encode())
+
+
+def read_moved_from(files: Files, directory: str) -> DirectoryId | None:
+    """The log directory that a log was moved from; None if it was not, or if the metadata name its present one."""
+    data = read_file(files, f"{directory}/{MOVED_FROM}") or b""
+    fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
+    try:
+        return DirectoryId(UUID(fields["directory_id"])) if fields.get("version") == _VERSION else None
     except (KeyError, ValueError):
         return None
 

@@ -10,7 +10,8 @@ Changes that arrive during a batch go into the next one, so that deleting 1,000 
 batches instead of 1,000 times their fsyncs. A batch begins after the executor has been free once.
 
 Invariants:
-  1. A partition directory is renamed only when no checkpoint or mark records anything about its log.
+  1. A partition directory is renamed only when no checkpoint or mark records anything about its log, unless another log
+     directory has the log now.
   2. A log start rises in memory only after it is durable. A truncation that begins meanwhile takes precedence.
   3. Changes that a full disk rejected are repeated by `retry`. Any other error takes the log directory offline.
   4. After a crash a log that was being deleted is either whole or gone: its files are removed only after its new name
@@ -51,6 +52,10 @@ class Retired:
     path: str
     new_path: str
     aside: bool
+    keep_mark: Callable[[], None] | None = None
+    """Of a log that another log directory has now: makes its mark here durable (DirectoryClaims.leaving)."""
+    renamed: Callable[[], None] | None = None
+    """Called once the directory has its new name, durably."""
 
 
 @dataclass(slots=True)
@@ -168,12 +173,13 @@ class DirectoryChanges:
 
     def _prepare(self, batch: _Batch) -> Callable[[], None]:
         for log, offset in list(batch.starts.items()):
-            if log.closed or log.truncation is not None or offset <= log.log_start_offset:
+            if log.closed or log.truncation is not None or log.sealed or offset <= log.log_start_offset:
                 del batch.starts[log]
-        claims, deleted = self._claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
+        claims = self._claims
+        deleted = [(each.tp, each.key) for each in batch.retired if not each.aside and each.keep_mark is None]
         drop = claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
         start = claims.starting_all({log.topic_partition: offset for log, offset in batch.starts.items()})
-        return in_order(drop, start)
+        return in_order(drop, start, *(each.keep_mark for each in batch.retired if each.keep_mark is not None))
 
     def _run(self, batch: _Batch, write: Callable[[], None]) -> None:
         """Run a batch. On the executor."""
@@ -198,6 +204,8 @@ class DirectoryChanges:
         else:
             for each in batch.retired:
                 self._on_renamed(each)
+                if each.renamed is not None:
+                    each.renamed()
         for log, offset in batch.starts.items():
             # A truncation that began meanwhile has lowered the recorded start again.
             if self._claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:

@@ -2,6 +2,7 @@
 
     DIRECTORY/TOPIC-N/                     one log
            TOPIC-N.HEX-stray/, -delete/ set aside; to be deleted
+           TOPIC-N.HEX-future/          a copy of a log of another directory, to be moved here (future_log.py)
            the other files              directory_identity.py, directory_claims.py
 
 Invariants:
@@ -21,7 +22,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partition_metadata
+from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_moved_from, read_partition_metadata
 from storage.checkpoints.directory_identity import DirectoryIdentity
 from storage.directory.directory_changes import DirectoryChanges, Retired, Started
 from storage.directory.group_commit import GroupCommit
@@ -55,7 +56,8 @@ from tidelog.types import (
 )
 
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")
-_RESERVED: Final = re.compile(r".+-\d+\.[0-9a-f]+-(stray|future)")
+_STRAY: Final = re.compile(r".+-\d+\.[0-9a-f]+-stray")
+_FUTURE: Final = re.compile(r".+-(?P<partition>\d+)\.[0-9a-f]+-future")
 _NAME_BYTES_MAX: Final = 255
 """Longest name of a file or directory on Linux (NAME_MAX)."""
 
@@ -82,6 +84,11 @@ def _not_opened(path: str, error: OSError) -> KafkaStorageError:
 
 class LogDirectory:
     """A log directory in use by this process."""
+
+    future_logs: dict[TopicPartition, Log]
+    """Copies of logs of other directories, which are being moved here."""
+    unfinished: dict[PartitionKey, list[str]]
+    """Paths of the copies that an earlier process left unfinished: they are never used."""
 
     def __init__(
         self,
@@ -157,6 +164,7 @@ class LogDirectory:
         self._seen: set[PartitionKey] = set()
         self._changed: dict[Log, None] = {}
         """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
+        self.future_logs, self.unfinished = {}, {}
         self.in_salvage: set[TopicPartition] = set()
         """Damaged logs that are closed while they are rewritten without the lost records."""
         self._unwritten = True
@@ -204,6 +212,7 @@ class LogDirectory:
             progress(LoadProgress(self.path, str(tp), number, len(found), loaded_bytes))
         self._guard("writing checkpoints", lambda: self.claims.bound_watermarks(self.logs.values()))
         if only is None:
+            self._guard("looking for unfinished moves", self._find_unfinished)
             self._find_missing()
         return dict(self.logs)
 
@@ -213,8 +222,8 @@ class LogDirectory:
         for name in self._guard("listing the directory", lambda: self.files.list(self.path)):
             match = PARTITION_DIRECTORY.fullmatch(name)
             if _DELETED.fullmatch(name):
-                self._delete_later(f"{self.path}/{name}")
-            elif match is not None and not _RESERVED.fullmatch(name):
+                self.delete_later(f"{self.path}/{name}")
+            elif match is not None and not _STRAY.fullmatch(name) and not _FUTURE.fullmatch(name):
                 tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
                 if tp not in self.logs and self.files.is_directory(f"{self.path}/{name}"):
                     found.append(tp)
@@ -228,16 +237,25 @@ class LogDirectory:
         self.opened(self.opening(tp, topic_id, config_of(tp, topic_id), report)())
 
     def opening(
-        self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, report: Progress | None = None
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        report: Progress | None = None,
+        *,
+        arrived: bool = False,
     ) -> Callable[[], Log]:
         """Returns the function that opens the log in TOPIC-N, with recovery where needed. It runs on any thread and
-        raises OSError. `opened` must follow."""
+        raises OSError. `opened` must follow. arrived: the log has come from another directory since the start."""
         path, key = f"{self.path}/{tp}", PartitionKey(topic_id, tp.partition)
-        known, watermark = self.claims.known(tp, key, clean=self.identity.was_clean), self.claims.high_watermark(tp)
+        known = self.claims.known(tp, key, clean=self.identity.was_clean and not arrived)
+        watermark = self.claims.high_watermark(tp)
 
         def run() -> Log:
             loaded = load_log(self.files, path, config, self.clock, self.rng, known, report)
-            return Log(self, path, tp, topic_id, config, loaded, watermark)
+            log = Log(self, path, tp, topic_id, config, loaded, watermark)
+            log.moved_from = read_moved_from(self.files, path)
+            return log
 
         return run
 
@@ -253,6 +271,28 @@ class LogDirectory:
             self.note_durable(log)
         if known.foreign and log.config.compact:
             self.claims.allow_holes(log, log.log_end_offset)  # holes made by Kafka are no loss at later starts either
+
+    def _find_unfinished(self) -> None:
+        """Find copies that an earlier process left unfinished, and drop their marks: no log is missing. The move begins
+        again with a new copy (node/)."""
+        for name in self.files.list(self.path):
+            match = _FUTURE.fullmatch(name)
+            path = f"{self.path}/{name}"
+            topic_id = None if match is None else read_partition_metadata(self.files, path)
+            if match is None:
+                continue
+            if topic_id is None:
+                self.delete_later(path)  # a deletion was interrupted
+                continue
+            key = PartitionKey(topic_id, PartitionIndex(int(match["partition"])))
+            self.unfinished.setdefault(key, []).append(path)
+            if key not in self._seen:
+                self.claims.forgetting((), [key])()
+
+    def drop_unfinished(self, key: PartitionKey) -> None:
+        """Delete what an earlier process left of a move of this log: another copy was begun, or none is needed."""
+        for path in self.unfinished.pop(key, ()):
+            self.delete_later(path)
 
     def _find_missing(self) -> None:
         for key in self.claims.marks.all():
@@ -347,7 +387,7 @@ class LogDirectory:
 
     def _log_renamed(self, log: Retired) -> None:
         if not log.aside:
-            self._delete_later(log.new_path)
+            self.delete_later(log.new_path)
 
     def salvage(self, log: Log) -> Salvage:
         """What can be read of a damaged log. Run it on any thread."""
@@ -369,7 +409,8 @@ class LogDirectory:
 
         self.background.submit(work, done)
 
-    def _delete_later(self, path: str) -> None:
+    def delete_later(self, path: str) -> None:
+        """Remove a partition directory that was renamed or never used, in the background."""
         self._run_in_background(lambda: remove_log_directory(self.files, path), f"deleting {path}")
 
     # --- what logs call -------------------------------------------------------------------------------------------
@@ -399,7 +440,10 @@ class LogDirectory:
         self._unwritten = True
 
     def note_durable(self, log: Log) -> None:
-        """Write the durable-offset mark of a log whose durable offset rose."""
+        """Write the durable-offset mark of a log whose durable offset rose. A copy of a log has none: lost, it is no
+        missing log."""
+        if self.logs.get(log.topic_partition) is not log:
+            return
         try:
             self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.durable_offset)
         except OSError as error:
@@ -570,7 +614,7 @@ class LogDirectory:
 
     def close(self) -> None:
         """Close everything as it is: no flush, no clean-shutdown marker."""
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.future_logs.values()):
             log.release()
         self.claims.close()
         self.identity.release()

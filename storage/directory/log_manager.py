@@ -79,7 +79,22 @@ class LogManager:
             if directory.offline is None:
                 directory.take_offline(f"loading failed: {error}")
 
-        self._each(load, failed, done)
+        def loaded() -> None:
+            self._find_moved()
+            done()
+
+        self._each(load, failed, loaded)
+
+    def _find_moved(self) -> None:
+        """Logs that were moved to another directory here are not missing, although their marks may still say so."""
+        for _, log in self.logs():
+            source = None if log.moved_from is None else self.working_one(log.moved_from)
+            if source is not None:
+                source.missing.pop(PartitionKey(log.topic_id, log.topic_partition.partition), None)
+
+    def working_one(self, directory_id: DirectoryId) -> LogDirectory | None:
+        """The directory of that id; None if there is none, or if it is offline."""
+        return next((each for each in self.working if each.directory_id == directory_id), None)
 
     def _each(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from storage.checkpoints.checkpoint_file import write_partition_metadata
+from storage.checkpoints.checkpoint_file import write_moved_from, write_partition_metadata
 from storage.directory.directory_changes import DirectoryChanges
 from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files
@@ -16,7 +16,7 @@ from storage.log.log import Log, LogHost
 from storage.log_config import LogConfig
 from storage.recovery.loaded import Known
 from storage.recovery.loading import load_log
-from tidelog.types import TopicId, TopicPartition
+from tidelog.types import DirectoryId, Offset, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -34,13 +34,16 @@ class NewLog:
         config: LogConfig,
         aside: str,
         forget: Callable[[], None],
+        start: Offset = Offset(0),
+        moved_from: DirectoryId | None = None,
     ) -> None:
         """aside: new path for an existing directory. forget: removes what the checkpoints record about a log with this
-        name, durably."""
+        name, durably. start: where the log starts. moved_from: the log directory of the log that it is a copy of."""
         self.path, self.tp, self.topic_id, self.aside = path, tp, topic_id, aside
         self.set_aside = False
         """True if a directory existed and was set aside."""
         self._directory, self._changes, self._config, self._forget = directory, changes, config, forget
+        self._start, self._moved_from = start, moved_from
 
     def run(self) -> Log:
         """Create the log. Runs on the directory's executor. Raises OSError."""
@@ -54,7 +57,10 @@ class NewLog:
         files.make_directory(path)
         try:
             write_partition_metadata(files, path, self.topic_id, sync=False)
-            loaded = load_log(files, path, self._config, directory.clock, directory.rng, Known())
+            if self._moved_from is not None:
+                write_moved_from(files, path, self._moved_from)
+            known = Known(log_start=self._start)
+            loaded = load_log(files, path, self._config, directory.clock, directory.rng, known)
         except OSError:
             remove_log_directory(files, path)  # half a log would be loaded by the next start
             raise

@@ -14,6 +14,7 @@ from typing import Final
 
 from storage.checkpoints.checkpoint_file import (
     LEADER_EPOCH_CHECKPOINT,
+    MOVED_FROM,
     PARTITION_METADATA,
     encode_topic_id,
     read_epochs,
@@ -60,6 +61,7 @@ _NAMES: Final = {
     DURABLE_MARKS: "marks",
     AGREEMENT_FILE: "agreements",
     PARTITION_METADATA: "properties",
+    MOVED_FROM: "properties",
     META_PROPERTIES: "properties",
     CLEAN_SHUTDOWN: "properties",
     REGISTRATION: "properties",

@@ -204,6 +204,40 @@ class DirectoryClaims:
         bound = _writing(self._high_watermarks, {**watermarks, tp: min(watermarks.get(tp, Offset(0)), end)})
         return in_order(allow_holes, lower, bound, sync_mark)
 
+    def arriving(
+        self, log: LogPositions, key: PartitionKey, *, log_start: Offset, high_watermark: Offset
+    ) -> Callable[[], None]:
+        """Record what `opening` must know about a closed log that comes from another log directory: all of it is on the
+        disk. Returns a function that makes this durable, see `lowering`. Raises OSError."""
+        tp, end = log.topic_partition, log.log_end_offset
+        self._found_recovery_points[tp], self._found_high_watermarks[tp] = end, high_watermark
+        if log.config.durability is Durability.FSYNC:
+            self.marks.put(key, end)
+        points, watermarks = self._recovery_points.claimed, self._high_watermarks.claimed
+        cleaned = [
+            _writing(file, {each: offset for each, offset in file.claimed.items() if each != tp})
+            for file in (self._cleaned, self._cleaning)
+            if file.may_claim(tp)
+        ]
+        return in_order(
+            self.marks.sync,
+            *cleaned,  # of an earlier log with this name
+            self.starting(tp, log_start),
+            _writing(self._recovery_points, {**points, tp: end}),
+            _writing(self._high_watermarks, {**watermarks, tp: high_watermark}),
+        )
+
+    def leaving(self, log: LogPositions, key: PartitionKey) -> Callable[[], None]:
+        """Keep a mark of a log that was moved to another log directory, until the metadata name that one: if it is lost
+        before, the records are missing, and this replica must not count as complete. Returns a function that makes this
+        durable, see `lowering`. Raises OSError."""
+        self.marks.put(key, log.log_end_offset)
+        return self.marks.sync
+
+    def is_moving_start(self, tp: TopicPartition) -> bool:
+        """True if a log start of this log is recorded and not valid in memory yet."""
+        return tp in self._moving
+
     def starting_all(self, starts: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
         """Set the recorded starts of these logs with one write. `take_start` must follow for each. Returns a function
         that makes this durable, see `lowering`."""

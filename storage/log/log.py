@@ -63,6 +63,7 @@ from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     Buffer,
+    DirectoryId,
     EpochStart,
     LeaderEpoch,
     Millis,
@@ -138,6 +139,12 @@ class Log(LogPositions):
         and markers from there on. None: nobody fetches from this log."""
         self.closed = False
         """True if the log was closed, deleted or set aside."""
+        self.sealed = False
+        """True while a copy in another log directory takes the place of this log: it stays as it is, for readers."""
+        self.truncations = 0
+        """Truncations begun: a copy that was begun before one is worthless."""
+        self.moved_from: DirectoryId | None = None
+        """The log directory that this log was moved from, until the metadata name its present one."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
@@ -547,6 +554,7 @@ class Log(LogPositions):
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.directory.fail(f"truncating {self.path} at offset {offset}", error) from error
+        self.truncations += 1
         self.directory.note_changed(self)
         return self.truncation
 
@@ -576,6 +584,19 @@ class Log(LogPositions):
         if ended and isinstance(ticket, Emptying) and self._fsync and not self.closed:
             self.directory.note_durable(self)
         return ended
+
+    # --- moves between log directories ----------------------------------------------------------------------------
+
+    def succeed(self, log: Log) -> None:
+        """Continue a sealed log of another log directory with the same records: take over what only memory has."""
+        assert log.sealed, "otherwise it may have changed"
+        assert (self.log_start_offset, self.log_end_offset) == (log.log_start_offset, log.log_end_offset), "not a copy"
+        self.advance_high_watermark(log.high_watermark)
+        self.producers.state.succeed(log.producers.state)
+        self._reader.succeed(log._reader)
+        self.bytes_rejected = log.bytes_rejected
+        if log.config is not self.config:
+            self.reconfigure(log.config)  # the topic's settings changed meanwhile
 
     # --- closing --------------------------------------------------------------------------------------------------
 

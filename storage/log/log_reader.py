@@ -51,6 +51,10 @@ class LogReader:
         self._drop_recent()
         self.generation += 1
 
+    def succeed(self, reader: LogReader) -> None:
+        """Continue the generations of a reader of another log: earlier reads are no part of this one."""
+        self.generation = reader.generation + 1
+
     def keep_recent(self, *, keep: bool) -> None:
         """Keep the batches that the leader appends from now on, or drop those kept and keep no more."""
         self.keeps_recent = keep

@@ -114,6 +114,13 @@ class ProducerStateManager:
         """The offsets of the snapshot files, ascending. For reading."""
         self.verifications = Verifications()
 
+    def succeed(self, state: ProducerStateManager) -> None:
+        """Take over everything that the state of another log with the same records has in memory: producers whose
+        batches are deleted, append times, and verifications in progress. That one is not used any more."""
+        self._producers, self._unreplicated = state._producers, state._unreplicated
+        self._appended_at, self._known_since = state._appended_at, state._known_since
+        self.open_transactions, self.verifications = state.open_transactions, state.verifications
+
     def active_producers(self) -> tuple[ProducerState, ...]:
         """All known producers (Kafka's DescribeProducers)."""
         return tuple(self._producers.values())

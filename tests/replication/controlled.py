@@ -46,6 +46,7 @@ from replication.controller.events import (
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
 from replication.controller.metadata_records import ClusterRecord, DirectoryState, LocatedRecord, VotersRecord
+from replication.controller.moved_replicas import MovedReplica
 from replication.controller.node_state import NodeCause
 from replication.controller.refusals import RefusedNode
 from tidelog.errors import InvalidConfig, TidelogError
@@ -242,6 +243,7 @@ class Controlled:
         offline: Iterable[DirectoryId] = (),
         refused: Iterable[RefusedNode] = (),
         knows: int = features.LATEST,
+        moved: Iterable[MovedReplica] = (),
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -255,6 +257,7 @@ class Controlled:
                 tuple(offline),
                 tuple(refused),
                 feature_level_max=knows,
+                moved=tuple(moved),
             )
         )
 

@@ -143,6 +143,22 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
                 found[node] = [read_message(ReplicaLogDir, each) for each in answer.log_dirs]
         return found
 
+    async def move_replicas(self, node_id: int, replicas: Mapping[Place, str]) -> list[PartitionResult]:
+        """Move replicas of a node to other log directories of it, given by their paths (KIP-113). Returns once the
+        moves have begun; `describe_log_dirs` shows their copies. The present directory of a replica cancels its move.
+
+        The outcomes carry errors of single partitions: LogDirNotFound, ReplicaNotAvailable, UnknownTopicOrPartition,
+        KafkaStorageError if a directory is offline, InvalidReplicaAssignment if it is cordoned. Raises
+        NodeNotAvailable, UnsupportedVersion, ConnectionFailed."""
+        node = NodeId(whole_number("node_id", node_id))
+        moves = [
+            admin_pb2.LogDirMove(partition=place, path=path)
+            for place, path in zip(_places(replicas), paths_of("replicas", list(replicas.values())), strict=True)
+        ]
+        request = admin_pb2.AlterReplicaLogDirsRequest(moves=moves)
+        answer = await self._of_node(node, methods.ADMIN_ALTER_REPLICA_LOG_DIRS, request)
+        return [read_message(PartitionResult, result) for result in answer.partitions]
+
     async def _of_node(self, node: NodeId, method: Method[Request, Answer], request: Request) -> Answer:
         """Query one node."""
         nodes = await self._refreshed_nodes()

@@ -23,7 +23,7 @@ from node.listeners.kafka.kafka_fetch import FETCH
 from node.listeners.kafka.kafka_group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from node.listeners.kafka.kafka_group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from node.listeners.kafka.kafka_groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from node.listeners.kafka.kafka_log_dirs import DESCRIBE_LOG_DIRS
+from node.listeners.kafka.kafka_log_dirs import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 from node.listeners.kafka.kafka_metadata import DESCRIBE_CLUSTER, METADATA
 from node.listeners.kafka.kafka_nodes import UNREGISTER_BROKER
 from node.listeners.kafka.kafka_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
@@ -77,6 +77,7 @@ KAFKA_APIS: Final[tuple[KafkaApi, ...]] = (
     LIST_CONFIG_RESOURCES,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    ALTER_REPLICA_LOG_DIRS,
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
     UNREGISTER_BROKER,

@@ -1,20 +1,36 @@
-"""DescribeLogDirs of Kafka's protocol: the logs of the node that is asked, with their sizes.
+"""DescribeLogDirs and AlterReplicaLogDirs of Kafka's protocol: the logs of the node that is asked, with their sizes,
+and their moves between its directories.
 
 Sources: KIP-113, KIP-827 (bytes of the volume), KIP-1066 (cordoned directories).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from node.api.admin_requests import DescribeReplicaLogsAnswer, DescribeReplicaLogsRequest
-from node.api.table import ADMIN_DESCRIBE_REPLICA_LOGS
+from node.api.admin_requests import (
+    AlterReplicaLogDirsRequest,
+    ChangedPartitions,
+    DescribeReplicaLogsAnswer,
+    DescribeReplicaLogsRequest,
+    LogDirMove,
+    TopicPartitionId,
+)
+from node.api.table import ADMIN_ALTER_REPLICA_LOG_DIRS, ADMIN_DESCRIBE_REPLICA_LOGS
 from node.listeners.kafka.error_codes import NONE, code_of
 from node.listeners.kafka.exchange import KafkaApi
-from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
+from tidelog.cluster_descriptions import PartitionResult, ReplicaLog, ReplicaLogDir
 from tidelog.errors import TidelogError
+from tidelog.protocol.kafka.messages import alter_replica_log_dirs_request as to_move
 from tidelog.protocol.kafka.messages import describe_log_dirs_request as asked
+from tidelog.protocol.kafka.messages.alter_replica_log_dirs_response import (
+    ALTER_REPLICA_LOG_DIRS_RESPONSE,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from tidelog.protocol.kafka.messages.describe_log_dirs_response import (
     DESCRIBE_LOG_DIRS_RESPONSE,
     DescribeLogDirsPartition,
@@ -53,7 +69,7 @@ def _directory(directory: ReplicaLogDir) -> DescribeLogDirsResult:
 
 
 def _log(log: ReplicaLog) -> DescribeLogDirsPartition:
-    return DescribeLogDirsPartition(log.partition.partition, log.size, log.offset_lag, is_future_key=False)
+    return DescribeLogDirsPartition(log.partition.partition, log.size, log.offset_lag, log.is_future)
 
 
 def _refuse(_message: object, error: TidelogError, _version: int) -> DescribeLogDirsResponse:
@@ -69,4 +85,52 @@ DESCRIBE_LOG_DIRS: Final = KafkaApi(
     _read,
     _write,
     _refuse,
+)
+
+
+# --- AlterReplicaLogDirs ---
+
+
+def _read_moves(message: to_move.AlterReplicaLogDirsRequest, _version: int) -> AlterReplicaLogDirsRequest:
+    return AlterReplicaLogDirsRequest(tuple(_moves(message)))
+
+
+def _moves(message: to_move.AlterReplicaLogDirsRequest) -> Iterable[LogDirMove]:
+    return (
+        LogDirMove(TopicPartitionId(topic.name, each), directory.path)
+        for directory in message.dirs
+        for topic in directory.topics
+        for each in topic.partitions
+    )
+
+
+def _write_moved(_message: object, answer: ChangedPartitions, _version: int) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(0, _moved(answer.partitions))
+
+
+def _moved(results: Iterable[PartitionResult]) -> tuple[AlterReplicaLogDirTopicResult, ...]:
+    in_order = sorted(results, key=lambda each: each.partition)  # a topic may be named once for each directory
+    return tuple(
+        AlterReplicaLogDirTopicResult(
+            topic,
+            tuple(AlterReplicaLogDirPartitionResult(each.partition.partition, code_of(each.error)) for each in found),
+        )
+        for topic, found in groupby(in_order, key=lambda each: each.partition.topic)
+    )
+
+
+def _refuse_moves(
+    message: to_move.AlterReplicaLogDirsRequest, error: TidelogError, _version: int
+) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(0, _moved(PartitionResult(each.partition, error) for each in _moves(message)))
+
+
+ALTER_REPLICA_LOG_DIRS: Final = KafkaApi(
+    range(1, 3),
+    to_move.ALTER_REPLICA_LOG_DIRS_REQUEST,
+    ALTER_REPLICA_LOG_DIRS_RESPONSE,
+    ADMIN_ALTER_REPLICA_LOG_DIRS,
+    _read_moves,
+    _write_moved,
+    _refuse_moves,
 )

@@ -1395,6 +1395,74 @@ class PartitionExplanation(_message.Message):
 Global___PartitionExplanation: _TypeAlias = PartitionExplanation  # noqa: Y015
 
 @_typing.final
+class AlterReplicaLogDirsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirMove]: ...
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___LogDirMove] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReplicaLogDirsRequest: _TypeAlias = AlterReplicaLogDirsRequest  # noqa: Y015
+
+@_typing.final
+class LogDirMove(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """the log directory, as the node's configuration names it; the present one cancels a move"""
+    @_builtins.property
+    def partition(self) -> Global___TopicPartitionId:
+        """whose replica moves"""
+
+    def __init__(
+        self,
+        *,
+        partition: Global___TopicPartitionId | None = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirMove: _TypeAlias = LogDirMove  # noqa: Y015
+
+@_typing.final
+class AlterReplicaLogDirsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOutcome]:
+        """in the order of the request; begun where there is no error"""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReplicaLogDirsResponse: _TypeAlias = AlterReplicaLogDirsResponse  # noqa: Y015
+
+@_typing.final
 class DescribeLogDirsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1604,10 +1672,13 @@ class ReplicaLog(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
     OFFSET_LAG_FIELD_NUMBER: _builtins.int
+    IS_FUTURE_FIELD_NUMBER: _builtins.int
     size: _builtins.int
     """bytes of its segments"""
     offset_lag: _builtins.int
-    """records of it that are not known to be committed"""
+    """records of it that are not known to be committed; of a copy, those that it lacks"""
+    is_future: _builtins.bool
+    """a copy that is to take the place of the log in another directory of the node"""
     @_builtins.property
     def partition(self) -> Global___TopicPartitionId:
         """whose replica it is"""
@@ -1618,10 +1689,11 @@ class ReplicaLog(_message.Message):
         partition: Global___TopicPartitionId | None = ...,
         size: _builtins.int = ...,
         offset_lag: _builtins.int = ...,
+        is_future: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_lag", b"offset_lag", "partition", b"partition", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_future", b"is_future", "offset_lag", b"offset_lag", "partition", b"partition", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

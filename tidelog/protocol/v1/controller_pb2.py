@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.protocol.v1 import common_pb2 as tidelog_dot_protocol_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tidelog/protocol/v1/controller.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"\xb0\x02\n\x13RegisterNodeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\x12\'\n\tlisteners\x18\x04 \x03(\x0b\x32\x14.tidelog.v1.Listener\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x06 \x01(\x0c\x12/\n\x0b\x64irectories\x18\x08 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12+\n\x07\x64\x61maged\x18\t \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\x12\x17\n\x0fmetadata_offset\x18\n \x01(\x03\x12\x1a\n\x12intact_directories\x18\x0b \x03(\x0cJ\x04\x08\x07\x10\x08\"A\n\x0e\x44irectoryState\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x19\n\x11last_registration\x18\x02 \x01(\x03\"[\n\x0e\x44\x61magedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"*\n\x14RegisterNodeResponse\x12\x12\n\nnode_epoch\x18\x01 \x01(\x03\"\x95\x02\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\r\n\x05ready\x18\x04 \x01(\x08\x12\x12\n\nwant_drain\x18\x05 \x01(\x08\x12+\n\x07\x64\x61maged\x18\x06 \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\x12\x1b\n\x13offline_directories\x18\x07 \x03(\x0c\x12(\n\x07refused\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.RefusedNode\x12\x11\n\tis_notice\x18\t \x01(\x08\x12\x19\n\x11\x66\x65\x61ture_level_max\x18\n \x01(\x05\"2\n\x0bRefusedNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"U\n\x11HeartbeatResponse\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\x12\x10\n\x08lease_ms\x18\x03 \x01(\x03\x12\r\n\x05probe\x18\x04 \x03(\x05\"p\n\x15\x41lterPartitionRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x32\n\npartitions\x18\x03 \x03(\x0b\x32\x1e.tidelog.v1.AlterPartitionItem\"\x90\x01\n\x12\x41lterPartitionItem\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12&\n\x07new_isr\x18\x05 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\"0\n\tIsrMember\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"J\n\x16\x41lterPartitionResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.AlteredPartition\"\xa5\x01\n\x10\x41lteredPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\"A\n\x1a\x41llocateProducerIdsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"G\n\x1b\x41llocateProducerIdsResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"B\n\x0f\x45nvelopeRequest\x12\x0b\n\x03\x61pi\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x11\n\tprincipal\x18\x03 \x01(\t\"1\n\x10\x45nvelopeResponse\x12\x0b\n\x03\x61pi\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\x0c\x32\xb1\x03\n\nController\x12Q\n\x0cRegisterNode\x12\x1f.tidelog.v1.RegisterNodeRequest\x1a .tidelog.v1.RegisterNodeResponse\x12H\n\tHeartbeat\x12\x1c.tidelog.v1.HeartbeatRequest\x1a\x1d.tidelog.v1.HeartbeatResponse\x12W\n\x0e\x41lterPartition\x12!.tidelog.v1.AlterPartitionRequest\x1a\".tidelog.v1.AlterPartitionResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponse\x12\x45\n\x08\x45nvelope\x12\x1b.tidelog.v1.EnvelopeRequest\x1a\x1c.tidelog.v1.EnvelopeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tidelog/protocol/v1/controller.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"\xb0\x02\n\x13RegisterNodeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\x12\'\n\tlisteners\x18\x04 \x03(\x0b\x32\x14.tidelog.v1.Listener\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x06 \x01(\x0c\x12/\n\x0b\x64irectories\x18\x08 \x03(\x0b\x32\x1a.tidelog.v1.DirectoryState\x12+\n\x07\x64\x61maged\x18\t \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\x12\x17\n\x0fmetadata_offset\x18\n \x01(\x03\x12\x1a\n\x12intact_directories\x18\x0b \x03(\x0cJ\x04\x08\x07\x10\x08\"A\n\x0e\x44irectoryState\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x19\n\x11last_registration\x18\x02 \x01(\x03\"[\n\x0e\x44\x61magedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"*\n\x14RegisterNodeResponse\x12\x12\n\nnode_epoch\x18\x01 \x01(\x03\"\xbe\x02\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\r\n\x05ready\x18\x04 \x01(\x08\x12\x12\n\nwant_drain\x18\x05 \x01(\x08\x12+\n\x07\x64\x61maged\x18\x06 \x03(\x0b\x32\x1a.tidelog.v1.DamagedReplica\x12\x1b\n\x13offline_directories\x18\x07 \x03(\x0c\x12(\n\x07refused\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.RefusedNode\x12\x11\n\tis_notice\x18\t \x01(\x08\x12\x19\n\x11\x66\x65\x61ture_level_max\x18\n \x01(\x05\x12\'\n\x05moved\x18\x0b \x03(\x0b\x32\x18.tidelog.v1.MovedReplica\"b\n\x0cMovedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\"2\n\x0bRefusedNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"U\n\x11HeartbeatResponse\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\x12\x10\n\x08lease_ms\x18\x03 \x01(\x03\x12\r\n\x05probe\x18\x04 \x03(\x05\"p\n\x15\x41lterPartitionRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\x12\x32\n\npartitions\x18\x03 \x03(\x0b\x32\x1e.tidelog.v1.AlterPartitionItem\"\x90\x01\n\x12\x41lterPartitionItem\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12&\n\x07new_isr\x18\x05 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\"0\n\tIsrMember\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"J\n\x16\x41lterPartitionResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.AlteredPartition\"\xa5\x01\n\x10\x41lteredPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\"A\n\x1a\x41llocateProducerIdsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\nnode_epoch\x18\x02 \x01(\x03\"G\n\x1b\x41llocateProducerIdsResponse\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"B\n\x0f\x45nvelopeRequest\x12\x0b\n\x03\x61pi\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x11\n\tprincipal\x18\x03 \x01(\t\"1\n\x10\x45nvelopeResponse\x12\x0b\n\x03\x61pi\x18\x01 \x01(\t\x12\x10\n\x08response\x18\x02 \x01(\x0c\x32\xb1\x03\n\nController\x12Q\n\x0cRegisterNode\x12\x1f.tidelog.v1.RegisterNodeRequest\x1a .tidelog.v1.RegisterNodeResponse\x12H\n\tHeartbeat\x12\x1c.tidelog.v1.HeartbeatRequest\x1a\x1d.tidelog.v1.HeartbeatResponse\x12W\n\x0e\x41lterPartition\x12!.tidelog.v1.AlterPartitionRequest\x1a\".tidelog.v1.AlterPartitionResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponse\x12\x45\n\x08\x45nvelope\x12\x1b.tidelog.v1.EnvelopeRequest\x1a\x1c.tidelog.v1.EnvelopeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,29 +41,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERNODERESPONSE']._serialized_start=553
   _globals['_REGISTERNODERESPONSE']._serialized_end=595
   _globals['_HEARTBEATREQUEST']._serialized_start=598
-  _globals['_HEARTBEATREQUEST']._serialized_end=875
-  _globals['_REFUSEDNODE']._serialized_start=877
-  _globals['_REFUSEDNODE']._serialized_end=927
-  _globals['_HEARTBEATRESPONSE']._serialized_start=929
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1014
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1016
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1128
-  _globals['_ALTERPARTITIONITEM']._serialized_start=1131
-  _globals['_ALTERPARTITIONITEM']._serialized_end=1275
-  _globals['_ISRMEMBER']._serialized_start=1277
-  _globals['_ISRMEMBER']._serialized_end=1325
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1327
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1401
-  _globals['_ALTEREDPARTITION']._serialized_start=1404
-  _globals['_ALTEREDPARTITION']._serialized_end=1569
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1571
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1636
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1638
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1709
-  _globals['_ENVELOPEREQUEST']._serialized_start=1711
-  _globals['_ENVELOPEREQUEST']._serialized_end=1777
-  _globals['_ENVELOPERESPONSE']._serialized_start=1779
-  _globals['_ENVELOPERESPONSE']._serialized_end=1828
-  _globals['_CONTROLLER']._serialized_start=1831
-  _globals['_CONTROLLER']._serialized_end=2264
+  _globals['_HEARTBEATREQUEST']._serialized_end=916
+  _globals['_MOVEDREPLICA']._serialized_start=918
+  _globals['_MOVEDREPLICA']._serialized_end=1016
+  _globals['_REFUSEDNODE']._serialized_start=1018
+  _globals['_REFUSEDNODE']._serialized_end=1068
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1070
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1155
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1157
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1269
+  _globals['_ALTERPARTITIONITEM']._serialized_start=1272
+  _globals['_ALTERPARTITIONITEM']._serialized_end=1416
+  _globals['_ISRMEMBER']._serialized_start=1418
+  _globals['_ISRMEMBER']._serialized_end=1466
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1468
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1542
+  _globals['_ALTEREDPARTITION']._serialized_start=1545
+  _globals['_ALTEREDPARTITION']._serialized_end=1710
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1712
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1777
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1779
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1850
+  _globals['_ENVELOPEREQUEST']._serialized_start=1852
+  _globals['_ENVELOPEREQUEST']._serialized_end=1918
+  _globals['_ENVELOPERESPONSE']._serialized_start=1920
+  _globals['_ENVELOPERESPONSE']._serialized_end=1969
+  _globals['_CONTROLLER']._serialized_start=1972
+  _globals['_CONTROLLER']._serialized_end=2405
 # @@protoc_insertion_point(module_scope)

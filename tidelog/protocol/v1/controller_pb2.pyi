@@ -173,6 +173,7 @@ class HeartbeatRequest(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     IS_NOTICE_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_MAX_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the node"""
     node_epoch: _builtins.int
@@ -201,6 +202,10 @@ class HeartbeatRequest(_message.Message):
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedNode]:
         """nodes whose addresses refuse its connections"""
 
+    @_builtins.property
+    def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovedReplica]:
+        """replicas in another of its log directories than the metadata name, until they do"""
+
     def __init__(
         self,
         *,
@@ -214,14 +219,47 @@ class HeartbeatRequest(_message.Message):
         refused: _abc.Iterable[Global___RefusedNode] | None = ...,
         is_notice: _builtins.bool = ...,
         feature_level_max: _builtins.int = ...,
+        moved: _abc.Iterable[Global___MovedReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "feature_level_max", b"feature_level_max", "is_notice", b"is_notice", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "feature_level_max", b"feature_level_max", "is_notice", b"is_notice", "metadata_offset", b"metadata_offset", "moved", b"moved", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class MovedReplica(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """topic id"""
+    partition: _builtins.int
+    """partition index"""
+    directory_id: _builtins.bytes
+    """the log directory that it is in"""
+    partition_epoch: _builtins.int
+    """of the state that names another one"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+        partition_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovedReplica: _TypeAlias = MovedReplica  # noqa: Y015
 
 @_typing.final
 class RefusedNode(_message.Message):

@@ -77,6 +77,9 @@ ADMIN_UPDATE_FEATURES: Final = Method(
 ADMIN_EXPLAIN_PARTITIONS: Final = Method(
     ADMIN, "ExplainPartitions", admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse, CallKind.UNARY
 )
+ADMIN_ALTER_REPLICA_LOG_DIRS: Final = Method(
+    ADMIN, "AlterReplicaLogDirs", admin_pb2.AlterReplicaLogDirsRequest, admin_pb2.AlterReplicaLogDirsResponse, CallKind.UNARY
+)
 ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
     ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse, CallKind.UNARY
 )

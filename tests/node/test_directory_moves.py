@@ -1,0 +1,242 @@
+"""Replicas move between the log directories of their node, under load (KIP-113)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from node.coordinator_settings import CoordinatorSettings, GroupSettings
+from node.replicas.replica import Replica
+from node.replication_settings import ReplicationConfig
+from tests.node.real_nodes import RealNodes, real_nodes
+from tidelog import Consumer, Producer
+from tidelog.client.admin import Admin
+from tidelog.errors import InvalidReplicaAssignment, LogDirNotFound, ReplicaNotAvailable, UnknownTopicOrPartition
+from tidelog.types import Millis, NodeId, Offset, PartitionIndex, TopicPartition
+
+PATIENT = ReplicationConfig(session_ms=Millis(60_000))
+SLOW = ReplicationConfig(session_ms=Millis(60_000), alter_log_dirs_rate=20_000)
+"""A copy of 100 KB takes five seconds."""
+ORDERS = TopicPartition("orders", PartitionIndex(0))
+GONE = TopicPartition("gone", PartitionIndex(0))
+
+
+def replica_of(nodes: RealNodes, number: int) -> Replica | None:
+    replicas = nodes.nodes[number].node.replicas
+    found = () if replicas is None else replicas.partitions()
+    return next((each for each in found if each.name == ORDERS), None)
+
+
+def names_in(path: str) -> list[str]:
+    """What there is of the partition in a log directory: its directory, copies, and what is to be deleted."""
+    return sorted(each.name for each in Path(path).iterdir() if each.name.startswith("orders-0"))
+
+
+def home_and_other(nodes: RealNodes, number: int) -> tuple[str, str]:
+    one, two = nodes.log_directories(number)
+    return (one, two) if "orders-0" in names_in(one) else (two, one)
+
+
+async def wait_until_in(nodes: RealNodes, number: int, path: str) -> None:
+    """Wait until the replica is in that directory, the metadata name it, and nothing is left in the other one."""
+
+    def is_there() -> bool:
+        replica, image = replica_of(nodes, number), nodes.nodes[number].node.image
+        if replica is None or image is None or replica.directory.path != path:
+            return False
+        state = image.partition(replica.key)
+        named = state is not None and state.directory_of(NodeId(number)) == replica.directory.directory_id
+        (other,) = [each for each in nodes.log_directories(number) if each != path]
+        return named and replica.log.moved_from is None and names_in(other) == [] and names_in(path) == ["orders-0"]
+
+    await nodes.wait_until(is_there)
+
+
+class Load:
+    """A producer that sends numbers, one after the other, until it is stopped."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.stopping = False
+
+    async def run(self, bootstrap: str) -> None:
+        async with Producer(bootstrap) as producer:
+            while not self.stopping:
+                await producer.send("orders", b"%06d" % self.sent + b"x" * 100, partition=0)
+                self.sent += 1
+
+    async def wait_more(self, nodes: RealNodes, count: int) -> None:
+        before = self.sent
+        await nodes.wait_until(lambda: self.sent >= before + count)
+
+
+@asynccontextmanager
+async def under_load(nodes: RealNodes) -> AsyncIterator[Load]:
+    """Afterwards each number that was acknowledged must be in the log once, in order."""
+    bootstrap, load = ",".join(map(str, nodes.addresses)), Load()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(load.run(bootstrap))
+        yield load
+        load.stopping = True
+    async with Consumer(bootstrap) as consumer:
+        consumer.assign([ORDERS])
+        found: list[bytes] = []
+        async with asyncio.timeout(30):
+            while len(found) < load.sent:
+                found += [(record.value or b"")[:6] for record in await consumer.poll(timeout=1.0)]
+    assert found == [b"%06d" % number for number in range(load.sent)]
+
+
+async def test_a_leader_moves_to_the_other_directory_and_back_while_it_is_written_to(tmp_path: Path) -> None:
+    async with (
+        real_nodes(tmp_path, directories=2, replication=PATIENT) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=1, configs={"segment.bytes": "16384"})
+        await nodes.wait_led("orders")
+        home, other = home_and_other(nodes, 0)
+        async with under_load(nodes) as load:
+            await load.wait_more(nodes, 300)
+            role = replica_of(nodes, 0).role  # type: ignore[union-attr]
+            for target in (other, home):
+                (outcome,) = await admin.move_replicas(0, {ORDERS: target})
+                assert outcome.error is None
+                await wait_until_in(nodes, 0, target)
+                await load.wait_more(nodes, 50)
+            assert replica_of(nodes, 0).role is role, "no leadership ended"  # type: ignore[union-attr]
+        await nodes.stop(0)
+        await nodes.start(0)
+        await nodes.wait_present(NodeId(0))
+        await wait_until_in(nodes, 0, home)
+
+
+async def test_a_follower_moves_and_stays_in_sync(tmp_path: Path) -> None:
+    async with (
+        real_nodes(tmp_path, 2, directories=2, replication=PATIENT) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+        under_load(nodes) as load,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=2)
+        await load.wait_more(nodes, 100)
+        (state,) = (await admin.describe_topic("orders")).partitions
+        follower = 1 - state.leader
+        _, other = home_and_other(nodes, follower)
+        await admin.move_replicas(follower, {ORDERS: other})
+        await wait_until_in(nodes, follower, other)
+        await load.wait_more(nodes, 50)
+        (after,) = (await admin.describe_topic("orders")).partitions
+        assert (set(after.isr), after.leader_epoch) == ({0, 1}, state.leader_epoch)
+
+
+async def test_the_copy_is_throttled_shown_and_cancelled(tmp_path: Path) -> None:
+    async with (
+        real_nodes(tmp_path, directories=2, replication=SLOW) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+        Producer(str(nodes.addresses[0])) as producer,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=1)
+        for _ in range(50):
+            await producer.send("orders", b"x" * 10_000, partition=0)
+        home, other = home_and_other(nodes, 0)
+        await admin.move_replicas(0, {ORDERS: other})
+        await nodes.wait_until(lambda: bool(names_in(other)))
+        shown = await admin.describe_log_dirs(partitions=[ORDERS])
+        assert not isinstance(shown[NodeId(0)], Exception)
+        logs = {each.path: each.logs for each in shown[NodeId(0)]}  # type: ignore[union-attr]
+        ((now,), (copy,)) = logs[home], logs[other]
+        assert (now.is_future, now.offset_lag) == (False, 0)
+        assert copy.is_future and 0 < copy.offset_lag <= 50
+        await admin.move_replicas(0, {ORDERS: home})
+        await nodes.wait_until(lambda: not names_in(other))
+        assert names_in(home) == ["orders-0"]
+
+
+async def test_a_move_that_a_stop_interrupts_is_begun_again(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path, directories=2, replication=SLOW) as nodes:
+        bootstrap = str(nodes.addresses[0])
+        async with Admin(bootstrap) as admin, under_load(nodes) as load:
+            await admin.create_topic("orders", partitions=1, replication_factor=1)
+            await load.wait_more(nodes, 200)
+            _, other = home_and_other(nodes, 0)
+            await admin.move_replicas(0, {ORDERS: other})
+            await nodes.wait_until(lambda: bool(names_in(other)))
+            (copy,) = names_in(other)
+            await nodes.stop(0)
+            assert names_in(other) == [copy]
+            nodes.replication = PATIENT
+            await nodes.start(0)
+            await wait_until_in(nodes, 0, other)
+            await load.wait_more(nodes, 10)
+
+
+async def test_a_topic_deleted_during_a_move_leaves_nothing(tmp_path: Path) -> None:
+    async with (
+        real_nodes(tmp_path, directories=2, replication=SLOW) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+        Producer(str(nodes.addresses[0])) as producer,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=1)
+        for _ in range(20):
+            await producer.send("orders", b"x" * 10_000, partition=0)
+        home, other = home_and_other(nodes, 0)
+        await admin.move_replicas(0, {ORDERS: other})
+        await nodes.wait_until(lambda: bool(names_in(other)))
+        await admin.delete_topic("orders")
+        await nodes.wait_until(lambda: names_in(home) == names_in(other) == [])
+
+
+async def test_what_cannot_be_moved_is_refused(tmp_path: Path) -> None:
+    async with (
+        real_nodes(tmp_path, 2, directories=2, replication=PATIENT) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=1)
+        (state,) = (await admin.describe_topic("orders")).partitions
+        me = state.leader
+        await nodes.wait_until(lambda: replica_of(nodes, me) is not None)
+        home, other = home_and_other(nodes, me)
+        outcomes = await admin.move_replicas(me, {ORDERS: "/elsewhere", GONE: other})
+        assert [type(each.error) for each in outcomes] == [LogDirNotFound, UnknownTopicOrPartition]
+        (outcome,) = await admin.move_replicas(1 - me, {ORDERS: nodes.log_directories(1 - me)[0]})
+        assert type(outcome.error) is ReplicaNotAvailable
+        (outcome,) = await admin.move_replicas(me, {ORDERS: home + "/"})
+        assert outcome.error is None, "it is there already"
+        await admin.cordon_node(me, log_dirs=[other])
+
+        def is_cordoned() -> bool:
+            image = nodes.nodes[me].node.image
+            return image is not None and bool(image.nodes[me].cordoned_directories)
+
+        await nodes.wait_until(is_cordoned)
+        (outcome,) = await admin.move_replicas(me, {ORDERS: other})
+        with pytest.raises(InvalidReplicaAssignment, match=f"log directory {other} of node {me} is cordoned"):
+            raise outcome.error or AssertionError
+
+
+async def test_a_coordinator_goes_on_while_its_partition_moves(tmp_path: Path) -> None:
+    """Its state is not loaded again: no leadership ends, and commits wait for the moment of the swap."""
+    coordinators = CoordinatorSettings(GroupSettings(partitions=1))
+    async with real_nodes(tmp_path, directories=2, replication=PATIENT, coordinators=coordinators) as nodes:
+        bootstrap = str(nodes.addresses[0])
+        async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+            await admin.create_topic("orders", partitions=1, replication_factor=1)
+            await producer.send("orders", b"a", partition=0)
+            place = TopicPartition("__consumer_offsets", PartitionIndex(0))
+            await admin.alter_group_offsets("billing", {ORDERS: Offset(0)})
+            replicas = nodes.nodes[0].node.replicas
+            assert replicas is not None
+            replica = next(each for each in replicas.partitions() if each.name == place)
+            role, committed = replica.role, 0
+            for _ in range(2):
+                (target,) = [path for path in nodes.log_directories(0) if path != replica.directory.path]
+                await admin.move_replicas(0, {place: target})
+                while replica.directory.path != target or replica.log.moved_from is not None:
+                    committed = 1 - committed
+                    await admin.alter_group_offsets("billing", {ORDERS: Offset(committed)})
+            found = (await admin.list_group_offsets("billing"))["orders", 0]
+            assert found is not None and found.offset == committed
+            assert replica.role is role
