@@ -42,6 +42,8 @@ _CODECS: Final = {"producer": None, "uncompressed": Codec.NONE} | {
 }
 _TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 _BOTH: Final = frozenset({"compact", "delete"})
+_AS_IN_ALL: Final = -2
+"""Of local retention: as long as, or as much as, in both tiers."""
 
 
 def _policies(value: object) -> frozenset[str]:
@@ -124,6 +126,12 @@ class LogConfig:
     """older segments are deleted; -1: no limit"""
     retention_bytes: int = topic_setting("retention.bytes", -1, size(-INT64_MAX - 1))
     """the oldest segments of a larger log are deleted; below 0: no limit"""
+    remote_storage: bool = topic_setting("remote.storage.enable", False, flag())
+    """closed segments are copied to the object store; not with compaction. Refused until it works"""
+    local_retention_ms: int = topic_setting("local.retention.ms", _AS_IN_ALL, millis(_AS_IN_ALL))
+    """copied segments stay on the nodes until this age; -1: no limit; -2: as `retention.ms`"""
+    local_retention_bytes: int = topic_setting("local.retention.bytes", _AS_IN_ALL, size(_AS_IN_ALL))
+    """copied segments stay on the nodes up to this size; -1: no limit; -2: as `retention.bytes`"""
     min_cleanable_ratio: float = topic_setting(
         "min.cleanable.dirty.ratio", 0.5, ratio(), node="log.cleaner.min.cleanable.ratio"
     )
@@ -168,6 +176,35 @@ class LogConfig:
                 f"min.compaction.lag.ms is {self.min_compaction_lag_ms}, more than max.compaction.lag.ms "
                 f"({self.max_compaction_lag_ms}): lower the one or raise the other"
             )
+        if self.remote_storage:
+            self._ensure_tiered()
+
+    def _ensure_tiered(self) -> None:
+        """Kafka's rules for topics with a remote tier. Raises InvalidConfig."""
+        if self.compact or not self.delete:
+            raise InvalidConfig(
+                "remote.storage.enable is true, which needs cleanup.policy=delete: compaction would have to rewrite "
+                "objects; choose one of the two"
+            )
+        for name, local, all_tiers in (
+            ("retention.ms", self.local_retention_ms, self.retention_ms),
+            ("retention.bytes", self.local_retention_bytes, self.retention_bytes),
+        ):
+            if all_tiers >= 0 and (local == -1 or local > all_tiers):
+                raise InvalidConfig(
+                    f"local.{name} is {local}, more than {name} ({all_tiers}), which counts both tiers: lower the one "
+                    "or raise the other"
+                )
+
+    @property
+    def local_ms(self) -> int:
+        """The age at which segments leave the nodes; below 0: no limit."""
+        return self.retention_ms if self.local_retention_ms == _AS_IN_ALL else self.local_retention_ms
+
+    @property
+    def local_bytes(self) -> int:
+        """The size of a log from which on segments leave the nodes; below 0: no limit."""
+        return self.retention_bytes if self.local_retention_bytes == _AS_IN_ALL else self.local_retention_bytes
 
     @property
     def roll_ms(self) -> int:
@@ -234,4 +271,10 @@ def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, t
         field, declared = known[key]
         value = declared.parse(text, key)
         changes |= {field: value} if field else {policy: policy in value for policy in _BOTH}
-    return replace(config, **changes)
+    parsed = replace(config, **changes)
+    if parsed.remote_storage or parsed.local_retention_ms != _AS_IN_ALL or parsed.local_retention_bytes != _AS_IN_ALL:
+        raise InvalidConfig(
+            "remote.storage.enable and local.retention.* are not supported yet: nothing would copy the segments; leave "
+            "them out (docs/tiering.md)"
+        )
+    return parsed

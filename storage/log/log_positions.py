@@ -57,6 +57,8 @@ class LogPositions:
         """The damage of the log, and which operations it forbids."""
         self.truncation: TruncationTicket | None = None
         """The truncation in progress."""
+        self.truncations = 0
+        """How many have ended: what was read before one may be no part of the log."""
 
     @property
     def damage(self) -> Damage | None:
@@ -91,6 +93,7 @@ class LogPositions:
 
     def truncated_to(self, offset: Offset) -> None:
         """Set the log end to `offset` after a truncation."""
+        self.truncations += 1
         self.end_at(offset)
         # The truncated records were not committed, and neither are those that are fetched in their place until the
         # leader reports it.
