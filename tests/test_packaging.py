@@ -161,7 +161,7 @@ def test_wheel_carries_the_compiled_codec_and_uses_it(wheel: Path, python: Path)
 )
 def test_wheel_builds_without_a_compiler(tmp_path: Path, environment: dict[str, str]) -> None:
     """The build continues without the compiled codec, and the Python reference is used."""
-    wheel = build_wheel(tmp_path, **environment)
+    wheel = build_wheel(tmp_path, ROOT, **environment)
     assert extensions_in(wheel) == set()
     python = install_alone(wheel, tmp_path / "venv")
     assert run(python, "-c", "import tidelog; print('imported')", cwd=tmp_path).strip() == "imported"
