@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.wheels import ROOT, build_wheel, install_alone, run
+from tests.wheels import ROOT, build_wheel, completed, install_alone, run
 
 IMAGE: Final = "tidelog:other-version"
 NO_RELEASE: Final = "there is no tag v* yet that names the version before this one, and no --other-version"
@@ -27,9 +27,9 @@ class OtherVersion:
     """Of a container."""
 
 
-def newest_release() -> str | None:
-    """The newest tag of a release, if there is one."""
-    tags = run("git", "tag", "--list", "v*", "--sort=-version:refname", cwd=ROOT).split()
+def newest_release(root: Path = ROOT) -> str | None:
+    """The newest tag of a release, if there is one; None as well where there is no repository."""
+    tags = completed("git", "tag", "--list", "v*", "--sort=-version:refname", cwd=root).stdout.split()
     return tags[0] if tags else None
 
 
