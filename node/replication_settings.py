@@ -38,7 +38,8 @@ class ReplicationConfig:
     )
     """limit for copying replicas that are being moved between log directories of this node; 0: no limit"""
     moves_per_node: int = setting("cluster.moves.per.node", 5, number(1, 1_000))
-    """Tidelog's own: queued moves begin while each of their new nodes fetches fewer partitions than this"""
+    """Tidelog's own: queued moves begin while each of their new nodes fetches fewer partitions than this, as many in
+    a second"""
     rebalance: str = setting("cluster.rebalance", "off", choice({word: word for word in ("off", "auto")}))
     """Tidelog's own: `auto`: the active controller evens out the replicas when the nodes have had uneven numbers of
     them for a while, as after a node has joined (operations.md)"""

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from node.api.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
 from node.api.peers import Peers, ValueStream
@@ -37,6 +37,9 @@ from tidelog.types import Endpoint, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.replica_fetcher")
 
+MOVE_BYTES_MAX: Final = 128 << 10
+"""Largest fetch of a replica that is being moved to this node. The leader reads it, and this node checks and writes it,
+within one turn of the loop, in which the partitions in use wait: that takes milliseconds for 1 MiB."""
 
 V = TypeVar("V")
 
@@ -210,7 +213,8 @@ class ReplicaFetcher:
                 self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
-            fetch = follower.next_fetch(fetch_id, config.fetch_bytes_max)
+            most = min(config.fetch_bytes_max, MOVE_BYTES_MAX) if follower.moves_here else config.fetch_bytes_max
+            fetch = follower.next_fetch(fetch_id, most)
             if fetch is not None:
                 fetches.append(fetch)
                 self._close(follower)

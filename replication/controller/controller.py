@@ -46,6 +46,7 @@ from replication.controller.metadata_records import (
     ProducerIdsRecord,
     VotersRecord,
 )
+from replication.controller.move_queue import wave_ms
 from replication.controller.node_state import NodeCause, NodeState, moved, node_state_of
 from replication.controller.partition_limits import PartitionLimits
 from replication.controller.refusals import Refusals, RefusedNode
@@ -64,8 +65,8 @@ from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionK
 from tidelog.values import dataclass
 
 REVIEW_MS: Final = 1_000
-"""Interval of the review for partitions that can proceed: reassignments to complete and, of the queue, to begin, and
-unclean elections to hold."""
+"""Interval of the review for partitions that can proceed: reassignments to complete, unclean elections to hold. Also of
+the look for queued moves while none can begin."""
 
 PRODUCER_ID_BLOCK: Final = 1_000
 """Producer ids allocated to a node at a time, as in Kafka: one request of the node per this many producers."""
@@ -127,7 +128,7 @@ class Controller:
         self._state_known_at: dict[NodeId, Offset] = {}
         """For each node that is fenced or draining: the log end after the record of that, or a later one."""
         self._elections = unclean.Elections()
-        self._review_at = Millis(0)
+        self._review_at = self._wave_at = Millis(0)
         self._rebalance_at = Millis(0)
         self._effects: list[events.Effect] = []
 
@@ -254,7 +255,7 @@ class Controller:
         self._state_known_at = {
             node.node_id: self.image.offset for node in self.image.nodes.values() if node.fenced or node.draining
         }
-        self._review_at = Millis(event.at + REVIEW_MS)
+        self._review_at = self._wave_at = Millis(event.at + REVIEW_MS)
         self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
         own = self.image.nodes.get(event.node_id)
         if own is not None and own.incarnation != event.incarnation and not own.fenced:
@@ -324,22 +325,30 @@ class Controller:
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
             self._review()
+        if at >= self._wave_at:
+            due = self._wave_at + wave_ms(self._config.moves_per_node)
+            self._wave_at = Millis(max(due, at) if self._begin_wave() else at + REVIEW_MS)
         if self._config.imbalance_check_ms and at >= self._rebalance_at:
             self._rebalance_at = Millis(at + self._config.imbalance_check_ms)
             with self._batch(events.ElectionCause.PREFERRED) as batch:
                 batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
 
     def _review(self) -> None:
-        """Complete reassignments, begin queued ones, and start unclean elections where possible."""
+        """Complete reassignments, and start unclean elections where possible."""
         with self._batch() as batch:
             for state in self.image.partitions():
                 self._finish_move(batch, state.key)
                 if unclean.wanted(self.image, state):
                     self._ask(state)
+
+    def _begin_wave(self) -> bool:
+        """Begin queued moves, and drop those that can never begin. Returns True if there were any."""
+        with self._batch() as batch:
             dropped = begin_wave(batch, self._config.moves_per_node, self._config.limits)
         if dropped:  # one line: hundreds a second would hide all others
             count = "a queued move is" if len(dropped) == 1 else f"{len(dropped)} queued moves are"
             self._effects.append(Report(f"{count} dropped: {some_of(dropped, '; ')}"))
+        return bool(batch.records)
 
     def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
         """End the node's session: it leaves every set that has another member, and leads nothing."""

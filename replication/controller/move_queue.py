@@ -5,7 +5,8 @@ and a deleted topic has none.
 
 Invariants:
   1. A wave leaves no node with more than `moves_per_node` partitions to fetch, also counting reassignments that were
-     begun without the queue.
+     begun without the queue. A node gets as many in a second, spread over it: begun together, they would be copied in
+     one burst, for which the records of producers wait.
   2. The record that begins a move also takes it from the queue. After a crash of the controller it is queued or in
      progress, and never both or neither.
   3. A later request for the partition, a reassignment or a cancel, takes its move from the queue: what an operator
@@ -30,6 +31,9 @@ from replication.controller.metadata_records import PartitionChangeRecord
 from replication.controller.placement import refuse_replicas
 from tidelog.types import NodeId
 
+WAVES_PER_S: Final = 5
+"""The most waves in a second: each looks at all partitions of the cluster."""
+
 WAVE_MAX: Final = 500
 """Moves that begin at a time. Those that fetch nothing are bounded by this alone, and a wave is one atomic batch."""
 
@@ -48,18 +52,30 @@ def next_wave(image: ClusterImage, moves_per_node: int) -> list[Reassignment]:
     """The moves to begin now, in the order of the partitions. Some may be refused."""
     waiting = [state for state in image.partitions() if state.queued and not (state.adding or state.removing)]
     busy = Counter(node for state in (image.partitions() if waiting else ()) for node in state.adding)
+    at_once, begun = _at_once(moves_per_node), Counter[NodeId]()
     wave: list[Reassignment] = []
     for state in waiting:
         new = [node for node in state.queued if node not in state.replicas]
         if any(_takes_none(image, node) for node in new):
             new = []  # it is refused: counted, thousands of these would be dropped a few per second
-        elif not all(busy[node] < moves_per_node and not _is_away(image, node) for node in new):
+        elif any(busy[node] >= moves_per_node or begun[node] >= at_once or _is_away(image, node) for node in new):
             continue
         busy.update(new)
+        begun.update(new)
         wave.append(Reassignment(state.key, state.queued))
         if len(wave) == WAVE_MAX:
             break
     return wave
+
+
+def wave_ms(moves_per_node: int) -> int:
+    """From one wave to the next while moves begin: `moves_per_node` for each node in a second."""
+    return 1_000 * _at_once(moves_per_node) // moves_per_node
+
+
+def _at_once(moves_per_node: int) -> int:
+    """How many moves to one node a wave begins."""
+    return -(-moves_per_node // WAVES_PER_S)
 
 
 def _takes_none(image: ClusterImage, node_id: NodeId) -> bool:

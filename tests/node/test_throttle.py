@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.replicas.follower_replica import FollowerReplica
 from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_fetcher import MOVE_BYTES_MAX
 from node.replication_settings import ReplicationConfig
 from tests.node.wires import Cluster, batch
+from tidelog.record_exchange import FetchedPartition
 from tidelog.types import NodeId
 
 RATE = 10_000
@@ -61,3 +64,34 @@ def test_a_member_of_the_set_is_not_slowed_down(cluster: Cluster) -> None:
         cluster.produce(1, batch(b"." * 5_000), index=0)
     assert cluster.loop.time() - began < 0.5
     assert cluster.state(0).isr == (1, 2, 3)
+
+
+def test_a_moved_replica_fetches_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader reads an answer, and the follower checks and writes it, within a turn of the loop: meanwhile the
+    records of all other partitions wait. What only was away, and is needed for writes, catches up with large ones."""
+    sizes: dict[int, list[int]] = {2: [], 3: []}
+    answered = FollowerReplica.answered
+
+    def watched(follower: FollowerReplica, answer: FetchedPartition) -> None:
+        sizes[follower._services.me].append(len(answer.records))
+        answered(follower, answer)
+
+    monkeypatch.setattr(FollowerReplica, "answered", watched)
+    cluster = Cluster(3, partitions=1)
+    first_two = NodeId(1), NodeId(2)
+    cluster.set(leader=NodeId(1), isr=first_two, replicas=first_two, directories=cluster.state().directories[:2])
+    cluster.run(0.1)
+    cluster.kill(2)
+    cluster.set(isr=(NodeId(1),))
+    cluster.produce(1, *(batch(b"." * 50_000) for _ in range(30)))
+    cluster.start(2)
+    cluster.until(lambda: cluster.state().isr == (1, 2))
+    assert sum(sizes[2]) > 1_500_000
+    assert max(sizes[2]) > MOVE_BYTES_MAX
+
+    comes(cluster, 0)
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3))
+    assert sum(sizes[3]) > 1_500_000
+    assert 50_000 < max(sizes[3]) <= MOVE_BYTES_MAX
+    cluster.loop.raise_defects()
+    cluster.close()

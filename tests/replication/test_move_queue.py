@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from replication.controller import features, image_records, placement
+from replication.controller import features, image_records, move_queue, placement
 from replication.controller.controller import REVIEW_MS
-from replication.controller.events import AlterCordon, DeleteTopic, UnregisterNode
+from replication.controller.events import AlterCordon, DeleteTopic, Reassignment, UnregisterNode
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, apply
+from replication.controller.move_queue import WAVES_PER_S
 from replication.controller.partition_limits import PartitionLimits
 from tests.replication.controlled import CONFIG, Controlled, directory
 from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnsupportedVersion
@@ -40,7 +41,8 @@ def enqueue_all(world: Controlled, *target: int) -> None:
 
 
 def review(world: Controlled, *alive: int) -> None:
-    world.pass_time(REVIEW_MS, *(alive or (1, 2, 3)))
+    """Let the controller look at the queue, and begin all moves that can begin now."""
+    world.pass_time(2 * REVIEW_MS, *(alive or (1, 2, 3)))
 
 
 def moving(world: Controlled) -> list[int]:
@@ -75,6 +77,43 @@ def test_moves_begin_as_earlier_ones_complete_and_a_node_fetches_few_at_a_time()
     assert (moving(world), queued(world)) == ([], [])
 
 
+@pytest.mark.parametrize(("moves_per_node", "begun"), [(1, {1}), (5, {1}), (10, {2}), (12, {3})])
+def test_a_node_gets_its_moves_of_a_second_spread_over_it(moves_per_node: int, begun: set[int]) -> None:
+    """Begun together they would be copied in one burst, for which the records of producers wait. Here each is complete
+    before the next one begins, and a node gets no more of them for that."""
+    world = world_of_three(partitions=40, moves_per_node=moves_per_node)
+    enqueue_all(world, 1, 3)
+    while not moving(world):
+        world.pass_time(100, 1, 2, 3)
+    waves = []
+    for _ in range(20):
+        if moving(world):
+            waves.append(len(moving(world)))
+        for index in moving(world):
+            complete(world, index)
+        world.pass_time(100, 1, 2, 3)
+    assert set(waves) == begun
+    assert sum(waves) in range(2 * moves_per_node, 2 * moves_per_node + max(begun) + 1)
+
+
+def test_while_no_move_can_begin_the_queue_is_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look counts the partitions of the cluster."""
+    world = world_of_three(moves_per_node=1)
+    enqueue_all(world, 1, 3)
+    review(world)
+    looks: list[int] = []
+    next_wave = move_queue.next_wave
+
+    def looking(image: ClusterImage, moves_per_node: int) -> list[Reassignment]:
+        looks.append(world.now)
+        return next_wave(image, moves_per_node)
+
+    monkeypatch.setattr(move_queue, "next_wave", looking)
+    world.pass_time(10 * REVIEW_MS, 1, 2, 3)
+    assert moving(world) == [0]
+    assert 9 <= len(looks) <= 11
+
+
 def test_moves_that_were_begun_without_the_queue_count() -> None:
     world = world_of_three()
     for index in (4, 5):
@@ -101,7 +140,7 @@ def test_moves_that_fetch_nothing_do_not_wait_for_those_that_do() -> None:
 def test_a_wave_counts_the_replicas_of_the_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Node 3 has two log directories: the new replicas are spread over them. To count again for each move would keep
     the controller of a large cluster from its heartbeats for seconds."""
-    world = world_of_two(partitions=6, moves_per_node=6)
+    world = world_of_two(partitions=6, moves_per_node=6 * WAVES_PER_S)
     disks = dict.fromkeys((directory(30), directory(31)), -1)
     world.register(3, directories=disks)
     world.beat(3)
@@ -210,7 +249,7 @@ def test_a_move_that_can_never_begin_is_dropped_with_the_reason() -> None:
 
     world = world_of_three(partitions=4)
     enqueue_all(world, 1, 3)
-    world.config = replace(world.config, limits=PartitionLimits(node=1), moves_per_node=9)
+    world.config = replace(world.config, limits=PartitionLimits(node=1), moves_per_node=4 * WAVES_PER_S)
     world.activate()
     review(world)
     assert (moving(world), queued(world)) == ([0], [])
