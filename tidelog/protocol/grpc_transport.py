@@ -335,6 +335,7 @@ class GrpcTransport:
         """The channel to an address, which no call uses from now on."""
         for key in [key for key in self._callables if key[0] == endpoint]:
             del self._callables[key]
+        self._made_at.pop(endpoint, None)
         return self._channels.pop(endpoint, None)
 
     async def _callable(self, to: Endpoint, method: Method[Request, Answer]) -> Any:
