@@ -86,6 +86,7 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
         yield error.message
         return
     yield from _ports(container, configs[0])
+    yield from _log_directories(stateful, container, configs[0])
     yield from _grace(spec, container, configs[0])
     if not _asks_for_sync(container["readinessProbe"]):
         yield f"readinessProbe: it does not ask for {CAUGHT_UP}: a rolling update would not wait for replicas"
@@ -186,6 +187,21 @@ def _volumes(workload: Mapping[str, Any], container: Mapping[str, Any], objects:
         ):
             if wanted is not None and wanted not in _names(kind, objects):
                 yield f"volume {name}: there is no {kind} {wanted}"
+
+
+def _log_directories(stateful: Mapping[str, Any], container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:
+    """What is elsewhere is lost with the pod, or cannot be written; what shares a volume is full at the same time."""
+    claims = {each["metadata"]["name"] for each in stateful["spec"].get("volumeClaimTemplates", ())}
+    places = {each["name"]: each["mountPath"] for each in container["volumeMounts"] if each["name"] in claims}
+    used: set[str] = set()
+    for directory in config.log_directories:
+        found = {name for name, place in places.items() if PurePosixPath(directory).is_relative_to(place)}
+        if not found:
+            yield f"log.dirs: no claim of the StatefulSet is mounted at {directory}"
+        elif found <= used:
+            yield f"log.dirs: {directory} is on the same volume as another directory"
+        used |= found
+    yield from (f"claim {name}: no log directory is on it" for name in sorted(places.keys() - used))
 
 
 def _variables(container: Mapping[str, Any]) -> Iterator[str]:

@@ -300,6 +300,18 @@ MISTAKES: dict[str, tuple[Break, str]] = {
         lambda it: it.node["volumeMounts"][0].update(name="disk"),
         "volumeMount disk: there is no such volume",
     ),
+    "a log directory that ends with the pod": (
+        lambda it: it.variable("TIDELOG_LOG_DIRS").update(value="/var/lib/tidelog/data,/tmp/data"),
+        "log.dirs: no claim of the StatefulSet is mounted at /tmp/data",
+    ),
+    "two log directories on one volume": (
+        lambda it: it.variable("TIDELOG_LOG_DIRS").update(value="/var/lib/tidelog/data,/var/lib/tidelog/second"),
+        "log.dirs: /var/lib/tidelog/second is on the same volume as another directory",
+    ),
+    "a claim without a log directory": (
+        lambda it: it.variable("TIDELOG_LOG_DIRS").update(value="/var/lib/tidelog/data"),
+        "claim second: no log directory is on it",
+    ),
     "a volume that is not mounted": (lambda it: without(it.node["volumeMounts"], 0), "is not mounted"),
     "no such file": (
         lambda it: it.node.update(args=["--config", "/etc/tidelog/t.toml"]),

@@ -25,6 +25,7 @@ CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
 EXTERNAL = ROOT / "deploy" / "components" / "external"
 APPLY = ROOT / "deploy" / "components" / "apply"
 ARCHIVE = ROOT / "deploy" / "components" / "archive"
+SECOND_VOLUME = ROOT / "deploy" / "components" / "second-volume"
 MONITORING = ROOT / "deploy" / "monitoring"
 
 
