@@ -1,4 +1,5 @@
-"""The `kubectl` commands of the documents name directories, objects and pods that the manifests have."""
+"""The `kubectl` commands of the documents name directories, objects and pods that the manifests have, and those of the
+runbook are run by scenarios of `make k8s-test`."""
 
 from __future__ import annotations
 
@@ -18,6 +19,32 @@ from tests.integration import manifest
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render manifests with")
 
 PAGES = [manifest.ROOT / "docs" / name for name in ("apply.md", "deploy.md", "operations.md")]
+SCENARIOS = manifest.ROOT / "tests" / "k8s"
+RUN_BY = {
+    "kubectl -n tidelog exec tidelog-0 -- env TIDELOG_BOOTSTRAP=localhost:9192 tidelog $@": (
+        "test_runbook.py",
+        "on_node",
+    ),
+    "kubectl apply -k deploy/overlays/prod": ("production.py", "namespace.apply(home, manifest.PROD"),
+    "kubectl -n tidelog rollout status statefulset/tidelog": (
+        "cluster.py",
+        '"rollout", "status", "statefulset/tidelog"',
+    ),
+    "kubectl taint node MACHINE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": (
+        "test_machine_loss.py",
+        '"taint", "node", lost, f"{OUT}=nodeshutdown:NoExecute"',
+    ),
+    "kubectl -n tidelog delete pvc data-tidelog-1 --wait=false": (
+        "test_wiped_volume.py",
+        '"delete", "pvc", f"data-{pod}", "--wait=false"',
+    ),
+    "kubectl -n tidelog delete pod tidelog-1": ("test_wiped_volume.py", '"delete", "pod", pod'),
+    "kubectl -n tidelog delete pod tidelog-2": ("test_statefulset.py", '"delete", "pod", *former'),
+    "kubectl -n tidelog get pods -o wide": ("test_runbook.py", '"get", "pods", "-o", "wide"'),
+    "kubectl -n tidelog describe pod tidelog-1": ("test_runbook.py", '"describe", "pod", "tidelog-1"'),
+}
+"""For each command of the runbook the file of tests/k8s that runs it, and how it does."""
+NOT_RUN = {"kubectl -n tidelog edit pvc data-tidelog-0": "an editor, and a storage class whose volumes can grow"}
 SECRETS = {"tidelog-tls", "tidelog-passwords"}
 """What an operator makes."""
 
@@ -57,6 +84,18 @@ def test_every_command_names_what_there_is(page: Path, names: set[str]) -> None:
     found = list(commands(page.read_text(encoding="utf-8")))
     assert found, "commands are found"
     assert [(" ".join(words), wrong) for words in found for wrong in unknown(words, names)] == []
+
+
+def test_every_command_of_the_runbook_is_run_by_a_scenario() -> None:
+    runbook = (manifest.ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    written = {" ".join(("kubectl", *words)) for words in commands(runbook)}
+    assert written == RUN_BY.keys() | NOT_RUN.keys()
+    missing = {
+        command: file
+        for command, (file, how) in RUN_BY.items()
+        if how not in (SCENARIOS / file).read_text(encoding="utf-8")
+    }
+    assert missing == {}, "the scenario does something else now"
 
 
 @pytest.mark.parametrize(
