@@ -33,7 +33,7 @@ from storage.directory.salvage import Salvage
 from storage.files.deleted_files import Leaving, remove_log_directory
 from storage.files.disk_executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full, remove_files
-from storage.log.directory_claims import DirectoryClaims
+from storage.log.directory_claims import DirectoryClaims, in_order
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends
 from storage.log_config import LogConfig
@@ -508,7 +508,29 @@ class LogDirectory:
         expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
         if expired is not None:
             base, keep = expired
-            self.drop_before(log, base, done, first=keep)
+            if log.config.remote_storage and base > log.log_start_offset:
+                self._drop_local(log, base, keep, done)
+            else:
+                self.drop_before(log, base, done, first=keep)
+
+    def _drop_local(self, log: Log, base: Offset, keep: Callable[[], None], done: Started) -> None:
+        """Remove segments that the remote tier has from the log, in the background. The log start stays."""
+        write = self.claims.starting_locally(log.topic_partition, base)
+
+        def started(result: object) -> None:
+            if isinstance(result, OSError):
+                done(self.fail(f"recording the local log start of {log.path}", result))
+                return
+            # A truncation that began meanwhile has lowered the recorded start again.
+            if log.closed or log.truncation is not None or self.claims.local_start(log.topic_partition) != base:
+                return
+            log.locally_started_at(base)
+            leaving = log.front.take_out()
+            if leaving is not None:
+                self._rename(log, leaving, done)
+
+        self.note_changed(log)
+        self.executor.submit(in_order(keep, write), started)
 
     def drop_before(
         self,

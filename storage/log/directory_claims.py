@@ -3,6 +3,7 @@
     DIRECTORY/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
            replication-offset-checkpoint      high watermarks                                      (Kafka's)
            log-start-offset-checkpoint        log starts, if not at the first segment              (Kafka's)
+     local-log-start-offset-checkpoint        local log starts, if above the log start
            cleaner-offset-checkpoint          offsets up to which compacted logs are clean         (Kafka's)
            cleaning-offset-checkpoint         offsets up to which a cleaning may have emptied segments
            held-offset-marks                  durable_offsets.py
@@ -21,6 +22,7 @@ from storage.checkpoints.checkpoint_file import (
     CLEANER_CHECKPOINT,
     CLEANING_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOCAL_START_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     encode_offsets,
@@ -100,6 +102,7 @@ class DirectoryClaims:
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
+        self._local_starts = self._checkpoint(LOCAL_START_CHECKPOINT)
         self._cleaned = self._checkpoint(CLEANER_CHECKPOINT)
         self._cleaning = self._checkpoint(CLEANING_CHECKPOINT)
         self._found_high_watermarks = dict(self._high_watermarks.claimed)
@@ -126,6 +129,7 @@ class DirectoryClaims:
             clean,
             max(self._cleaned.claimed.get(tp, Offset(0)), self._cleaning.claimed.get(tp, Offset(0))),
             self._foreign,
+            self._local_starts.claimed.get(tp, Offset(0)),
             LOG_START_CHECKPOINT in self._damaged,
         )
 
@@ -142,7 +146,8 @@ class DirectoryClaims:
         self._moving.pop(tp, None)
         if self._log_starts.may_claim(tp) > log.log_start_offset:
             writes.append(self.starting(tp, log.log_start_offset))
-        for checkpoint in (self._recovery_points, self._high_watermarks, self._cleaned, self._cleaning):
+        lowered = (self._recovery_points, self._high_watermarks, self._local_starts, self._cleaned, self._cleaning)
+        for checkpoint in lowered:
             if checkpoint.may_claim(tp) > offset:
                 claimed = checkpoint.claimed
                 writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
@@ -173,6 +178,15 @@ class DirectoryClaims:
     def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
         """Set the recorded log start to `offset`. Returns a function that makes this durable, see `lowering`."""
         return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})
+
+    def starting_locally(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
+        """Record that segments below `offset` leave the log for the remote tier. Returns a function that makes this
+        durable, see `lowering`."""
+        return _writing(self._local_starts, {**self._local_starts.claimed, tp: offset})
+
+    def local_start(self, tp: TopicPartition) -> Offset:
+        """The recorded local log start; a truncation since then may have lowered it."""
+        return self._local_starts.claimed.get(tp, Offset(0))
 
     def allow_holes(self, log: LogPositions, end: Offset) -> None:
         """Record durably the log's recovery point, and that segments below `end`, which is not above it, may be
@@ -261,7 +275,14 @@ class DirectoryClaims:
         for tp in gone:
             self._found_high_watermarks.pop(tp, None)
             self._moving.pop(tp, None)
-        files = (self._recovery_points, self._high_watermarks, self._log_starts, self._cleaned, self._cleaning)
+        files = (
+            self._recovery_points,
+            self._high_watermarks,
+            self._log_starts,
+            self._local_starts,
+            self._cleaned,
+            self._cleaning,
+        )
         writes = [
             _writing(file, {tp: offset for tp, offset in file.claimed.items() if tp not in gone})
             for file in files

@@ -49,6 +49,7 @@ from tidelog.errors import (
     FencedLeaderEpoch,
     InvalidTopic,
     KafkaStorageError,
+    OffsetMovedToTieredStorage,
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
@@ -300,7 +301,8 @@ class Log(LogPositions):
 
         max_bytes: upper limit; with `min_one_batch` at least one batch is returned if there is one. The first batch may
         start below `offset`. wait, ready: see LogReader.read. Raises OffsetOutOfRange if `offset` is not between the
-        log start and `up_to`, CorruptLog, KafkaStorageError.
+        log start and `up_to`, OffsetMovedToTieredStorage if it is below the local log start, CorruptLog,
+        KafkaStorageError.
         """
         self._ensure_usable()
         up_to = min(up_to, end := self.log_end_offset)
@@ -314,6 +316,11 @@ class Log(LogPositions):
             raise CorruptLog(f"{self.topic_partition} lost {lost}")
         if offset == up_to:
             return LogRead(b"", offset, ())
+        if offset < self.local_log_start_offset:
+            raise OffsetMovedToTieredStorage(
+                f"offset {offset} of {self.topic_partition} is in the remote tier: the local log starts at "
+                f"{self.local_log_start_offset}; read it from there"
+            )
         try:
             found = ready if isinstance(ready, BytesRead) else None
             return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found, end=end)

@@ -19,7 +19,7 @@ from tidelog.types import Durability, LeaderEpoch, Offset, TopicId, TopicPartiti
 
 
 class LogPositions:
-    """Log start <= high watermark <= log end, always. Only the methods of this class move them."""
+    """Log start <= local log start <= high watermark <= log end, always. Only the methods of this class move them."""
 
     def __init__(
         self,
@@ -42,8 +42,12 @@ class LogPositions:
         self.rules = append_rules(config)
         """The topic's requirements for records."""
         self.log_start_offset = loaded.log_start
+        self._left_below = loaded.local_log_start
+        self.copied_end = Offset(0)
+        """The remote tier has everything below it, as the coordinator has told since the start. Segments above it stay,
+        unless the log starts above them."""
         self.log_end_offset = loaded.log_end
-        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
+        self.high_watermark = max(self.local_log_start_offset, min(high_watermark, loaded.log_end))
         self.segments = segments
         """By base offset, the active segment last."""
         self.epochs = loaded.epochs
@@ -57,13 +61,16 @@ class LogPositions:
         """The damage of the log, and which operations it forbids."""
         self.truncation: TruncationTicket | None = None
         """The truncation in progress."""
-        self.truncations = 0
-        """How many have ended: what was read before one may be no part of the log."""
 
     @property
     def damage(self) -> Damage | None:
         """The records that the log has lost; None if it has lost none."""
         return self.lost.damage
+
+    @property
+    def local_log_start_offset(self) -> Offset:
+        """Offsets between the log start and this one are in the remote tier only."""
+        return max(self.log_start_offset, self._left_below)
 
     @property
     def durable_offset(self) -> Offset:
@@ -93,10 +100,10 @@ class LogPositions:
 
     def truncated_to(self, offset: Offset) -> None:
         """Set the log end to `offset` after a truncation."""
-        self.truncations += 1
         self.end_at(offset)
         # The truncated records were not committed, and neither are those that are fetched in their place until the
         # leader reports it.
+        self._left_below = min(self._left_below, offset)
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
     def restarted_at(self, offset: Offset) -> None:
@@ -110,3 +117,8 @@ class LogPositions:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
+
+    def locally_started_at(self, offset: Offset) -> None:
+        """Set the local log start to `offset`, which is recorded durably already: recovery would take the segments
+        below it for lost."""
+        self._left_below = max(self._left_below, offset)

@@ -1,7 +1,8 @@
 """The start of a log: its log start offset, the removal of its first segments, and the replacement of cleaned segments.
 
 Invariants:
-  1. The log start is durable before a file is removed, and never above the high watermark.
+  1. The log start is durable before a file is removed, and never above the high watermark. Of a log with a remote tier
+     that is the local log start: below it, segments are gone from here and not lost.
   2. Only committed, durable and undamaged segments are removed. Their files stay for the readers and flushes that still
      use them.
   3. Before segments are replaced, it is durable that offsets may be missing between them, below the recovery point:
@@ -62,6 +63,7 @@ class LogStart:
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
             limit=self._limit(),
+            copied_end=log.copied_end if log.config.remote_storage else None,
         )
         if count == 0:
             return None
@@ -79,12 +81,12 @@ class LogStart:
         return limit if log.damage is None else min(limit, log.damage.first_offset)
 
     def take_out(self) -> Leaving | None:
-        """Remove the segments below the log start, which is durable, from the log. Returns the work to run on any
+        """Remove the segments below the local log start, which is durable, from the log. Returns the work to run on any
         thread and then to pass to `left`; None if there is none, or if a cleaning or another removal is in progress."""
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
-        start = min(log.log_start_offset, self._limit())
+        start = min(log.local_log_start_offset, self._limit())
         count = sum(segment.base_offset <= start for segment in segments.all[1:])
         if count == 0:
             return None

@@ -6,13 +6,15 @@ Invariants:
   2. The age of a segment is that of its youngest record, by timestamp. Only if no record has one, the age counts from
      when the segment was created or loaded: the file's modification time says nothing about records.
   3. The active segment is removed only if it has data and all of it has expired. The caller rolls first.
-Not here: the removal (log_start.py).
+  4. Of a log with a remote tier, only what was copied without a gap is removed, whatever its age.
+Not here: the removal (log_start.py), retention over both tiers (remote_retention.py).
 Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from storage.log_config import LogConfig
 from storage.segment.abstract_index import CorruptIndex
@@ -28,10 +30,16 @@ def count_deletable(
     log_start: Offset,
     log_end: Offset,
     limit: Offset,
+    copied_end: Offset | None = None,
 ) -> int:
     """The number of segments that may be removed, from the oldest on. limit: no offset at or above it may be removed.
-    Raises BrokenChain or OSError if an index has to be rebuilt and cannot be."""
-    too_much = -1
+    copied_end: the end to which the remote tier has the log, None for a log without one. With it, local retention
+    decides, and only the log start removes segments that are not copied. Raises BrokenChain or OSError if an index has
+    to be rebuilt and cannot be."""
+    too_much, may_expire = -1, limit
+    if copied_end is not None:
+        config = replace(config, remote_storage=False, retention_ms=config.local_ms, retention_bytes=config.local_bytes)
+        may_expire = min(limit, copied_end)  # the records of other segments would be nowhere
     if config.delete and config.retention_bytes >= 0:
         too_much = sum(segment.size for segment in segments) - config.retention_bytes
     last = len(segments) - 1
@@ -40,7 +48,8 @@ def count_deletable(
         if end > limit or (count == last and segment.size == 0):
             return count
         below_start = count < last and end <= log_start
-        if not (below_start or 0 <= segment.size <= too_much or _expired(segment, config, now)):
+        is_due = end <= may_expire and (0 <= segment.size <= too_much or _expired(segment, config, now))
+        if not (below_start or is_due):
             return count
         too_much -= segment.size
     return len(segments)

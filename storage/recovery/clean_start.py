@@ -31,14 +31,14 @@ def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog |
     log_end, entries = Offset(0), None
     try:
         log_end = active.check_tail()
-        log_end = max(log_end, known.log_start) if active.size == 0 else log_end
+        log_end = max(log_end, known.needed_from) if active.size == 0 else log_end
         entries = _epochs(site, active)
         problem = _snapshot_problem(site, segments, log_end)
         if problem is None and entries is not None and site.epochs_begin_late(segments, entries):
             problem = f"the leader epochs begin at offset {entries[0].start_offset}, above the log start"
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
         problem = str(error)
-    wrong_end = log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start
+    wrong_end = log_end != known.recovery_point or log_end < site.protected or log_end < known.needed_from
     if problem is None and (wrong_end or entries is None):
         problem = (
             f"log end {log_end}, recovery point {known.recovery_point}, durable-offset mark {known.durable_offset}, "
@@ -54,7 +54,7 @@ def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog |
     active.close()  # an idle log needs no open file
     cache = LeaderEpochCache(entries)
     cache.truncate_from_end(Offset(log_end + 1))
-    start = max(known.log_start, segments[0].base_offset)
+    start = known.start_with(segments[0].base_offset)
     file = EpochFile(site.files, site.epoch_path, cache.version)
     return LoadedLog(list(segments), cache, file, start, log_end, log_end, log_end)
 

@@ -69,8 +69,19 @@ class Known:
     """The cleaner has worked below this offset: offsets may be missing between two segments."""
     foreign: bool = False
     """True if the directory comes from Kafka and is opened here for the first time."""
+    local_log_start: Offset = Offset(0)
+    """Segments below it may be in the remote tier only."""
     log_start_lost: bool = False
     """True if the file of the log starts was damaged: `log_start` is 0, whatever had been recorded."""
+
+    @property
+    def needed_from(self) -> Offset:
+        """Every offset from here on must be in the local log, if it was durable."""
+        return max(self.log_start, self.local_log_start)
+
+    def start_with(self, first: Offset) -> Offset:
+        """The log start, if the first segment begins at `first`: what lies between may be in the remote tier."""
+        return self.log_start if first <= self.local_log_start else max(self.log_start, first)
 
 
 Progress: TypeAlias = Callable[[int, int, int], None]
@@ -97,5 +108,7 @@ class LoadedLog:
     """Closed segments whose indexes were rebuilt and are not durable yet."""
     holes_below: Offset = Offset(0)
     """The cleaner has worked below this offset."""
+    local_log_start: Offset = Offset(0)
+    """Segments below it may be in the remote tier only."""
     read_from: Offset | None = None
     """Recovery read the batches from here: producer snapshots above are rewritten. None after a clean stop."""

@@ -47,9 +47,9 @@ def load_log(
     if loaded is None and segments:
         loaded = Recovery(site).run(segments)
     if loaded is None:
-        loaded = _empty(site, make(known.log_start, fresh=True))
+        loaded = _empty(site, make(known.needed_from, fresh=True))
     loaded.notes.extend(site.notes)
-    loaded.holes_below = known.cleaned
+    loaded.holes_below, loaded.local_log_start = known.cleaned, known.local_log_start
     return loaded
 
 

@@ -54,14 +54,15 @@ class LoadingSite:
         """The offset at which the log must begin, if its first segment begins later at `first`; None if nothing is
         missing. epochs: the entries of the epoch file, None if it is lost.
 
-        A deletion records the log start before it removes a segment, and the epochs begin there. Both records may be
-        missing only if nothing was durable. Kafka records the start later, and not at all for retention.
+        A deletion records the log start, or the local one, before it removes a segment, and the epochs begin at the
+        former. Both records may be missing only if nothing was durable. Kafka records the start later, and not at all
+        for retention.
         """
         if self.known.foreign or epochs is None:
             return None
         if not epochs:
-            return self.known.log_start if self.known.log_start < first and self.protected == 0 else None
-        start = max(self.known.log_start, epochs[0].start_offset)
+            return self.known.needed_from if self.known.needed_from < first and self.protected == 0 else None
+        start = max(self.known.needed_from, epochs[0].start_offset)
         return start if start < first else None
 
     def epochs_begin_late(self, segments: Sequence[LogSegment], epochs: Sequence[EpochStart]) -> bool:

@@ -61,14 +61,14 @@ class Recovery:
         self._check_closed(segments, first)
         self._epochs.begin(segments[:first], known.log_start)
         kept, log_end, rewrite_from = self._recover_from(segments, first)
-        lost_from = max(log_end, known.log_start)  # offsets below the log start were deleted
+        lost_from = max(log_end, known.needed_from)  # offsets below the log start were deleted
         if lost_from < site.protected:
             last = kept[-1]
             site.lose(last.path, last.size, lost_from, site.protected, f"the log ends at offset {log_end}")
-        if log_end < known.log_start:
-            site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
+        if log_end < known.needed_from:
+            site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.needed_from}")
             return None
-        log_start = known.log_start if expected_start is not None else max(known.log_start, kept[0].base_offset)
+        log_start = known.log_start if expected_start is not None else known.start_with(kept[0].base_offset)
         self._epochs.finish(log_start, log_end)
         sync_all([segment.file for segment in self._trimmed])
         loaded = LoadedLog(
