@@ -28,6 +28,7 @@ LEAVES = {
     "tidelog.errors",
     "tidelog.epochs",
     "tidelog.security.acls",
+    "tidelog.topic_snapshots",
     "tidelog.settings",
     "tidelog.tiering.remote_segment",
     "tidelog.values",

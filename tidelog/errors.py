@@ -303,8 +303,9 @@ class TooFewNodes(InvalidReplicationFactor, code=1054, status="UNAVAILABLE", ret
 
 
 class PolicyViolation(TidelogError, code=44, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
-    """The cluster or a node has as many partitions as `max.partitions` or `max.broker.partitions` allow; or records of
-    a topic cannot be deleted because of its `cleanup.policy`."""
+    """The cluster or a node has as many partitions as `max.partitions` or `max.broker.partitions` allow; records of a
+    topic cannot be deleted because of its `cleanup.policy` or a topic snapshot; or there are too many topic
+    snapshots."""
 
 
 # --- acknowledgement --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Final
 from node.api import admin_requests as admin
 from node.api import config_requests as configs
 from node.api import quorum_requests as quorum
+from node.api import snapshot_requests as snapshots
 from node.api.api import Answered, Api, Asked, Audience
 from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.api.deletions import DeleteRecordsAnswer, DeleteRecordsRequest
@@ -38,7 +39,7 @@ from node.api.permissions import Need, Permission, Scope
 from node.api.produce import ProduceAnswer
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
-from replication.controller import events
+from replication.controller import events, snapshot_events
 from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
 from replication.coordination import transaction_requests as transactions
@@ -152,6 +153,7 @@ DATA_DELETE_RECORDS: Final = Api(
     audited=True,
     wait="max_wait_ms",
 )
+DATA_LOOK_AT_ENDS: Final = _for_nodes("Data.LookAtEnds", snapshots.LookAtEndsRequest, snapshots.LookAtEndsAnswer)
 
 COORDINATORS_FIND_COORDINATOR: Final = Api(
     "Coordinators.FindCoordinator",
@@ -281,6 +283,9 @@ TRANSACTIONS_DESCRIBE_TRANSACTIONS: Final = Api(
 TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
     "Transactions.AddOrVerifyPartitions", transactions.AddOrVerifyPartitions, transactions.AddOrVerifyPartitionsAnswer
 )
+TRANSACTIONS_HOLD_COMMITS: Final = _for_nodes(
+    "Transactions.HoldCommits", transactions.HoldCommits, transactions.HoldCommitsAnswer
+)
 
 ADMIN_GET_METADATA: Final = Api(
     "Admin.GetMetadata",
@@ -399,6 +404,31 @@ ADMIN_EXPLAIN_RESTART: Final = Api(
 ADMIN_REMOVE_VOTER: Final = _change("Admin.RemoveVoter", events.RemoveVoter, events.VoterRemoved, _ALTER)
 ADMIN_UNREGISTER_NODE: Final = _change("Admin.UnregisterNode", events.UnregisterNode, events.NodeUnregistered, _ALTER)
 ADMIN_ALTER_CORDON: Final = _change("Admin.AlterCordon", events.AlterCordon, events.CordonAltered, _ALTER)
+ADMIN_CREATE_TOPIC_SNAPSHOT: Final = Api(
+    "Admin.CreateTopicSnapshot",
+    snapshots.CreateTopicSnapshotRequest,
+    snapshots.CreateTopicSnapshotAnswer,
+    _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),  # as for retention, which the snapshot suspends
+    audited=True,
+)
+ADMIN_DESCRIBE_TOPIC_SNAPSHOTS: Final = Api(
+    "Admin.DescribeTopicSnapshots",
+    snapshots.DescribeTopicSnapshotsRequest,
+    snapshots.DescribeTopicSnapshotsAnswer,
+    _all_of(_each_topic(AclOperation.DESCRIBE)),
+)
+ADMIN_EXTEND_TOPIC_SNAPSHOT: Final = _change(
+    "Admin.ExtendTopicSnapshot",
+    snapshot_events.ExtendTopicSnapshot,
+    snapshot_events.TopicSnapshotChanged,
+    _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),
+)
+ADMIN_DELETE_TOPIC_SNAPSHOT: Final = _change(
+    "Admin.DeleteTopicSnapshot",
+    snapshot_events.DeleteTopicSnapshot,
+    snapshot_events.TopicSnapshotChanged,
+    _all_of(_each_topic(AclOperation.ALTER_CONFIGS)),
+)
 ADMIN_CREATE_ACLS: Final = _change("Admin.CreateAcls", events.CreateAcls, events.AclsCreated, _ALTER)
 ADMIN_DELETE_ACLS: Final = _change("Admin.DeleteAcls", events.DeleteAcls, events.AclsDeleted, _ALTER)
 ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", admin.DescribeAclsRequest, admin.DescribeAclsAnswer, _DESCRIBE)
@@ -443,6 +473,9 @@ CONTROLLER_ALTER_PARTITION: Final = _for_nodes(
 )
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _for_nodes(
     "Controller.AllocateProducerIds", events.AllocateProducerIds, events.ProducerIdBlock
+)
+CONTROLLER_RECORD_TOPIC_SNAPSHOT: Final = _for_nodes(
+    "Controller.RecordTopicSnapshot", snapshot_events.RecordTopicSnapshot, snapshot_events.TopicSnapshotChanged
 )
 CONTROLLER_ENVELOPE: Final = _for_nodes("Controller.Envelope", Envelope, EnvelopeAnswer, audited=True)
 

@@ -20,7 +20,7 @@ from node.api.controller_requests import Envelope, EnvelopeAnswer
 from node.controller.controller_driver import ControllerDriver
 from node.requests.context import RequestContext
 from node.requests.topic_settings import TopicSettings
-from replication.controller import events, features
+from replication.controller import events, features, snapshot_events
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import Millis, PartitionKey
@@ -57,6 +57,12 @@ class ControllerHandlers:
     ) -> events.ProducerIdBlock:
         """Allocate a block of producer ids to a node."""
         return await self._driver.ask(request, events.ProducerIdBlock)
+
+    async def record_topic_snapshot(
+        self, request: snapshot_events.RecordTopicSnapshot, _context: RequestContext
+    ) -> snapshot_events.TopicSnapshotChanged:
+        """Record a topic snapshot that a node has taken."""
+        return await self._driver.ask(request, snapshot_events.TopicSnapshotChanged)
 
     async def envelope(self, request: Envelope, _context: RequestContext) -> EnvelopeAnswer:
         """Make a change that a node forwards. The node has authorized who asked for it. It forwards topics one by one,

@@ -26,6 +26,7 @@ class ClusterFigures:
     draining_nodes: int = 0
     fenced_nodes: int = 0
     cordoned_nodes: int = 0
+    topic_snapshots: int = 0
     cordoned_log_dirs: int = 0
 
 
@@ -411,5 +412,12 @@ CLUSTER: Final = MetricTable[ClusterFigures](
         lambda c: c.cordoned_log_dirs,
         "`tidelog log-dirs` names them. `tidelog node uncordon N --log-dir PATH` ends it, or the other directories of "
         "the node fill up",
+    ),
+    Metric(
+        "tidelog_cluster_topic_snapshots",
+        "Snapshots of topics now, which keep the records of their topics from retention",
+        lambda c: c.topic_snapshots,
+        "`tidelog snapshot list` shows when they expire, `tidelog_directory_pinned_bytes` what they keep; "
+        "`tidelog snapshot delete NAME` ends one",
     ),
 )

@@ -85,6 +85,12 @@ DIRECTORY: Final = MetricTable[DirectoryLogs](
         "near `max.broker.partitions`: add a node, and move replicas to it",
     ),
     Metric(
+        "tidelog_directory_pinned_bytes",
+        "Size of the logs in the directory whose topics are in a snapshot: retention removes nothing of them",
+        lambda d: sum(log.size for log in list(d.directory.logs.values()) if log.pinned),
+        "grows while free space shrinks: delete snapshots that are not needed (`tidelog snapshot list`)",
+    ),
+    Metric(
         "tidelog_directory_total_bytes",
         "Size of the directory's file system",
         lambda d: d.directory.reserve.total,

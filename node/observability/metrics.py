@@ -101,7 +101,7 @@ def _present(source: T | None) -> Sequence[T]:
 
 async def cluster_figures(image: ClusterImage, turn: Callable[[], Awaitable[None]]) -> ClusterFigures:
     """Count the partitions and nodes of an image. turn: awaited between two lots of partitions."""
-    found = ClusterFigures(topics=len(image.topics))
+    found = ClusterFigures(topics=len(image.topics), topic_snapshots=len(image.topic_snapshots))
     for node in image.nodes.values():
         found.cordoned_nodes += node.gets_no_replicas
         found.cordoned_log_dirs += len(node.directories) - len(node.open_directories)

@@ -26,6 +26,7 @@ from node.controller.controller_handlers import ControllerHandlers
 from node.controller.node_registration import Identity, Registration
 from node.controller.process_watch import ProcessWatch
 from node.controller.rebalancer import Rebalancer
+from node.controller.snapshot_expiry import remove_expired_snapshots
 from node.metadata.metadata_log import MetadataLog
 from node.observability.metric_sources import ControllerFigures, QuorumFigures
 from node.quorum.addresses import QuorumAddresses
@@ -42,6 +43,7 @@ from node.requests.log_dirs import LogDirs
 from node.requests.node_settings import node_settings
 from node.requests.topic_creation import TopicCreation
 from node.requests.topic_settings import TopicSettings
+from node.requests.topic_snapshot_handlers import SnapshotTaker
 from node.runtime.work import run_in
 from node.security.authorizer import AuditTrail
 from replication.controller.controller import Controller, ControllerConfig
@@ -180,6 +182,14 @@ class MetadataNode:
             node_settings(self._config),
             TopicCreation(self._config.topics),
             DescribedQuorum(self._quorum, self.metadata, self.view, clock=self._clock, peers=self._peers),
+            SnapshotTaker(
+                self.metadata,
+                self.client,
+                peers=self._peers,
+                listener=self._config.inter_listener,
+                clock=self._clock,
+                rng=self._rng,
+            ),
         )
 
     def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
@@ -314,6 +324,7 @@ class MetadataNode:
                 delay_ms = self._config.replication.rebalance_delay_ms
                 rebalancer = Rebalancer(self.controller, delay_ms=delay_ms, planner=self._planner, clock=self._clock)
                 tasks.create_task(rebalancer.run())
+            tasks.create_task(remove_expired_snapshots(self.controller, self._clock))
             tasks.create_task(self._write_snapshots())
 
     async def _write_snapshots(self) -> None:

@@ -189,6 +189,7 @@ class Replica:
 
     def use(self, log: Log, directory: LogDirectory) -> None:
         """Use a log with the same records in another directory. Between `hold` and `release`."""
+        log.pinned = self.log.pinned  # without this, retention would remove what a topic snapshot needs
         self.log, self.directory = log, directory
         if self.role is not None:
             self.role.use(log, directory)

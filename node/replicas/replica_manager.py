@@ -61,6 +61,7 @@ from tidelog.types import (
     LeaderEpoch,
     Millis,
     NodeId,
+    Offset,
     PartitionIndex,
     PartitionKey,
     TopicId,
@@ -261,6 +262,8 @@ class ReplicaManager:
             self._delete(key, f"topic {self.registry.name_of(key.topic_id)} was deleted")
             return
         known = self.registry.by_key.get(key)
+        if known is not None:
+            known.log.pinned = topic.pinned
         if known is not None and known.configs is not topic.configs and known.directory.offline is None:
             known.configs = topic.configs
             self._log_registry.reconfigure(topic, known.log)
@@ -393,7 +396,7 @@ class ReplicaManager:
     def _install(self, topic: TopicState, state: PartitionState, directory: LogDirectory, log: Log) -> Replica:
         name = TopicPartition(topic.name, state.partition)
         replica = Replica(state.key, name, log, directory, self._services, self.topics.add_replica(topic.name))
-        replica.configs = topic.configs
+        replica.configs, log.pinned = topic.configs, topic.pinned
         self.registry.add(replica)
         if directory.offline is not None:
             replica.go_offline(KafkaStorageError(f"log directory {directory.path} is offline"))
@@ -431,6 +434,10 @@ class ReplicaManager:
         key = PartitionKey(TopicId(UUID(bytes=topic)), PartitionIndex(index))
         state = self.image.partition(key)
         return state is None or state.leader_epoch < leader_epoch or self._missing.is_creating(key)
+
+    def has_applied(self, key: PartitionKey, offset: Offset) -> bool:
+        """True if the metadata of the partition are applied up to this offset at least."""
+        return self.image.offset >= offset and key not in self._due
 
     def _new_fetcher(self, leader: NodeId) -> ReplicaFetcher:
         self.ticker.soon()
@@ -471,6 +478,9 @@ class _DuePartitions:
     def add(self, keys: Iterable[PartitionKey]) -> None:
         """Queue partitions that changed."""
         self._due.update(dict.fromkeys(keys))
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._due
 
     def carry_out_some(self) -> None:
         """Apply the partitions of one turn."""

@@ -28,6 +28,7 @@ from node.requests.one_by_one import one_by_one
 from node.requests.permitted import ensure_topic_permitted, permitted_operations
 from node.requests.topic_creation import TopicCreation, unknown_topic
 from node.requests.topic_settings import TopicSettings
+from node.requests.topic_snapshot_handlers import SnapshotTaker, TopicSnapshotHandlers
 from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
 from node.security.security_settings import AuthorizerConfig
@@ -63,7 +64,7 @@ NO_ENDPOINT: Final = Endpoint("", 0)
 """The address of a node that does not have the listener of the request."""
 
 
-class AdminHandlers(ConfigHandlers):
+class AdminHandlers(ConfigHandlers, TopicSnapshotHandlers):
     """One method per API; those about settings are inherited."""
 
     def __init__(
@@ -77,11 +78,12 @@ class AdminHandlers(ConfigHandlers):
         node_settings: tuple[ConfigInForce, ...],
         creation: TopicCreation,
         quorum: DescribedQuorum,
+        snapshots: SnapshotTaker,
     ) -> None:
         """authorizer: by whose settings `explain_acl` decides. node_settings: every setting of this node."""
         super().__init__(metadata, controller, settings, node_settings, view.node_id, log_dirs.cordoned)
         self._view, self._log_dirs = view, log_dirs
-        self._quorum, self._creation = quorum, creation
+        self._quorum, self._creation, self._taker = quorum, creation, snapshots
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
         self._partitions: dict[TopicId, SharedPartitions] = {}
         """The partitions of requested topics, as in the image `_partitions_at`."""

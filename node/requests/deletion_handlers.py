@@ -18,6 +18,7 @@ from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
 from node.requests.permitted import locate_permitted
 from node.runtime.limits import ensure_few
+from replication.controller.pinned_topics import ensure_unpinned
 from tidelog.clock import Clock
 from tidelog.errors import InvalidTopic, NodeShuttingDown, PolicyViolation, TidelogError
 from tidelog.types import INTERNAL_TOPICS, NO_LEADER_EPOCH, Millis, Offset
@@ -98,4 +99,7 @@ class DeletionHandlers:
                 f"records of {replica} cannot be deleted: cleanup.policy of {topic} is compact; a tombstone removes "
                 "a key, cleanup.policy=compact,delete allows deletions"
             )
+        if replica.log.pinned:
+            image = self._manager.image
+            ensure_unpinned(image, image.topics[replica.key.topic_id], f"records of {replica} cannot be deleted")
         leader.delete_records(offset, deadline=deadline, done=done)

@@ -14,7 +14,7 @@ from node.metadata.metadata_log import MetadataLog
 from node.requests.context import RequestContext
 from node.requests.controller_client import ControllerClient
 from node.requests.one_by_one import one_by_one
-from replication.controller import events
+from replication.controller import events, snapshot_events
 from replication.controller.image import ClusterImage
 from tidelog.errors import InvalidTopic, RequestTimedOut, TidelogError
 from tidelog.types import INTERNAL_TOPICS
@@ -28,6 +28,7 @@ Altered = TypeVar(
     events.GroupConfigsAltered,
     events.NodeUnregistered,
     events.CordonAltered,
+    snapshot_events.TopicSnapshotChanged,
 )
 """An answer with the offset up to which the metadata log must be applied for the change to be visible."""
 

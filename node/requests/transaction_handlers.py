@@ -14,8 +14,9 @@ from node.api.table import (
     TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS,
     TRANSACTIONS_ADD_PARTITIONS_TO_TXN,
     TRANSACTIONS_DESCRIBE_TRANSACTIONS,
+    TRANSACTIONS_HOLD_COMMITS,
 )
-from node.coordinators.node_listing import list_coordinators
+from node.coordinators.node_listing import all_of, list_coordinators
 from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.requests.context import RequestContext
@@ -43,12 +44,18 @@ from replication.coordination.transaction_requests import (
     DescribeTransactions,
     DescribeTransactionsAnswer,
     EndTxn,
+    HeldCoordinator,
+    HoldCommits,
+    HoldCommitsAnswer,
     InitTransactionalProducer,
     ListTransactions,
     ListTransactionsAnswer,
+    LocalHeld,
+    LocalHold,
 )
 from tidelog.errors import NotCoordinator, OperationNotAttempted, TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.types import PartitionIndex
 
 Answer = TypeVar("Answer")
 
@@ -164,6 +171,22 @@ class TransactionHandlers:
         context.ensure_for_nodes(TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
         ensure_few([each for entry in request.transactions for each in entry.partitions], "partitions")
         return await self._coordinators.add_or_verify(request)
+
+    async def hold_commits(self, request: HoldCommits, context: RequestContext) -> HoldCommitsAnswer:
+        """Hold the commits of transactions with these topics, for a topic snapshot. Every error is that of a
+        coordinator."""
+        context.ensure_for_nodes(TRANSACTIONS_HOLD_COMMITS)
+        ensure_few(request.partitions, "partitions")
+        return HoldCommitsAnswer(tuple(await all_of(self._held(each, request) for each in request.partitions)))
+
+    async def _held(self, partition: PartitionIndex, request: HoldCommits) -> HeldCoordinator:
+        step = LocalHold(request.hold_id, request.step, request.topics, request.hold_ms)
+        try:
+            coordinator = self._coordinators.runtime.coordinator(partition)
+            answer: LocalHeld = await coordinator.submit(step)
+        except TidelogError as error:
+            return HeldCoordinator(partition, error)
+        return HeldCoordinator(partition, None, coordinator.leader_epoch, answer.held, answer.completing)
 
     # --- coordinators ---
 

@@ -18,8 +18,10 @@ from replication.controller import (
     group_configs,
     move_queue,
     node_cordon,
+    pinned_topics,
     reassignment,
     scram_users,
+    snapshot_events,
     topics,
 )
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply, changed
@@ -75,9 +77,7 @@ def decide(
         case events.CreateTopic():
             return _create_topic(batch, request, rng, check_configs, limits)
         case events.DeleteTopic():
-            topic = topics.find(batch.image, request)
-            batch.add([TopicRemovalRecord(topic.topic_id)])
-            return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset)
+            return _delete_topic(batch, request)
         case events.ElectLeaders():
             assert request.type is events.ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
             return _elect_preferred(batch, request)
@@ -103,19 +103,25 @@ def decide(
             return _alter_group_configs(batch, request, valid_group_configs)
         case events.UpdateFeatures() | events.AlterCordon():
             return _change_nodes(batch, request, known_levels)
-        case events.CreateAcls() | events.DeleteAcls():
-            return _change_acls(batch, request)
-        case events.AlterScramCredentials():
-            features.require(batch.image, features.SCRAM_CREDENTIALS, "a SCRAM credential")
-            batch.add(scram_users.records_of(batch.image, request, rng))
-            return events.ScramCredentialsAltered(batch.image.offset)
+        case events.CreateAcls() | events.DeleteAcls() | events.AlterScramCredentials():
+            return _change_access(batch, request, rng)
+        case (
+            snapshot_events.RecordTopicSnapshot()
+            | snapshot_events.ExtendTopicSnapshot()
+            | snapshot_events.DeleteTopicSnapshot()
+        ):
+            return _change_topic_snapshots(batch, request)
         case _:
             assert_never(request)
 
 
-def _change_acls(
-    batch: Batch, request: events.CreateAcls | events.DeleteAcls
-) -> events.AclsCreated | events.AclsDeleted:
+def _change_access(
+    batch: Batch, request: events.CreateAcls | events.DeleteAcls | events.AlterScramCredentials, rng: random.Random
+) -> events.AclsCreated | events.AclsDeleted | events.ScramCredentialsAltered:
+    if isinstance(request, events.AlterScramCredentials):
+        features.require(batch.image, features.SCRAM_CREDENTIALS, "a SCRAM credential")
+        batch.add(scram_users.records_of(batch.image, request, rng))
+        return events.ScramCredentialsAltered(batch.image.offset)
     if isinstance(request, events.CreateAcls):
         new = access_control.created(batch.image, request.bindings)
         batch.add(() if request.validate_only else new)
@@ -123,6 +129,22 @@ def _change_acls(
     gone = access_control.removed(batch.image, request.filters)
     batch.add(() if request.validate_only else gone)
     return events.AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
+
+
+def _change_topic_snapshots(
+    batch: Batch,
+    request: snapshot_events.RecordTopicSnapshot
+    | snapshot_events.ExtendTopicSnapshot
+    | snapshot_events.DeleteTopicSnapshot,
+) -> snapshot_events.TopicSnapshotChanged:
+    match request:
+        case snapshot_events.RecordTopicSnapshot():
+            batch.add([pinned_topics.recorded(batch.image, request)])
+        case snapshot_events.ExtendTopicSnapshot():
+            batch.add([pinned_topics.extended(batch.image, request)])
+        case snapshot_events.DeleteTopicSnapshot():
+            batch.add([pinned_topics.removed(batch.image, request)])
+    return snapshot_events.TopicSnapshotChanged(batch.image.offset)
 
 
 def _alter_client_quotas(batch: Batch, request: events.AlterClientQuotas) -> events.ClientQuotasAltered:
@@ -172,12 +194,21 @@ def _create_topic(
     return events.ChangedTopic(request.name, None, topic_id, batch.image.offset, warnings)
 
 
+def _delete_topic(batch: Batch, request: events.DeleteTopic) -> events.ChangedTopic:
+    topic = topics.find(batch.image, request)
+    pinned_topics.ensure_unpinned(batch.image, topic, f"topic {topic.name} cannot be deleted")
+    batch.add([TopicRemovalRecord(topic.topic_id)])
+    return events.ChangedTopic(topic.name, None, topic.topic_id, batch.image.offset)
+
+
 def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: ConfigCheck) -> events.ChangedTopic:
     features.require(batch.image, 2, "a change of topic settings")
     topic = topics.named(batch.image, request.name)
     configs = topics.altered(topic.configs, request.changes)
     if request.changes:  # else it asks how new the settings are, which need not be valid any more
         check_configs(configs)
+    if pinned_topics.compacts(configs) and not pinned_topics.compacts(topic.configs):
+        pinned_topics.ensure_unpinned(batch.image, topic, f"topic {topic.name} cannot be compacted")
     if configs != topic.configs and not request.validate_only:
         batch.add(topics.records_of_change(batch.image, topic, configs))
     changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)

@@ -22,6 +22,7 @@ from replication.controller.metadata_records import (
 from replication.controller.moved_replicas import MovedReplica
 from replication.controller.node_state import NodeCause
 from replication.controller.refusals import RefusedNode
+from replication.controller.snapshot_events import TopicSnapshotChanged, TopicSnapshotRequest
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclBinding, AclFilter
@@ -395,6 +396,7 @@ AdminRequest: TypeAlias = (
     | AlterClientQuotas
     | AlterGroupConfigs
     | AlterCordon
+    | TopicSnapshotRequest
 )
 """Changes requested by operators or clients."""
 
@@ -605,6 +607,7 @@ Result: TypeAlias = (
     | VoterRemoved
     | NodeUnregistered
     | CordonAltered
+    | TopicSnapshotChanged
     | ProducerIdBlock
     | AclsCreated
     | AclsDeleted

@@ -39,6 +39,8 @@ from replication.controller.metadata_records import (
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
+    TopicSnapshotRecord,
+    TopicSnapshotRemovalRecord,
     VotersRecord,
 )
 from replication.raft.voters import Voter
@@ -144,6 +146,8 @@ class TopicState:
     topic_id: TopicId
     configs: Mapping[str, str]
     partitions: tuple[PartitionState, ...]
+    pinned: bool = False
+    """A snapshot needs its records: none of them is removed."""
 
     @property
     def min_insync_replicas(self) -> int:
@@ -167,7 +171,7 @@ class ClusterImage:
     `next_producer_id` the first that no node has been given; `acls` the rules of the access control lists; `scram` the
     credentials of users by name and mechanism; `sasl_secret` random bytes from which salts for other names are
     computed, empty before the first credential; `quotas` those of each entity that has any; `group_configs` the
-    settings of each group that has any, by its id."""
+    settings of each group that has any, by its id; `topic_snapshots` the snapshots of topics, by name."""
 
     offset: Offset
     cluster_id: str
@@ -182,6 +186,7 @@ class ClusterImage:
     sasl_secret: bytes = field(default=b"", repr=False)
     quotas: Mapping[QuotaEntity, tuple[QuotaValue, ...]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    topic_snapshots: Mapping[str, TopicSnapshotRecord] = field(default_factory=dict)
 
     def partition(self, key: PartitionKey) -> PartitionState | None:
         """The partition, or None if its topic or the index does not exist."""
@@ -299,6 +304,7 @@ class _Draft:
         self._sasl_secret = image.sasl_secret
         self._quotas: dict[QuotaEntity, tuple[QuotaValue, ...]] | None = None
         self._group_configs: dict[str, Mapping[str, str]] | None = None
+        self._topic_snapshots: Mapping[str, TopicSnapshotRecord] = image.topic_snapshots
         self._open: dict[TopicId, _Topic] = {}
 
     def image(self) -> ClusterImage:
@@ -320,6 +326,7 @@ class _Draft:
             self._sasl_secret,
             old.quotas if self._quotas is None else self._quotas,
             old.group_configs if self._group_configs is None else self._group_configs,
+            self._topic_snapshots,
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
@@ -336,20 +343,33 @@ class _Draft:
                 self._change_node(offset, record)
             case TopicRecord():
                 self._add_topic(offset, record)
-            case TopicConfigsRecord():
-                topic = self._open_topic(offset, record.topic_id)
-                topic.state = replace(topic.state, configs=record.configs)
-            case TopicRemovalRecord():
-                self._remove_topic(offset, record)
+            case TopicConfigsRecord() | TopicRemovalRecord():
+                self._change_topic(offset, record)
             case ClusterRecord() | VotersRecord() | ProducerIdsRecord() | ClientQuotaRecord() | GroupConfigsRecord():
                 self._change_cluster(offset, record)
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self._change_acls(offset, record)
             case ScramCredentialRecord() | ScramCredentialRemovalRecord() | SaslSecretRecord():
                 self._change_users(offset, record)
+            case TopicSnapshotRecord() | TopicSnapshotRemovalRecord():
+                self._change_topic_snapshots(offset, record)
             case _:
                 assert_never(record)
         self.offset = Offset(offset + 1)
+
+    def _change_topic_snapshots(self, offset: Offset, record: TopicSnapshotRecord | TopicSnapshotRemovalRecord) -> None:
+        snapshots = dict(self._topic_snapshots)
+        if isinstance(record, TopicSnapshotRecord):
+            changed = snapshots[record.name] = record
+        elif record.name in snapshots:
+            changed = snapshots.pop(record.name)
+        else:
+            raise _contradiction(offset, f"there is no topic snapshot {record.name}")
+        self._topic_snapshots = snapshots
+        needed = {topic.topic_id for each in snapshots.values() for topic in each.topics}
+        for topic_id in (topic.topic_id for topic in changed.topics):
+            topic = self._open_topic(offset, topic_id)
+            topic.state = replace(topic.state, pinned=topic_id in needed)
 
     def _change_cluster(
         self,
@@ -449,8 +469,12 @@ class _Draft:
         names[record.name] = record.topic_id
         self._own_topics()[record.topic_id] = TopicState(record.name, record.topic_id, record.configs, ())
 
-    def _remove_topic(self, offset: Offset, record: TopicRemovalRecord) -> None:
-        name = self._open_topic(offset, record.topic_id).state.name
+    def _change_topic(self, offset: Offset, record: TopicConfigsRecord | TopicRemovalRecord) -> None:
+        topic = self._open_topic(offset, record.topic_id)
+        if isinstance(record, TopicConfigsRecord):
+            topic.state = replace(topic.state, configs=record.configs)
+            return
+        name = topic.state.name
         del self._open[record.topic_id], self._own_topics()[record.topic_id], self._own_topic_ids()[name]
 
     def _add_partition(self, offset: Offset, record: PartitionRecord) -> None:

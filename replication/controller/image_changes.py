@@ -23,7 +23,7 @@ class ImageChanges:
     removed: tuple[TopicState, ...]
     """Deleted topics, as they were."""
     partitions: tuple[PartitionKey, ...]
-    """New or changed partitions, and all partitions of topics with changed settings."""
+    """New or changed partitions, and all partitions of topics with changed settings or pins."""
     nodes: frozenset[NodeId]
     """Nodes that registered, changed or were removed."""
 
@@ -42,7 +42,7 @@ def changes_between(old: ClusterImage, new: ClusterImage) -> ImageChanges:
 
 
 def _partitions(before: TopicState | None, topic: TopicState) -> Iterator[PartitionKey]:
-    if before is None or before.configs != topic.configs:
+    if before is None or before.configs != topic.configs or before.pinned != topic.pinned:
         return (state.key for state in topic.partitions)
     changed = [*compress(count(), map(is_not, topic.partitions, before.partitions))]
     changed += range(len(before.partitions), len(topic.partitions))

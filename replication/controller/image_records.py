@@ -53,6 +53,7 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield ClientQuotaRecord(entity, values)
     for group_id, configs in image.group_configs.items():
         yield GroupConfigsRecord(group_id, configs)
+    yield from image.topic_snapshots.values()
 
 
 def _registration(node: NodeRegistration) -> NodeRegistrationRecord:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from replication.raft.voters import Voter
 from tidelog.security.acls import AclBinding
+from tidelog.topic_snapshots import TopicSnapshot
 from tidelog.types import (
     DirectoryId,
     Endpoint,
@@ -267,6 +268,19 @@ class GroupConfigsRecord:
     configs: Mapping[str, str]
 
 
+class TopicSnapshotRecord(TopicSnapshot):
+    """A snapshot of topics; it replaces the previous record of the same name."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshotRemovalRecord:
+    """The snapshot was deleted, or has expired."""
+
+    name: str
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | VotersRecord
@@ -287,6 +301,8 @@ MetadataRecord: TypeAlias = (
     | SaslSecretRecord
     | ClientQuotaRecord
     | GroupConfigsRecord
+    | TopicSnapshotRecord
+    | TopicSnapshotRemovalRecord
 )
 
 LocatedRecord: TypeAlias = tuple[Offset, MetadataRecord]

@@ -6,9 +6,12 @@ Source: KIP-98, KIP-360, KIP-664, KIP-890.
 
 from __future__ import annotations
 
+from enum import IntEnum
+from uuid import UUID
+
 from replication.coordination.group_requests import CommittedPartition, ListedCoordinator, NamedPartition
 from tidelog.errors import TidelogError
-from tidelog.types import NO_TIMESTAMP, Millis, ProducerId
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, PartitionIndex, ProducerId
 from tidelog.values import dataclass
 
 
@@ -202,3 +205,67 @@ class MarkersRefused:
 
     markers: WriteMarkers
     error: TidelogError
+
+
+class HoldStep(IntEnum):
+    """What is asked about a hold of commits."""
+
+    BEGIN = 0
+    LOOK = 1
+    """Does it still hold, and which decided transactions are not complete?"""
+    RELEASE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCommits:
+    """From a node that takes a topic snapshot to the coordinators of another one: commit no transaction with these
+    topics for a moment."""
+
+    hold_id: UUID
+    step: HoldStep
+    topics: tuple[str, ...]
+    hold_ms: int
+    """How long the hold lasts at most, from its beginning on."""
+    partitions: tuple[PartitionIndex, ...]
+    """The partitions of `__transaction_state` whose coordinators are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHold:
+    """As HoldCommits, to the machine of one coordinator, which answers with LocalHeld."""
+
+    hold_id: UUID
+    step: HoldStep
+    topics: tuple[str, ...]
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHeld:
+    """The answer of a machine."""
+
+    held: bool
+    """Nothing with these topics was committed since the hold began."""
+    completing: int
+    """Transactions with these topics that were committed and whose markers are not all written."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCoordinator:
+    """The answer of one coordinator."""
+
+    partition: PartitionIndex
+    error: TidelogError | None = None
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """In which it coordinates."""
+    held: bool = False
+    """As in LocalHeld."""
+    completing: int = 0
+    """As in LocalHeld."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCommitsAnswer:
+    """In the order of the request."""
+
+    coordinators: tuple[HeldCoordinator, ...]

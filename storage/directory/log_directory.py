@@ -505,7 +505,10 @@ class LogDirectory:
         if log.front.leaving is not None:
             self._rename(log, log.front.leaving, done)  # a full disk rejected it before
             return
-        expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
+        # A pinned log loses only what is below its log start already: a snapshot may begin right there.
+        expired = log.guard(
+            "looking for old segments of", lambda: log.front.expired(self.clock.wall_ms(), pinned=log.pinned)
+        )
         if expired is not None:
             base, keep = expired
             if log.config.remote_storage and base > log.log_start_offset:

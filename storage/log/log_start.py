@@ -46,9 +46,10 @@ class LogStart:
         self.leaving: Leaving | None = None
         """Segments that left the log and whose files are being renamed."""
 
-    def expired(self, now: Millis) -> tuple[Offset, Callable[[], None]] | None:
+    def expired(self, now: Millis, *, pinned: bool = False) -> tuple[Offset, Callable[[], None]] | None:
         """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
-        none. If all have expired, starts a new segment. Also raises BrokenChain.
+        none. If all have expired, starts a new segment. pinned: only what is below the log start. Also raises
+        BrokenChain.
 
         Returns the base offset of the first remaining segment, and a function that makes durable what must remain known
         of the others. It must run before they are removed; on any thread; it raises OSError.
@@ -62,7 +63,7 @@ class LogStart:
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            limit=self._limit(),
+            limit=min(self._limit(), log.log_start_offset) if pinned else self._limit(),
             copied_end=log.copied_end if log.config.remote_storage else None,
         )
         if count == 0:

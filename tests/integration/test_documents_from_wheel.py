@@ -34,6 +34,7 @@ DOCUMENTS = (
     "docs/transactions.md",
     "docs/operations.md",
     "docs/apply.md",
+    "docs/snapshots.md",
 )
 
 ACL_NAMES = ("AclBinding", "AclFilter", "AclOperation", "AclPermission", "PatternType", "ResourceType")
@@ -219,6 +220,12 @@ STORY: tuple[Step, ...] = (
     Command("node cordon 1", says="node 1 is cordoned"),
     Command("node uncordon 1", says="node 1 may get new replicas again"),
     Command("log-dirs", says="cordoned"),
+    Command("snapshot create friday orders invoices --expires 7d", says="snapshot friday: 2 topics"),
+    Command("snapshot list", says="friday"),
+    Command("snapshot describe friday", says="orders-0"),
+    Command("snapshot extend friday --expires 14d", says="snapshot friday expires at"),
+    Command("snapshot delete friday", says="snapshot friday is deleted"),
+    Command("snapshot delete NAME", {"NAME": "friday"}, code=1, says="there is no snapshot 'friday'"),
     Command("node cordon 1 --log-dir PATH", {"PATH": "/elsewhere"}, code=1, says="has no log directory"),
     Command("node uncordon 1 --log-dir PATH", {"PATH": "/elsewhere"}, code=1, says="has no log directory"),
     Command("node drain 1", code=1, says="only 2 nodes take replicas"),

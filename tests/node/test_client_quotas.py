@@ -330,6 +330,8 @@ async def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypat
         "Data.GetReplicaLogInfo",
         "Data.WriteTxnMarkers",
         "Transactions.AddOrVerifyPartitions",
+        "Data.LookAtEnds",
+        "Transactions.HoldCommits",
         "Sasl.Authenticate",
     ],
 )

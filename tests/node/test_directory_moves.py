@@ -240,3 +240,18 @@ async def test_a_coordinator_goes_on_while_its_partition_moves(tmp_path: Path) -
             found = (await admin.list_group_offsets("billing"))["orders", 0]
             assert found is not None and found.offset == committed
             assert replica.role is role
+
+
+async def test_a_log_that_moves_is_kept_for_a_topic_snapshot_as_before(tmp_path: Path) -> None:
+    async with real_nodes(tmp_path, directories=2, replication=PATIENT) as nodes:
+        at = str(nodes.addresses[0])
+        async with Admin(at) as admin, Producer(at) as producer:
+            await admin.create_topic("orders", partitions=1, replication_factor=1)
+            await producer.send("orders", b"a", partition=0)
+            await admin.create_topic_snapshot("friday", ["orders"])
+            _, other = home_and_other(nodes, 0)
+            await admin.move_replicas(0, {ORDERS: other})
+            await wait_until_in(nodes, 0, other)
+            replica = replica_of(nodes, 0)
+            assert replica is not None
+            assert replica.log.pinned

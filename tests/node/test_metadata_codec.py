@@ -40,6 +40,8 @@ from replication.controller.metadata_records import (
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
+    TopicSnapshotRecord,
+    TopicSnapshotRemovalRecord,
     VotersRecord,
 )
 from replication.raft.voters import Voter
@@ -49,6 +51,7 @@ from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import LeaderChange, control_batch, stamp
 from tidelog.security import acls
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.topic_snapshots import LeftOutProducer, SnapshotPartition, SnapshotTopic
 from tidelog.types import (
     Endpoint,
     LeaderEpoch,
@@ -67,6 +70,9 @@ VECTORS = Path(__file__).resolve().parent.parent / "vectors" / "metadata-records
 CLASSES: dict[str, Any] = {
     **vars(metadata),
     **vars(acls),
+    "LeftOutProducer": LeftOutProducer,
+    "SnapshotPartition": SnapshotPartition,
+    "SnapshotTopic": SnapshotTopic,
     "Endpoint": Endpoint,
     "ScramMechanism": ScramMechanism,
     "UUID": UUID,
@@ -111,6 +117,35 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), directory_ids),
     st.builds(NodeRemovalRecord, numbers, offsets),
     st.builds(NodeCordonRecord, numbers, st.booleans(), directory_ids),
+    st.builds(
+        TopicSnapshotRecord,
+        texts,
+        st.uuids(),
+        offsets,
+        offsets,
+        offsets,
+        st.lists(
+            st.builds(
+                SnapshotTopic,
+                ids,
+                names,
+                st.lists(
+                    st.builds(
+                        SnapshotPartition,
+                        numbers,
+                        offsets,
+                        offsets,
+                        numbers,
+                        numbers,
+                        st.lists(st.builds(LeftOutProducer, offsets, offsets), max_size=2).map(tuple),
+                    ),
+                    max_size=2,
+                ).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+    st.builds(TopicSnapshotRemovalRecord, texts),
     st.builds(TopicRecord, names, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
@@ -200,6 +235,9 @@ def test_every_field_of_a_record_has_a_field_of_the_same_name_in_its_message() -
         QuotaValue,
         Voter,
         AclBinding,
+        SnapshotTopic,
+        SnapshotPartition,
+        LeftOutProducer,
     }
     for value_type, message in found:
         assert {field.name for field in fields(value_type)} == set(message.fields_by_name), message.name

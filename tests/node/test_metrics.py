@@ -119,7 +119,7 @@ DIRECTORY = cast(
     "LogDirectory",
     SimpleNamespace(
         path="/a",
-        logs={1: SimpleNamespace(damage=None), 2: SimpleNamespace(damage="rot")},
+        logs={1: SimpleNamespace(damage=None, pinned=True, size=700), 2: SimpleNamespace(damage="rot", pinned=False)},
         reserve=SimpleNamespace(total=1_000, free=90, required=100, low=True),
         open_segments=range(7),
         missing=(),
@@ -429,6 +429,13 @@ async def test_a_taken_address_is_named() -> None:
     await second.stop()
 
 
+def test_the_logs_that_snapshots_keep_are_there_to_be_scraped() -> None:
+    lines = asyncio.run(metrics_text(SOURCES, nothing_else)).decode().splitlines()
+    assert [each for each in lines if each.startswith("tidelog_directory_pinned_bytes")] == [
+        'tidelog_directory_pinned_bytes{directory="/a"} 700.0'
+    ]
+
+
 def test_the_memory_budget_is_there_to_be_scraped() -> None:
     lines = asyncio.run(metrics_text(SOURCES, nothing_else)).decode().splitlines()
     assert "tidelog_memory_limit_bytes 67108864.0" in lines
@@ -481,6 +488,7 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         nodes=dict(enumerate(cast("list[NodeRegistration]", nodes))),
         partitions=lambda: iter(partitions),
         min_insync=lambda _state: 2,
+        topic_snapshots={"friday": None, "monday": None},
     )
     controller = ControllerFigures(
         1,
@@ -508,6 +516,7 @@ async def test_the_active_controller_counts_partitions_and_nodes_of_the_cluster(
         ('nodes{state="fenced"}', "1"),
         ("cordoned_nodes", "2"),
         ("cordoned_log_dirs", "3"),
+        ("topic_snapshots", "2"),
     ]
     assert 'tidelog_elections_total{kind="failed"} 3.0' in text
     assert "tidelog_controller_oldest_request_seconds 1.5" in text

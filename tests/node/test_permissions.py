@@ -48,7 +48,7 @@ from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_rpc_error
-from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
+from tidelog.protocol.v1 import acl_pb2, admin_pb2, controller_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
 from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.security.acls import (
@@ -68,6 +68,7 @@ from tidelog.types import INTERNAL_TOPICS, Endpoint, Millis, Offset, ScramMechan
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 TOPIC: Final = "orders"
+SNAPSHOT: Final = "friday"
 GROUP: Final = "readers"
 TRANSACTIONAL_ID: Final = "billing"
 NOT_THERE: Final = "-that-does-not-exist"
@@ -249,6 +250,12 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "Data.OffsetForLeaderEpoch": data_pb2.OffsetForLeaderEpochRequest(
             partitions=[data_pb2.EpochQuestion(**place)]  # type: ignore[arg-type]
         ),
+        "Transactions.HoldCommits": transactions_pb2.HoldCommitsRequest(hold_id=bytes(16)),
+        "Controller.RecordTopicSnapshot": controller_pb2.RecordTopicSnapshotRequest(snapshot_id=bytes(16)),
+        "Admin.CreateTopicSnapshot": admin_pb2.CreateTopicSnapshotRequest(name=SNAPSHOT, topics=[TOPIC], keep_ms=1),
+        "Admin.DescribeTopicSnapshots": admin_pb2.DescribeTopicSnapshotsRequest(names=[SNAPSHOT]),
+        "Admin.ExtendTopicSnapshot": admin_pb2.ExtendTopicSnapshotRequest(name=SNAPSHOT),
+        "Admin.DeleteTopicSnapshot": admin_pb2.DeleteTopicSnapshotRequest(name=SNAPSHOT, snapshot_id=bytes(16)),
         "Admin.GetMetadata": admin_pb2.GetMetadataRequest(topics=[TOPIC]),
         "Admin.ExplainPartitions": admin_pb2.ExplainPartitionsRequest(partitions=[described]),
         "Admin.CreateTopics": creating(name=TOPIC, partitions=1, replication_factor=1),
@@ -409,6 +416,7 @@ async def world(home: Path, way: str) -> AsyncIterator[World]:
             for user in ("with", "without"):
                 await admin.set_password(user, f"{user} password", iterations=4_096)
             await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
+            await admin.create_topic_snapshot(SNAPSHOT, [TOPIC])
             described = await admin.describe_topic(TOPIC)
             producer = await make_group_and_transaction(nodes, GROUP, TRANSACTIONAL_ID, TOPIC)
             yield World(nodes, admin, described.topic_id.bytes, callers, listeners, producer)
@@ -536,9 +544,10 @@ def test_all_that_changes_the_cluster_for_an_operator_is_recorded() -> None:
         "Admin.UpdateNamedFeatures",
         "Admin.AlterQuotasOneByOne",
         "Admin.AlterReplicaLogDirs",  # the node that is asked makes it
+        "Admin.CreateTopicSnapshot",
     }
     assert recorded == {name for name, api in APIS.items() if api.is_forwarded} | not_as_it_is
-    assert sum(api.is_forwarded for api in APIS.values()) == 15
+    assert sum(api.is_forwarded for api in APIS.values()) == 17
 
 
 def test_what_only_nodes_ask_needs_cluster_action() -> None:

@@ -505,7 +505,13 @@ def test_a_listener_does_not_start_with_files_that_cannot_be_used(tmp_path: Path
 
 
 def is_for_nodes(method: object) -> bool:
-    single = ("Data.GetReplicaLogInfo", "Data.WriteTxnMarkers", "Transactions.AddOrVerifyPartitions")
+    single = (
+        "Data.GetReplicaLogInfo",
+        "Data.WriteTxnMarkers",
+        "Data.LookAtEnds",
+        "Transactions.AddOrVerifyPartitions",
+        "Transactions.HoldCommits",
+    )
     return str(method).startswith(("Quorum.", "Controller.")) or str(method) in single
 
 

@@ -1,7 +1,7 @@
 """Admin client: the cluster, its nodes, partitions and users, access, offsets.
 
 Not here: retries and the choice of nodes (admin_calls.py), topics (topic_admin.py), groups (group_admin.py),
-transactions (transaction_admin.py).
+transactions (transaction_admin.py), snapshots of topics (snapshot_admin.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidelog.client.options import (
 )
 from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.record_deletion import delete_below, ends_of_deletion
+from tidelog.client.snapshot_admin import SnapshotAdmin
 from tidelog.client.topic_admin import (
     NODE_DEFAULT,
     NewTopic,
@@ -101,7 +102,7 @@ Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition: topic name and index."""
 
 
-class Admin(TopicAdmin, GroupAdmin, TransactionAdmin):
+class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
     """Queries and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port".

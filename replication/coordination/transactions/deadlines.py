@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from replication.coordination.timers import Timers
 from tidelog.types import Millis
 
@@ -19,6 +21,9 @@ class OpenTransactions:
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._starts)
 
     def begin(self, transactional_id: str, start: Millis, deadline: Millis | None) -> None:
         """A transaction is open. start: wall time. deadline: monotonic, kept until the transaction ends; None: it has

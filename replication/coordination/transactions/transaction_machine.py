@@ -15,7 +15,7 @@ Source: KIP-98, KIP-360, KIP-588, KIP-664, KIP-890; Kafka's TransactionCoordinat
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from replication.controller.image import EMPTY, ClusterImage
@@ -30,12 +30,16 @@ from replication.coordination.transaction_requests import (
     InitTransactionalProducer,
     InitWithProducerId,
     ListTransactions,
+    LocalHeld,
+    LocalHold,
     MarkersRefused,
     MarkersWritten,
     TransactionToVerify,
 )
 from replication.coordination.transactions import adding, describing, ending, initializing, steps
+from replication.coordination.transactions.commit_holds import CommitHolds
 from replication.coordination.transactions.deadlines import OpenTransactions
+from replication.coordination.transactions.partitions import partitions_of
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_states import (
     IDLE_STATES,
@@ -60,6 +64,7 @@ class TransactionMachine:
         self._config = config
         self.values: OrderedDict[str, TransactionLogValue] = OrderedDict()  # the last changed one is last
         self._open = OpenTransactions()
+        self._holds = CommitHolds()
         self._image = EMPTY
         self._coordinator_epoch = -1
         self._now: Instant | None = None  # None: replay has not ended
@@ -128,8 +133,7 @@ class TransactionMachine:
                 case InitTransactionalProducer():
                     return self._initialize(request, fresh, now)
                 case EndTxn():
-                    value = self.values.get(request.transactional_id)
-                    return ending.end(value, request, fresh, self._coordinator_epoch, now)
+                    return self._end(request, fresh, now)
                 case AddPartitionsToTxn():
                     return adding.add_partitions(self.values.get(request.transactional_id), request, self._image, now)
                 case AddOffsetsToTxn():
@@ -141,10 +145,10 @@ class TransactionMachine:
                     return ending.complete(value, request, self._coordinator_epoch, now)
                 case MarkersRefused():
                     raise request.error
-                case ListTransactions():
-                    return describing.list_transactions(self.values, request, now)
-                case DescribeTransactions():
-                    return describing.describe_transactions(self.values, request, self._coordinator_epoch)
+                case ListTransactions() | DescribeTransactions():
+                    return self._describe(request, now)
+                case LocalHold():
+                    return Decision(LocalHeld(self._holds.step(request, now), self._completing(request.topics)))
                 case _:
                     raise TypeError(f"{type(request).__name__} is no request to a transaction coordinator")
         except TidelogError as error:
@@ -214,6 +218,27 @@ class TransactionMachine:
             )
         value = self.values.get(request.transactional_id)
         return initializing.initialize(value, request, fresh, self._coordinator_epoch, now)
+
+    def _completing(self, topics: Collection[str]) -> int:
+        """Committed transactions with these topics whose markers are not reported as written."""
+        prepared = (self.values[name] for name in self._open)
+        return sum(
+            value.transaction_status is TransactionState.PREPARE_COMMIT
+            and any(each.topic in topics for each in partitions_of(value))
+            for value in prepared
+        )
+
+    def _end(self, request: EndTxn, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
+        value = self.values.get(request.transactional_id)
+        if request.committed and value is not None and value.transaction_status is TransactionState.ONGOING:
+            # Without this a transaction may be below the end of one partition of a topic snapshot, and not of another.
+            self._holds.ensure_free(request.transactional_id, partitions_of(value), now)
+        return ending.end(value, request, fresh, self._coordinator_epoch, now)
+
+    def _describe(self, request: ListTransactions | DescribeTransactions, now: Instant) -> Decision[Any]:
+        if isinstance(request, ListTransactions):
+            return describing.list_transactions(self.values, request, now)
+        return describing.describe_transactions(self.values, request, self._coordinator_epoch)
 
     def _timed_out(self, transactional_id: str, now: Instant) -> Decision[None]:
         aborted = steps.aborted_by_coordinator(self.values[transactional_id], TransactionCause.TIMED_OUT, now)

@@ -650,6 +650,238 @@ class NodeStatus(_message.Message):
 Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015
 
 @_typing.final
+class CreateTopicSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the snapshot"""
+    keep_ms: _builtins.int
+    """from now on: the snapshot expires then"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """the topics"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        keep_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_ms", b"keep_ms", "name", b"name", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTopicSnapshotRequest: _TypeAlias = CreateTopicSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class CreateTopicSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    @_builtins.property
+    def snapshot(self) -> Global___TopicSnapshot:
+        """as it was taken"""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Global___TopicSnapshot | None = ...,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTopicSnapshotResponse: _TypeAlias = CreateTopicSnapshotResponse  # noqa: Y015
+
+@_typing.final
+class DescribeTopicSnapshotsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """none: all"""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicSnapshotsRequest: _TypeAlias = DescribeTopicSnapshotsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeTopicSnapshotsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicSnapshot]:
+        """by name"""
+
+    def __init__(
+        self,
+        *,
+        snapshots: _abc.Iterable[Global___TopicSnapshot] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshots", b"snapshots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicSnapshotsResponse: _TypeAlias = DescribeTopicSnapshotsResponse  # noqa: Y015
+
+@_typing.final
+class TopicSnapshot(_message.Message):
+    """A frozen, consistent end of several topics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
+    TAKEN_FROM_MS_FIELD_NUMBER: _builtins.int
+    TAKEN_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """chosen by the operator"""
+    snapshot_id: _builtins.bytes
+    """16 bytes; another snapshot of the same name has another one"""
+    taken_from_ms: _builtins.int
+    """since 1970: every end was taken between these two times"""
+    taken_until_ms: _builtins.int
+    """" """
+    expires_ms: _builtins.int
+    """since 1970"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SnapshotTopic]:
+        """by name"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        snapshot_id: _builtins.bytes = ...,
+        taken_from_ms: _builtins.int = ...,
+        taken_until_ms: _builtins.int = ...,
+        expires_ms: _builtins.int = ...,
+        topics: _abc.Iterable[_common_pb2.SnapshotTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "name", b"name", "snapshot_id", b"snapshot_id", "taken_from_ms", b"taken_from_ms", "taken_until_ms", b"taken_until_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicSnapshot: _TypeAlias = TopicSnapshot  # noqa: Y015
+
+@_typing.final
+class ExtendTopicSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the snapshot"""
+    expires_ms: _builtins.int
+    """since 1970; also earlier than before"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        expires_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendTopicSnapshotRequest: _TypeAlias = ExtendTopicSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class ExtendTopicSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendTopicSnapshotResponse: _TypeAlias = ExtendTopicSnapshotResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTopicSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the snapshot"""
+    snapshot_id: _builtins.bytes
+    """only this one; absent: whichever has the name"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        snapshot_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "snapshot_id", b"snapshot_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicSnapshotRequest: _TypeAlias = DeleteTopicSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTopicSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicSnapshotResponse: _TypeAlias = DeleteTopicSnapshotResponse  # noqa: Y015
+
+@_typing.final
 class RemoveVoterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

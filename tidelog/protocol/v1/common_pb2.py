@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/protocol/v1/common.proto\x12\ntidelog.v1\"\xc4\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12$\n\x07written\x18\x04 \x01(\x0e\x32\x13.tidelog.v1.Written\x12%\n\x05retry\x18\x05 \x01(\x0e\x32\x16.tidelog.v1.RetryClass\x12\'\n\x06leader\x18\x06 \x01(\x0b\x32\x17.tidelog.v1.NodeAddress\x12\x18\n\x10throttle_time_ms\x18\x11 \x01(\x05\"^\n\x0bNodeAddress\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\"4\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"O\n\x0bQuotaEntity\x12\x11\n\x04user\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05_userB\x0c\n\n_client_id\"(\n\nQuotaValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"-\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x12\n\nend_offset\x18\x02 \x01(\x03*X\n\x07Written\x12\x17\n\x13WRITTEN_UNSPECIFIED\x10\x00\x12\x0e\n\nWRITTEN_NO\x10\x01\x12\x0f\n\x0bWRITTEN_YES\x10\x02\x12\x13\n\x0fWRITTEN_UNKNOWN\x10\x03*r\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x15\n\x11RETRY_CLASS_NEVER\x10\x01\x12\x15\n\x11RETRY_CLASS_LATER\x10\x02\x12\x19\n\x15RETRY_CLASS_ELSEWHERE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/protocol/v1/common.proto\x12\ntidelog.v1\"\xc4\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12$\n\x07written\x18\x04 \x01(\x0e\x32\x13.tidelog.v1.Written\x12%\n\x05retry\x18\x05 \x01(\x0e\x32\x16.tidelog.v1.RetryClass\x12\'\n\x06leader\x18\x06 \x01(\x0b\x32\x17.tidelog.v1.NodeAddress\x12\x18\n\x10throttle_time_ms\x18\x11 \x01(\x05\"^\n\x0bNodeAddress\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\"4\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"O\n\x0bQuotaEntity\x12\x11\n\x04user\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05_userB\x0c\n\n_client_id\"(\n\nQuotaValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\"\xa8\x01\n\x11SnapshotPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\x12\x11\n\tend_epoch\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12-\n\x08left_out\x18\x06 \x03(\x0b\x32\x1b.tidelog.v1.LeftOutProducer\"<\n\x0fLeftOutProducer\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\"b\n\rSnapshotTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.SnapshotPartition\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"-\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x12\n\nend_offset\x18\x02 \x01(\x03*X\n\x07Written\x12\x17\n\x13WRITTEN_UNSPECIFIED\x10\x00\x12\x0e\n\nWRITTEN_NO\x10\x01\x12\x0f\n\x0bWRITTEN_YES\x10\x02\x12\x13\n\x0fWRITTEN_UNKNOWN\x10\x03*r\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x15\n\x11RETRY_CLASS_NEVER\x10\x01\x12\x15\n\x11RETRY_CLASS_LATER\x10\x02\x12\x19\n\x15RETRY_CLASS_ELSEWHERE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.protocol.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WRITTEN']._serialized_start=618
-  _globals['_WRITTEN']._serialized_end=706
-  _globals['_RETRYCLASS']._serialized_start=708
-  _globals['_RETRYCLASS']._serialized_end=822
+  _globals['_WRITTEN']._serialized_start=951
+  _globals['_WRITTEN']._serialized_end=1039
+  _globals['_RETRYCLASS']._serialized_start=1041
+  _globals['_RETRYCLASS']._serialized_end=1155
   _globals['_ERROR']._serialized_start=49
   _globals['_ERROR']._serialized_end=245
   _globals['_NODEADDRESS']._serialized_start=247
@@ -45,8 +45,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUOTAENTITY']._serialized_end=476
   _globals['_QUOTAVALUE']._serialized_start=478
   _globals['_QUOTAVALUE']._serialized_end=518
-  _globals['_EPOCHSTART']._serialized_start=520
-  _globals['_EPOCHSTART']._serialized_end=569
-  _globals['_EPOCHEND']._serialized_start=571
-  _globals['_EPOCHEND']._serialized_end=616
+  _globals['_SNAPSHOTPARTITION']._serialized_start=521
+  _globals['_SNAPSHOTPARTITION']._serialized_end=689
+  _globals['_LEFTOUTPRODUCER']._serialized_start=691
+  _globals['_LEFTOUTPRODUCER']._serialized_end=751
+  _globals['_SNAPSHOTTOPIC']._serialized_start=753
+  _globals['_SNAPSHOTTOPIC']._serialized_end=851
+  _globals['_EPOCHSTART']._serialized_start=853
+  _globals['_EPOCHSTART']._serialized_end=902
+  _globals['_EPOCHEND']._serialized_start=904
+  _globals['_EPOCHEND']._serialized_end=949
 # @@protoc_insertion_point(module_scope)

@@ -5,8 +5,10 @@ Messages shared by several services. Ids are 16 bytes, big-endian, as in RFC 956
 meaning; -1 stands for "none" where a comment says so.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -246,6 +248,108 @@ class QuotaValue(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QuotaValue: _TypeAlias = QuotaValue  # noqa: Y015
+
+@_typing.final
+class SnapshotPartition(_message.Message):
+    """One partition in a topic snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    END_EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """partition index"""
+    start_offset: _builtins.int
+    """the log start when the snapshot was taken: the first record"""
+    end_offset: _builtins.int
+    """one past the last offset"""
+    end_epoch: _builtins.int
+    """leader epoch of the last record below it; -1 none"""
+    leader_epoch: _builtins.int
+    """of the leader that stated the end"""
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOutProducer]:
+        """producers whose transaction was open at the end, by producer id"""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        end_epoch: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        left_out: _abc.Iterable[Global___LeftOutProducer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_epoch", b"end_epoch", "end_offset", b"end_offset", "leader_epoch", b"leader_epoch", "left_out", b"left_out", "partition", b"partition", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotPartition: _TypeAlias = SnapshotPartition  # noqa: Y015
+
+@_typing.final
+class LeftOutProducer(_message.Message):
+    """The transactional records of this producer from here on are not in the snapshot: their transaction was not decided."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """the producer"""
+    first_offset: _builtins.int
+    """first offset of its open transaction"""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        first_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftOutProducer: _TypeAlias = LeftOutProducer  # noqa: Y015
+
+@_typing.final
+class SnapshotTopic(_message.Message):
+    """One topic in a topic snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """topic id"""
+    name: _builtins.str
+    """its name"""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotPartition]:
+        """all that it had, by index"""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___SnapshotPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotTopic: _TypeAlias = SnapshotTopic  # noqa: Y015
 
 @_typing.final
 class EpochStart(_message.Message):

@@ -482,6 +482,74 @@ class AlteredPartition(_message.Message):
 Global___AlteredPartition: _TypeAlias = AlteredPartition  # noqa: Y015
 
 @_typing.final
+class RecordTopicSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
+    TAKEN_FROM_MS_FIELD_NUMBER: _builtins.int
+    TAKEN_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCHS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the snapshot"""
+    snapshot_id: _builtins.bytes
+    """chosen by the node that took it"""
+    taken_from_ms: _builtins.int
+    """since 1970: every end was taken between these two times"""
+    taken_until_ms: _builtins.int
+    """" """
+    expires_ms: _builtins.int
+    """since 1970"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SnapshotTopic]:
+        """by name"""
+
+    @_builtins.property
+    def coordinator_epochs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """leader epochs of the partitions of `__transaction_state` while commits were held"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        snapshot_id: _builtins.bytes = ...,
+        taken_from_ms: _builtins.int = ...,
+        taken_until_ms: _builtins.int = ...,
+        expires_ms: _builtins.int = ...,
+        topics: _abc.Iterable[_common_pb2.SnapshotTopic] | None = ...,
+        coordinator_epochs: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epochs", b"coordinator_epochs", "expires_ms", b"expires_ms", "name", b"name", "snapshot_id", b"snapshot_id", "taken_from_ms", b"taken_from_ms", "taken_until_ms", b"taken_until_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordTopicSnapshotRequest: _TypeAlias = RecordTopicSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class RecordTopicSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """effective on a node that has applied the metadata up to here"""
+    def __init__(
+        self,
+        *,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordTopicSnapshotResponse: _TypeAlias = RecordTopicSnapshotResponse  # noqa: Y015
+
+@_typing.final
 class AllocateProducerIdsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1377,3 +1377,95 @@ class DeletedRecords(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeletedRecords: _TypeAlias = DeletedRecords  # noqa: Y015
+
+@_typing.final
+class LookAtEndsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    """answer after the metadata are applied up to here"""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionId]:
+        """with a replica on this node"""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionId] | None = ...,
+        metadata_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LookAtEndsRequest: _TypeAlias = LookAtEndsRequest  # noqa: Y015
+
+@_typing.final
+class LookAtEndsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionEnd]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionEnd] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LookAtEndsResponse: _TypeAlias = LookAtEndsResponse  # noqa: Y015
+
+@_typing.final
+class PartitionEnd(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    LEADS_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """of the request"""
+    partition: _builtins.int
+    """of the request"""
+    start_offset: _builtins.int
+    """log start of this replica"""
+    leads: _builtins.bool
+    """this node leads the partition; otherwise the other fields are unset"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent on success"""
+
+    @_builtins.property
+    def end(self) -> _common_pb2.SnapshotPartition:
+        """the end, committed"""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+        start_offset: _builtins.int = ...,
+        leads: _builtins.bool = ...,
+        end: _common_pb2.SnapshotPartition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "error", b"error", "leads", b"leads", "partition", b"partition", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionEnd: _TypeAlias = PartitionEnd  # noqa: Y015

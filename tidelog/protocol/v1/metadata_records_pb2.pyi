@@ -48,6 +48,8 @@ class MetadataRecord(_message.Message):
     GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
     NODE_REMOVAL_FIELD_NUMBER: _builtins.int
     NODE_CORDON_FIELD_NUMBER: _builtins.int
+    TOPIC_SNAPSHOT_FIELD_NUMBER: _builtins.int
+    TOPIC_SNAPSHOT_REMOVAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -106,6 +108,14 @@ class MetadataRecord(_message.Message):
     def node_cordon(self) -> Global___NodeCordonRecord:
         """feature level 9"""
 
+    @_builtins.property
+    def topic_snapshot(self) -> Global___TopicSnapshotRecord:
+        """feature level 11"""
+
+    @_builtins.property
+    def topic_snapshot_removal(self) -> Global___TopicSnapshotRemovalRecord:
+        """feature level 11"""
+
     def __init__(
         self,
         *,
@@ -128,12 +138,14 @@ class MetadataRecord(_message.Message):
         group_configs: Global___GroupConfigsRecord | None = ...,
         node_removal: Global___NodeRemovalRecord | None = ...,
         node_cordon: Global___NodeCordonRecord | None = ...,
+        topic_snapshot: Global___TopicSnapshotRecord | None = ...,
+        topic_snapshot_removal: Global___TopicSnapshotRemovalRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "topic_snapshot", b"topic_snapshot", "topic_snapshot_removal", b"topic_snapshot_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "group_configs", b"group_configs", "kind", b"kind", "node_change", b"node_change", "node_cordon", b"node_cordon", "node_registration", b"node_registration", "node_removal", b"node_removal", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "topic_snapshot", b"topic_snapshot", "topic_snapshot_removal", b"topic_snapshot_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs", "node_removal", "node_cordon"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota", "group_configs", "node_removal", "node_cordon", "topic_snapshot", "topic_snapshot_removal"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -150,7 +162,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord; 9: NodeCordonRecord; 10: its `directories`, and `queued`"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas; 7: GroupConfigsRecord; 8: NodeRemovalRecord; 9: NodeCordonRecord; 10: its `directories`, and `queued`; 11: TopicSnapshotRecord, TopicSnapshotRemovalRecord"""
     def __init__(
         self,
         *,
@@ -944,3 +956,69 @@ class NodeCordonRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeCordonRecord: _TypeAlias = NodeCordonRecord  # noqa: Y015
+
+@_typing.final
+class TopicSnapshotRecord(_message.Message):
+    """A snapshot of topics; it replaces the previous record of the same name. Until it is removed, no record of these topics is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
+    TAKEN_FROM_MS_FIELD_NUMBER: _builtins.int
+    TAKEN_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """chosen by the operator"""
+    snapshot_id: _builtins.bytes
+    """16 bytes; another snapshot of the same name has another one"""
+    taken_from_ms: _builtins.int
+    """since 1970: every end was taken between these two times"""
+    taken_until_ms: _builtins.int
+    """" """
+    expires_ms: _builtins.int
+    """since 1970: the controller removes it then"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SnapshotTopic]:
+        """by name"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        snapshot_id: _builtins.bytes = ...,
+        taken_from_ms: _builtins.int = ...,
+        taken_until_ms: _builtins.int = ...,
+        expires_ms: _builtins.int = ...,
+        topics: _abc.Iterable[_common_pb2.SnapshotTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "name", b"name", "snapshot_id", b"snapshot_id", "taken_from_ms", b"taken_from_ms", "taken_until_ms", b"taken_until_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicSnapshotRecord: _TypeAlias = TopicSnapshotRecord  # noqa: Y015
+
+@_typing.final
+class TopicSnapshotRemovalRecord(_message.Message):
+    """The snapshot was deleted, or has expired."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """of the snapshot"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicSnapshotRemovalRecord: _TypeAlias = TopicSnapshotRemovalRecord  # noqa: Y015

@@ -43,6 +43,9 @@ DATA_ABORT_TRANSACTION: Final = Method(
 DATA_DELETE_RECORDS: Final = Method(
     DATA, "DeleteRecords", data_pb2.DeleteRecordsRequest, data_pb2.DeleteRecordsResponse, CallKind.UNARY
 )
+DATA_LOOK_AT_ENDS: Final = Method(
+    DATA, "LookAtEnds", data_pb2.LookAtEndsRequest, data_pb2.LookAtEndsResponse, CallKind.UNARY
+)
 ADMIN: Final = "tidelog.v1.Admin"
 ADMIN_GET_METADATA: Final = Method(
     ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse, CallKind.UNARY
@@ -104,6 +107,18 @@ ADMIN_UNREGISTER_NODE: Final = Method(
 ADMIN_ALTER_CORDON: Final = Method(
     ADMIN, "AlterCordon", admin_pb2.AlterCordonRequest, admin_pb2.AlterCordonResponse, CallKind.UNARY
 )
+ADMIN_CREATE_TOPIC_SNAPSHOT: Final = Method(
+    ADMIN, "CreateTopicSnapshot", admin_pb2.CreateTopicSnapshotRequest, admin_pb2.CreateTopicSnapshotResponse, CallKind.UNARY
+)
+ADMIN_DESCRIBE_TOPIC_SNAPSHOTS: Final = Method(
+    ADMIN, "DescribeTopicSnapshots", admin_pb2.DescribeTopicSnapshotsRequest, admin_pb2.DescribeTopicSnapshotsResponse, CallKind.UNARY
+)
+ADMIN_EXTEND_TOPIC_SNAPSHOT: Final = Method(
+    ADMIN, "ExtendTopicSnapshot", admin_pb2.ExtendTopicSnapshotRequest, admin_pb2.ExtendTopicSnapshotResponse, CallKind.UNARY
+)
+ADMIN_DELETE_TOPIC_SNAPSHOT: Final = Method(
+    ADMIN, "DeleteTopicSnapshot", admin_pb2.DeleteTopicSnapshotRequest, admin_pb2.DeleteTopicSnapshotResponse, CallKind.UNARY
+)
 ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Method(
     ADMIN, "AlterUserScramCredentials", sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse, CallKind.UNARY
 )
@@ -143,6 +158,9 @@ CONTROLLER_ALTER_PARTITION: Final = Method(
 )
 CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
     CONTROLLER, "AllocateProducerIds", controller_pb2.AllocateProducerIdsRequest, controller_pb2.AllocateProducerIdsResponse, CallKind.UNARY
+)
+CONTROLLER_RECORD_TOPIC_SNAPSHOT: Final = Method(
+    CONTROLLER, "RecordTopicSnapshot", controller_pb2.RecordTopicSnapshotRequest, controller_pb2.RecordTopicSnapshotResponse, CallKind.UNARY
 )
 CONTROLLER_ENVELOPE: Final = Method(
     CONTROLLER, "Envelope", controller_pb2.EnvelopeRequest, controller_pb2.EnvelopeResponse, CallKind.UNARY
@@ -223,4 +241,7 @@ TRANSACTIONS_DESCRIBE_TRANSACTIONS: Final = Method(
 )
 TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = Method(
     TRANSACTIONS, "AddOrVerifyPartitions", transactions_pb2.AddOrVerifyPartitionsRequest, transactions_pb2.AddOrVerifyPartitionsResponse, CallKind.UNARY
+)
+TRANSACTIONS_HOLD_COMMITS: Final = Method(
+    TRANSACTIONS, "HoldCommits", transactions_pb2.HoldCommitsRequest, transactions_pb2.HoldCommitsResponse, CallKind.UNARY
 )

@@ -11,6 +11,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tidelog.protocol.v1 import common_pb2 as _common_pb2
 from tidelog.protocol.v1 import groups_pb2 as _groups_pb2
 import builtins as _builtins
@@ -23,6 +24,29 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _HoldStep:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HoldStepEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldStep.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HOLD_STEP_BEGIN: _HoldStep.ValueType  # 0
+    """begin the hold"""
+    HOLD_STEP_LOOK: _HoldStep.ValueType  # 1
+    """does it still hold, and which decided transactions are not complete?"""
+    HOLD_STEP_RELEASE: _HoldStep.ValueType  # 2
+    """end it; did it hold until now?"""
+
+class HoldStep(_HoldStep, metaclass=_HoldStepEnumTypeWrapper): ...
+
+HOLD_STEP_BEGIN: HoldStep.ValueType  # 0
+"""begin the hold"""
+HOLD_STEP_LOOK: HoldStep.ValueType  # 1
+"""does it still hold, and which decided transactions are not complete?"""
+HOLD_STEP_RELEASE: HoldStep.ValueType  # 2
+"""end it; did it hold until now?"""
+Global___HoldStep: _TypeAlias = HoldStep  # noqa: Y015
 
 @_typing.final
 class InitTransactionalProducerRequest(_message.Message):
@@ -558,3 +582,103 @@ class VerifiedTransaction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifiedTransaction: _TypeAlias = VerifiedTransaction  # noqa: Y015
+
+@_typing.final
+class HoldCommitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOLD_ID_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    HOLD_MS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    hold_id: _builtins.bytes
+    """16 bytes, random"""
+    step: Global___HoldStep.ValueType
+    """what is asked"""
+    hold_ms: _builtins.int
+    """for so long at most"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """commits of transactions with these topics wait"""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """partitions of `__transaction_state` that the node coordinates"""
+
+    def __init__(
+        self,
+        *,
+        hold_id: _builtins.bytes = ...,
+        step: Global___HoldStep.ValueType = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        hold_ms: _builtins.int = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_id", b"hold_id", "hold_ms", b"hold_ms", "partitions", b"partitions", "step", b"step", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldCommitsRequest: _TypeAlias = HoldCommitsRequest  # noqa: Y015
+
+@_typing.final
+class HoldCommitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COORDINATORS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def coordinators(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldCoordinator]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        coordinators: _abc.Iterable[Global___HeldCoordinator] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldCommitsResponse: _TypeAlias = HoldCommitsResponse  # noqa: Y015
+
+@_typing.final
+class HeldCoordinator(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    COMPLETING_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """of the request"""
+    leader_epoch: _builtins.int
+    """in which it coordinates"""
+    held: _builtins.bool
+    """nothing with these topics was committed since the hold began"""
+    completing: _builtins.int
+    """decided transactions with these topics whose markers are not all written"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent on success"""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+        leader_epoch: _builtins.int = ...,
+        held: _builtins.bool = ...,
+        completing: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completing", b"completing", "error", b"error", "held", b"held", "leader_epoch", b"leader_epoch", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldCoordinator: _TypeAlias = HeldCoordinator  # noqa: Y015

@@ -14,7 +14,7 @@ from tidelog.types import INTERNAL_TOPICS, LeaderEpoch, PartitionIndex, TopicId,
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSnapshot:
+class QueriedTopic:
     """A topic as a node knows it."""
 
     topic_id: TopicId
@@ -29,7 +29,7 @@ class ClusterSnapshot:
     cluster_id: str
     metadata_offset: int
     """The node has applied the metadata log up to here."""
-    topics: Mapping[str, TopicSnapshot]
+    topics: Mapping[str, QueriedTopic]
 
     def topic_id(self, key: TopicPartition) -> TopicId | None:
         """The topic's id; None if there is no such partition."""
@@ -93,5 +93,5 @@ def snapshot_of(
         if is_selected or topic.name in also_names:
             in_order = sorted(topic.partitions, key=lambda partition: partition.partition)
             epochs = tuple(LeaderEpoch(partition.leader_epoch) for partition in in_order)
-            topics[topic.name] = TopicSnapshot(TopicId(UUID(bytes=topic.topic_id)), epochs)
+            topics[topic.name] = QueriedTopic(TopicId(UUID(bytes=topic.topic_id)), epochs)
     return ClusterSnapshot(answer.cluster_id, answer.metadata_offset, topics)
