@@ -23,7 +23,7 @@ from tidelog.spark.options.offset_bounds import END_NAMES, START_NAMES, Bound, o
 from tidelog.spark.options.option_names import canonical
 from tidelog.spark.options.option_values import boolean, choice, duration_ms, positive
 from tidelog.spark.options.topic_selection import SELECTION_NAMES, TopicSelection, topic_selection
-from tidelog.types import EARLIEST, LATEST, Offset
+from tidelog.types import EARLIEST, LATEST, Isolation, Offset
 
 FETCH_BYTES: Final = 4 << 20
 FETCH_BYTES_MAX: Final = 1 << 30
@@ -105,7 +105,12 @@ GROUP_NAMES: Final = ("groupIdPrefix", GROUP_ID)
 STREAM_NAMES: Final = (*QUERY_NAMES, *STREAM_ONLY_NAMES, *GROUP_NAMES)
 
 _ENDLESS: Final = "a streaming query has no end; read up to the present with trigger(availableNow=True), or spark.read"
-_MISPLACED: Final = {**OF_THE_SINK, **dict.fromkeys(END_NAMES, _ENDLESS)}
+SNAPSHOT: Final = "snapshot"
+_MISPLACED: Final = {
+    **OF_THE_SINK,
+    **dict.fromkeys(END_NAMES, _ENDLESS),
+    SNAPSHOT: "a streaming query goes on behind the end of a snapshot; read it with spark.read",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,7 @@ def identity_of(given: Mapping[str, str]) -> tuple[str | None, str]:
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 
-BATCH_NAMES: Final = (*STREAM_NAMES, *END_NAMES)
+BATCH_NAMES: Final = (*STREAM_NAMES, *END_NAMES, SNAPSHOT)
 """All options of the source."""
 
 
@@ -172,6 +177,8 @@ class BatchOptions:
     query: QueryOptions
     ending: Bound
     """Where each partition ends, exclusive."""
+    snapshot: str | None = None
+    """The name of the snapshot of topics that the query reads, instead of what is there now."""
 
 
 def parse_batch_options(raw: Mapping[str, str]) -> BatchOptions:
@@ -186,7 +193,24 @@ def parse_batch_options(raw: Mapping[str, str]) -> BatchOptions:
     ending = offset_bound(given, "ending", default=LATEST)
     _refuse(query.starting, LATEST, "starting", "a batch query that starts at the latest offset reads nothing")
     _refuse(ending, EARLIEST, "ending", "a batch query that ends at the earliest offset reads nothing")
-    return BatchOptions(query, ending)
+    snapshot = given.get(SNAPSHOT)
+    if snapshot is not None:
+        _refuse_beside_snapshot(given, query)
+    return BatchOptions(query, ending, snapshot)
+
+
+def _refuse_beside_snapshot(given: Mapping[str, str], query: QueryOptions) -> None:
+    bounds = [name for name in (*START_NAMES, *END_NAMES) if name in given]
+    if bounds:
+        raise InvalidConfig(
+            f"option {bounds[0]!r} has no meaning with 'snapshot', which has its own offsets; remove one"
+        )
+    if query.connection.isolation is not Isolation.READ_COMMITTED:
+        raise InvalidConfig(
+            "option 'tidelog.isolation.level' must be read_committed with 'snapshot', which has whole transactions only"
+        )
+    if not query.fail_on_data_loss:
+        raise InvalidConfig("option 'failOnDataLoss' cannot be false with 'snapshot', whose rows are always the same")
 
 
 def optional_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
@@ -201,7 +225,13 @@ def optional_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _canonical(raw: Mapping[str, str]) -> dict[str, str]:
-    return canonical(raw, BATCH_NAMES, of="the tidelog source", misplaced=OF_THE_SINK)
+    """The options; a snapshot without a selection is read as a whole."""
+    given = canonical(raw, BATCH_NAMES, of="the tidelog source", misplaced=OF_THE_SINK)
+    return {"subscribePattern": ".*", **given} if SNAPSHOT in given and not _selects(given) else given
+
+
+def _selects(given: Mapping[str, str]) -> bool:
+    return any(name in given for name in SELECTION_NAMES)
 
 
 def _refuse(bound: Bound, word: Offset, side: str, why: str) -> None:

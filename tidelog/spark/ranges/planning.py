@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
+from tidelog.topic_snapshots import LeftOutProducer
 from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 OFFSETS_PER_TASK: Final = 500_000
@@ -41,6 +42,8 @@ class OffsetRange:
     truncated."""
     start: Offset
     end: Offset
+    left_out: tuple[LeftOutProducer, ...] = ()
+    """Producers whose transactions are not in the snapshot that is read."""
 
     @property
     def length(self) -> int:

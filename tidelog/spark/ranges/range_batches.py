@@ -42,6 +42,8 @@ class ColumnBuilder:
 
         Raises CorruptRecord if it fails its checksum or structure, RecordTooLarge, UnsupportedCompressionType.
         """
+        if _is_left_out(within, batch):
+            return False  # nothing of it is decoded: it is as if its transaction had been aborted
         key = within.topic_partition
         self._table.add(key.topic, key.partition, batch, start=within.start, end=within.end)
         return self._table.rows >= ROWS_PER_BATCH or self._table.size >= BYTES_PER_BATCH
@@ -51,6 +53,17 @@ class ColumnBuilder:
         whole = self._table.take()
         for first in range(0, whole.num_rows, ROWS_PER_BATCH_MAX):
             yield whole.slice(first, ROWS_PER_BATCH_MAX)
+
+
+def _is_left_out(within: OffsetRange, batch: RecordBatch) -> bool:
+    """Whether the batch belongs to a transaction that was not decided when the snapshot was taken."""
+    return (
+        bool(within.left_out)
+        and batch.is_transactional
+        and any(
+            each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset for each in within.left_out
+        )
+    )
 
 
 def range_batches(

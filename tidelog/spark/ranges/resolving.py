@@ -11,9 +11,19 @@ from tidelog.client.offset_lookup import time_at
 from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.offset_bounds import Bound
 from tidelog.spark.options.query_options import BatchOptions, QueryOptions
-from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot
-from tidelog.spark.ranges.planning import PartitionBounds, TaskRanges, is_outside, offset_range, require_all, tasks_of
+from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
+from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
+from tidelog.spark.ranges.planning import (
+    OffsetRange,
+    PartitionBounds,
+    TaskRanges,
+    is_outside,
+    offset_range,
+    require_all,
+    tasks_of,
+)
 from tidelog.spark.ranges.read_admin import Doubts, ReadAdmin
+from tidelog.topic_snapshots import TopicSnapshot
 from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
 
 OFFSETS_OF_ALL: Final = "-2 stands for the earliest offset, -1 for the latest"
@@ -23,16 +33,33 @@ TO_THE_END: Final = Bound(everywhere=LATEST)
 async def resolve(options: BatchOptions) -> list[TaskRanges]:
     """What each task of the query reads, in the order of topics and partitions.
 
-    Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
+    Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, ResourceNotFound for a snapshot that has expired,
+    and ConnectionFailed if no node answers.
     """
     query = options.query
     async with ReadAdmin(query.connection.bootstrap, **query.connection.of_client) as admin:
-        bounds = await query_bounds(admin, query, options.ending)
+        if options.snapshot is not None:
+            ranges = snapshot_ranges(await admin.describe_topic_snapshot(options.snapshot), query.selection)
+        else:
+            bounds = await query_bounds(admin, query, options.ending)
+            ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
     return tasks_of(
-        [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds],
+        ranges,
         min_partitions=query.min_partitions,
         records_per_partition_max=query.records_per_partition_max,
     )
+
+
+def snapshot_ranges(snapshot: TopicSnapshot, selection: TopicSelection) -> list[OffsetRange]:
+    """What a query reads of a snapshot: all of the selected partitions, in order. Raises UnknownTopicOrPartition if a
+    topic or partition that the options name is not in it."""
+    ensure_present(selection, {topic.name: len(topic.partitions) for topic in snapshot.topics})
+    return [
+        OffsetRange(key, topic.topic_id, part.end_epoch, part.start_offset, part.end_offset, part.left_out)
+        for topic in snapshot.topics
+        for part in topic.partitions
+        if selects(selection, key := TopicPartition(topic.name, part.partition))
+    ]
 
 
 async def query_bounds(admin: ReadAdmin, query: QueryOptions, ending: Bound) -> list[PartitionBounds]:
