@@ -56,7 +56,7 @@ class Kubelet:
     def _begin(self, start: str | None) -> None:
         self._start = start
         self._has_started = False
-        self._is_ready: bool | None = None
+        self._is_ready = False
         self._due: dict[str, float] = {}
         self._failing: dict[str, list[float]] = {kind: [] for kind in self._probes}
         """The moments of the failures in a row."""
@@ -81,7 +81,7 @@ class Kubelet:
             failing.append(now)
         has_failed = len(failing) >= probe.threshold
         if probe.kind == READINESS:
-            ready = succeeded or (bool(self._is_ready) and not has_failed)
+            ready = succeeded or (self._is_ready and not has_failed)
             if ready != self._is_ready:
                 self._is_ready = ready
                 self._note(Probed(now, self._node, probe.kind, READY if ready else NOT_READY, now))

@@ -62,7 +62,10 @@ def test_nothing_else_is_asked_before_the_start_up_probe_has_succeeded() -> None
     machine.answers[STARTUP] = False
     machine.run(60)
     assert {kind for kind, _ in machine.asked} == {STARTUP}
-    machine.answers[STARTUP] = True
+    machine.answers.update({STARTUP: True, READINESS: False})
+    machine.run(10)
+    assert machine.states() == [(STARTUP, STARTED)], "it was not ready before, and is not yet"
+    machine.answers[READINESS] = True
     machine.run(4)
     assert machine.states() == [(STARTUP, STARTED), (READINESS, READY)]
 
