@@ -16,7 +16,7 @@ from tidelog.balancing.cluster_balance import (
     look_at_balance,
 )
 from tidelog.balancing.move_planner import plan_moves
-from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
+from tidelog.balancing.reassignment_file import parse_log_dirs, parse_reassignment, reassignment_document
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import (
@@ -293,6 +293,8 @@ def test_a_plan_is_written_and_read_as_kafkas_tool_does() -> None:
     text = '{"version":1,"partitions":[{"topic":"a-b","partition":0,"replicas":[3,1],"log_dirs":["any","any"]}]}'
     targets = parse_reassignment(text)
     assert targets == {("a-b", 0): (3, 1)}
+    assert parse_log_dirs(text) == {}
+    assert parse_log_dirs(text.replace('["any"', '["/x"')) == {3: {("a-b", 0): "/x"}}
     balance_moves = plan_moves([], [])
     assert reassignment_document(balance_moves) == {"version": 1, "partitions": []}
 
@@ -308,7 +310,11 @@ def test_a_plan_is_written_and_read_as_kafkas_tool_does() -> None:
         ('{"partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "cannot be read"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [false]}]}', "cannot be read"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "cannot be read"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/x"]}]}', "log directories"),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["a", "b"]}]}',
+            "log directories",
+        ),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": [""]}]}', "cannot be read"),
         ('{"partitions": [%s, %s]}' % (2 * ('{"topic": "t", "partition": 0, "replicas": [1]}',)), "twice"),
     ],
 )

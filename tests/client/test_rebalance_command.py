@@ -142,8 +142,31 @@ def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Termina
     assert json.loads(Path(plan).read_text(encoding="utf-8")) == {"version": 1, "partitions": NAMES}
     assert begun(cluster) == []
     assert tidelog("cluster", "rebalance", "--plan-file", plan, "--json") == 0
-    assert tidelog.json == {"moved": 1, "bytes": 1_000, "refused": []}
+    assert tidelog.json == {"moved": 1, "bytes": 1_000, "log_dirs": 0, "refused": []}
     assert begun(cluster) == [(1, [0])]
+
+
+def test_a_plan_that_names_log_directories_moves_replicas_there(
+    cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path
+) -> None:
+    """The replicas stay where they are, and one of them changes its log directory."""
+    plan = tmp_path / "plan.json"
+    entries = [{"topic": "orders", "partition": each, "replicas": [each], "log_dirs": ["any"]} for each in (0, 1)]
+    entries[1]["log_dirs"] = ["/more"]
+    plan.write_text(json.dumps({"version": 1, "partitions": entries}), encoding="utf-8")
+    for node in cluster.nodes:
+        node.scripted["alter_replica_log_dirs"] = admin_pb2.AlterReplicaLogDirsResponse(
+            partitions=[admin_pb2.PartitionOutcome(partition=place(1))]
+        )
+    assert tidelog("cluster", "rebalance", "--plan-file", str(plan), "--dry-run") == 0
+    assert "orders-1: to log directory /more of node 1" in tidelog.err
+    asked = admin_pb2.AlterReplicaLogDirsRequest
+    assert not any(isinstance(each, asked) for node in cluster.nodes for each in node.asked)
+    assert tidelog("cluster", "rebalance", "--plan-file", str(plan)) == 0
+    assert "1 replica to be in the log directories of the plan" in tidelog.err
+    assert begun(cluster) == []
+    found = [(node.node_id, each) for node in cluster.nodes for each in node.asked if isinstance(each, asked)]
+    assert found == [(1, asked(moves=[admin_pb2.LogDirMove(partition=place(1), path="/more")]))]
 
 
 def test_the_more_moves_are_queued_the_less_often_they_are_listed(cluster: MemoryCluster) -> None:
@@ -169,7 +192,7 @@ def test_the_more_moves_are_queued_the_less_often_they_are_listed(cluster: Memor
 
 def test_moves_are_queued_and_the_command_need_not_wait(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog("cluster", "rebalance", "--drain", "1", "--no-wait", "--json") == 0
-    assert tidelog.json == {"queued": 1, "bytes": 1_000, "refused": []}
+    assert tidelog.json == {"queued": 1, "bytes": 1_000, "log_dirs": 0, "refused": []}
     assert begun(cluster) == [(1, [0])]
     asked = [each for node in cluster.nodes for each in node.asked]
     (request,) = [each for each in asked if isinstance(each, admin_pb2.AlterPartitionReassignmentsRequest)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from node.coordinator_settings import CoordinatorSettings, GroupSettings
 from node.replicas.replica import Replica
 from node.replication_settings import ReplicationConfig
 from tests.node.real_nodes import RealNodes, real_nodes
+from tests.node.shell import Shell
 from tidelog import Consumer, Producer
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidReplicaAssignment, LogDirNotFound, ReplicaNotAvailable, UnknownTopicOrPartition
@@ -255,3 +257,22 @@ async def test_a_log_that_moves_is_kept_for_a_topic_snapshot_as_before(tmp_path:
             replica = replica_of(nodes, 0)
             assert replica is not None
             assert replica.log.pinned
+
+
+async def test_a_plan_file_moves_a_replica_to_a_log_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with real_nodes(tmp_path, directories=2, replication=PATIENT) as nodes:
+        tidelog, plan = Shell(nodes, capsys), tmp_path / "plan.json"
+        await tidelog("topic", "create", "orders", "-p", "1", "-r", "1")
+        await nodes.wait_led("orders")
+        _, other = home_and_other(nodes, 0)
+        entry = {"topic": "orders", "partition": 0, "replicas": [0], "log_dirs": [other]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        await tidelog("cluster", "rebalance", "--plan-file", str(plan))
+        assert "1 replica to be in the log directories of the plan" in tidelog.err
+        await wait_until_in(nodes, 0, other)
+        entry["log_dirs"] = ["/elsewhere"]
+        plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        await tidelog("cluster", "rebalance", "--plan-file", str(plan), code=1)
+        assert "node 0 has no log directory '/elsewhere'" in tidelog.err

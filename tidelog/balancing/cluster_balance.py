@@ -198,7 +198,7 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         log_dirs[node] = tuple(directory.path for directory in directories)
         cordoned[node] = frozenset(directory.path for directory in directories if directory.cordoned)
         for directory in directories:
-            for log in directory.logs:
+            for log in (each for each in directory.logs if not each.is_future):
                 sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
                 places[node, log.partition] = directory.path
 

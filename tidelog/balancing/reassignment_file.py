@@ -2,7 +2,8 @@
 
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 4]}]}
 
-Other fields are ignored, as Kafka does, except `log_dirs`: the controller chooses the directory of a new replica.
+Other fields are ignored, as Kafka does, except `log_dirs`: for each replica, the log directory of its node to which it
+moves, or "any".
 """
 
 from __future__ import annotations
@@ -49,6 +50,16 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[NodeId, ...]]:
     return dict(targets)
 
 
+def parse_log_dirs(text: str) -> dict[NodeId, dict[TopicPartition, str]]:
+    """The log directories that a plan, which `parse_reassignment` has read, names for replicas, by node."""
+    found: dict[NodeId, dict[TopicPartition, str]] = {}
+    for entry in json.loads(text)["partitions"]:
+        for node, path in zip(_replicas(entry), entry.get("log_dirs") or (), strict=False):
+            if path != _ANY_DIRECTORY:
+                found.setdefault(node, {})[_partition(entry)] = path
+    return found
+
+
 def _partition(entry: dict[str, object]) -> TopicPartition:
     topic, index = entry["topic"], entry["partition"]
     if not isinstance(topic, str) or type(index) is not int:  # a bool is an int too
@@ -61,9 +72,11 @@ def _replicas(entry: dict[str, object]) -> tuple[NodeId, ...]:
     if not isinstance(replicas, list) or not replicas or not all(type(each) is int for each in replicas):
         raise ValueError(f"not a list of node ids: {replicas!r}")
     directories = entry.get("log_dirs") or []
-    if not isinstance(directories, list) or any(each != _ANY_DIRECTORY for each in directories):
+    if not isinstance(directories, list) or not all(isinstance(each, str) and each for each in directories):
+        raise ValueError(f"not a list of log directories: {directories!r}")
+    if directories and len(directories) != len(replicas):
         raise InvalidRequest(
-            f"the plan names log directories {directories!r}: only {_ANY_DIRECTORY!r} is supported, the controller "
-            "chooses them"
+            f"the plan names {len(directories)} log directories for {len(replicas)} replicas: name one for each, or "
+            f"{_ANY_DIRECTORY!r}"
         )
     return tuple(NodeId(each) for each in replicas)

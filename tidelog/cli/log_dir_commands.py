@@ -10,7 +10,7 @@ from tidelog.cli.cluster_command import CommandCall, declared_on_cluster
 from tidelog.cli.declared import Option
 from tidelog.cli.output import plain, print_json, print_table
 from tidelog.client.admin import Admin
-from tidelog.cluster_descriptions import ReplicaLogDir
+from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
 from tidelog.types import NodeId
@@ -55,7 +55,7 @@ def log_dirs(
             disk = ["-" if size < 0 else size for size in (directory.total_bytes, directory.usable_bytes)]
             cordoned = "yes" if directory.cordoned else "no"
             rows.append((number, directory.path, len(kept), sum(log.size for log in kept), *disk, cordoned))
-            each_log += [(number, str(log.partition), log.size, log.offset_lag) for log in kept]
+            each_log += [(number, _name_of(log), log.size, log.offset_lag) for log in kept]
     if call.as_json:
         print_json(document)
     else:
@@ -66,6 +66,10 @@ def log_dirs(
         say(f"tidelog: {problem}")
     if problems:
         raise click.exceptions.Exit(1)
+
+
+def _name_of(log: ReplicaLog) -> str:
+    return f"{log.partition} (copy)" if log.is_future else str(log.partition)
 
 
 command = declared_on_cluster(log_dirs, "log-dirs")

@@ -21,8 +21,9 @@ from tidelog.balancing.cluster_balance import (
     look_at_queue,
     queue_moves,
 )
+from tidelog.balancing.log_dir_moves import begin_log_dir_moves
 from tidelog.balancing.move_planner import ReplicaMove
-from tidelog.balancing.reassignment_file import parse_reassignment, reassignment_document
+from tidelog.balancing.reassignment_file import parse_log_dirs, parse_reassignment, reassignment_document
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, administrator
 from tidelog.cli.declared import Option
@@ -31,7 +32,7 @@ from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
 from tidelog.errors import TooFewNodes
 from tidelog.standard_streams import say
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
 
 _REPORT_MS = 10_000
 _WAITING_MS = 60_000
@@ -109,15 +110,16 @@ async def _rebalance(
                 f"`tidelog node cordon {drain[0]} --log-dir {log_dir}`"
             )
         say_what_is_missing(balance if plan_file is None else replace(balance, hidden=()))
+        placed = _log_dirs_of(plan_file)
         if save_plan is not None:
             save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
-            show_plan(call, moves, duration_ms, begun, staying)
+            show_plan(call, moves, duration_ms, begun, staying, placed)
             return
         if not call.as_json:
             say(summary_of(moves, duration_ms, begun))
-            if not (moves or begun or staying):
+            if not (moves or begun or staying or placed):
                 return
         if no_wait:
             refused = await queue_moves(admin, moves)
@@ -125,17 +127,29 @@ async def _rebalance(
             progress = ProgressLines(quiet=call.as_json)
             refused = await execute_moves(admin, moves, MachineClock(), on_progress=progress.report, begun=begun)
             moves = [*begun, *moves]
-        failures = refusals_of(refused)
+        begun_here, unplaced = await begin_log_dir_moves(admin, placed, MachineClock())
+        failures = refusals_of([*refused, *unplaced])
         failures += [{"partition": str(partition), "error": why} for partition, why in staying.items()]
         done, count = "queued" if no_wait else "moved", len(moves) - len(refused)
         if call.as_json:
-            print_json({done: count, "bytes": sum(move.moved_bytes for move in moves), "refused": failures})
+            moved = {done: count, "bytes": sum(move.moved_bytes for move in moves), "log_dirs": begun_here}
+            print_json({**moved, "refused": failures})
         else:
             for each in failures:
                 say(f"{each['partition']}: {each['error']}")
             say(f"{counted(count, 'partition')} {done}")
+            if begun_here:
+                say(
+                    f"{counted(begun_here, 'replica')} to be in the log directories of the plan: `tidelog log-dirs "
+                    "--logs` shows which are still copied"
+                )
         if failures:
             raise click.exceptions.Exit(1)
+
+
+def _log_dirs_of(plan_file: Path | None) -> dict[NodeId, dict[TopicPartition, str]]:
+    """The log directories that the plan names. The file was read before."""
+    return {} if plan_file is None else parse_log_dirs(plan_file.read_text(encoding="utf-8"))
 
 
 async def _show_status(call: CommandCall) -> None:
@@ -245,8 +259,10 @@ def show_plan(
     duration_ms: int,
     begun: Sequence[ReplicaMove],
     staying: Mapping[TopicPartition, str],
+    placed: Mapping[NodeId, Mapping[TopicPartition, str]] | None = None,
 ) -> None:
-    """Print a plan that is not executed. staying: partitions that no other node can take, with the reason."""
+    """Print a plan that is not executed. staying: partitions that no other node can take, with the reason. placed: the
+    log directories that it names."""
     rows = [
         (
             str(move.partition),
@@ -277,6 +293,11 @@ def show_plan(
                 "expected_ms": duration_ms,
                 "in_progress": [str(move.partition) for move in begun],
                 "staying": [{"partition": str(partition), "error": why} for partition, why in staying.items()],
+                "log_dirs": [
+                    {"node": node, "partition": str(partition), "log_dir": path}
+                    for node, places in (placed or {}).items()
+                    for partition, path in places.items()
+                ],
             }
         )
         return
@@ -284,6 +305,9 @@ def show_plan(
         print_table("moves", ("partition", "replicas", "new replicas", "leaves", "bytes"), rows)
     for partition, why in staying.items():
         say(f"{partition} stays: {why}")
+    for node, places in (placed or {}).items():
+        for partition, path in places.items():
+            say(f"{partition}: to log directory {path} of node {node}")
     say(summary_of(moves, duration_ms, begun))
 
 

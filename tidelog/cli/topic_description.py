@@ -127,7 +127,7 @@ async def _extents(admin: Admin, topic: TopicDescription) -> dict[int, Partition
                 if isinstance(directories, TidelogError):
                     continue
                 for log in (log for directory in directories for log in directory.logs):
-                    if leaders.get(log.partition) == node:
+                    if leaders.get(log.partition) == node and not log.is_future:
                         sizes[log.partition] = log.size
     return {
         key.partition: PartitionExtent(starts.get(key), ends.get(key), sizes.get(key))
