@@ -9,13 +9,14 @@ import pytest
 
 import tidelog
 from tidelog.balancing.cluster_balance import (
+    ClusterBalance,
     MoveProgress,
     change_replication_factor,
     execute_moves,
     expected_ms,
     look_at_balance,
 )
-from tidelog.balancing.move_planner import plan_moves
+from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, plan_moves
 from tidelog.balancing.reassignment_file import parse_log_dirs, parse_reassignment, reassignment_document
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
@@ -321,3 +322,26 @@ def test_a_plan_is_written_and_read_as_kafkas_tool_does() -> None:
 def test_a_plan_that_is_none_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         parse_reassignment(text)
+
+
+def test_a_log_directory_is_emptied_into_those_with_the_fewest_bytes() -> None:
+    """The largest log first. A copy that is under way goes on; a cordoned directory, and one that failed, get none."""
+
+    def at(index: int, path: str, size: int) -> PlacedPartition:
+        partition = TopicPartition("t", PartitionIndex(index))
+        return PlacedPartition(partition, (NodeId(1), NodeId(2)), size, (path, "/old"))
+
+    logs = at(0, "/old", 50), at(1, "/old", 30), at(2, "/old", 20), at(3, "/a", 40), at(4, "/old", 5)
+    balance = ClusterBalance(
+        (BalancedNode(NodeId(1)), BalancedNode(NodeId(2))),
+        logs,
+        log_dirs={NodeId(1): ("/old", "/a", "/b", "/cordoned"), NodeId(2): ("/old",)},
+        taking_dirs={NodeId(1): ("/old", "/a", "/b"), NodeId(2): ("/old",)},
+        copies={(NodeId(1), logs[4].partition): "/b"},
+    )
+    found = balance.dir_moves([1], ["/old"])[NodeId(1)]
+    assert {partition.partition: path for partition, path in found.items()} == {0: "/b", 1: "/a", 2: "/b", 4: "/b"}
+    assert balance.dir_moves([2], ["/old"]) == {}, "it has no other directory: they must leave the node"
+    assert balance.dir_moves([1], ["/old", "/a", "/b"]) == {}
+    with pytest.raises(InvalidRequest, match="no log directory '/none'"):
+        balance.dir_moves([1], ["/none"])

@@ -72,10 +72,10 @@ async def test_a_running_node_puts_new_logs_into_the_directories_that_are_not_co
         await wait_for_logs(nodes, 6, 4)
 
 
-async def test_a_cordoned_directory_is_emptied_and_its_node_gets_its_share_in_another_one(
+async def test_a_cordoned_directory_is_emptied_into_the_other_one_of_its_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As before a disk is replaced: no other directory of the node may lose anything for it."""
+    """As before a disk is replaced: nothing leaves the node for it, and nothing is sent over the network."""
     async with real_nodes(tmp_path, 3, directories=2, replication=PATIENT) as nodes:
         tidelog, (_, two) = Shell(nodes, capsys), paths_of(nodes, 1)
         await tidelog("topic", "create", "orders", "-p", "12", "-r", "2")
@@ -83,12 +83,15 @@ async def test_a_cordoned_directory_is_emptied_and_its_node_gets_its_share_in_an
         await tidelog("node", "cordon", "1", "--log-dir", two)
         await wait_for_cordon(nodes)
         drained = ("cluster", "rebalance", "--drain", "1", "--log-dir", two)
-        (plan,) = await tidelog.json(*drained, "--dry-run")
-        assert [each["leaving_log_dirs"] for each in plan["moves"]] == [{"1": two}] * 4
+        saved = tmp_path / "plan.json"
+        (plan,) = await tidelog.json(*drained, "--dry-run", "--save-plan", str(saved))
+        one = paths_of(nodes, 1)[0]
+        assert plan["moves"] == []
+        assert [(each["node"], each["log_dir"]) for each in plan["log_dirs"]] == [(1, one)] * 4
+        assert saved.read_text().count(one) == 4
         await tidelog(*drained)
         assert "warning" not in tidelog.err
-        assert "4 partitions moved" in tidelog.err
-        await tidelog("cluster", "rebalance")
+        assert "4 replicas to be in the log directories of the plan" in tidelog.err
 
         def settled() -> bool:
             image = nodes.nodes[1].node.image

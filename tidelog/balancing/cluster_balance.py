@@ -75,6 +75,34 @@ class ClusterBalance:
     describe them, or they were deleted just now."""
     log_dirs: Mapping[NodeId, tuple[str, ...]] = field(default_factory=dict)
     """The log directories of each node that reported them."""
+    taking_dirs: Mapping[NodeId, tuple[str, ...]] = field(default_factory=dict)
+    """Those of them that work and are not cordoned."""
+    copies: Mapping[tuple[NodeId, TopicPartition], str] = field(default_factory=dict)
+    """The log directories to which replicas are being copied within their nodes."""
+
+    def dir_moves(self, nodes: Collection[int], log_dirs: Collection[str]) -> dict[NodeId, dict[TopicPartition, str]]:
+        """The moves within these nodes that empty log directories of them: the largest logs first, each to the
+        directory that has the fewest bytes by then, or in which its copy is already. Empty if a node has no other
+        directory that takes replicas: then they must leave it. Raises NodeIdNotRegistered, InvalidRequest."""
+        _, emptied = self._emptied(nodes, log_dirs)
+        found: dict[NodeId, dict[TopicPartition, str]] = {}
+        for node in sorted({node for node, _ in emptied}):
+            held = {path: 0 for path in self.taking_dirs.get(node, ()) if (node, path) not in emptied}
+            if not held:
+                return {}
+            leaving: list[PlacedPartition] = []
+            for placed in self.partitions:
+                path = dict(zip(placed.replicas, placed.log_dirs, strict=False)).get(node, "")
+                if (node, path) in emptied:
+                    leaving.append(placed)
+                elif path in held:
+                    held[path] += placed.size_bytes
+            for placed in sorted(leaving, key=lambda each: (-each.size_bytes, each.partition)):
+                copy = self.copies.get((node, placed.partition), "")
+                target = copy if copy in held else min(held, key=lambda path: (held[path], path))
+                held[target] += placed.size_bytes
+                found.setdefault(node, {})[placed.partition] = target
+        return found
 
     def planned(
         self, emptied: Collection[int], staying: Collection[TopicPartition] = (), *, log_dirs: Collection[str] = ()
@@ -188,7 +216,9 @@ async def look_at_balance(admin: Admin) -> ClusterBalance:
 async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequence[TopicDescription]) -> ClusterBalance:
     sizes: dict[TopicPartition, int] = {}
     places: dict[tuple[NodeId, TopicPartition], str] = {}
+    copies: dict[tuple[NodeId, TopicPartition], str] = {}
     log_dirs: dict[NodeId, tuple[str, ...]] = {}
+    taking_dirs: dict[NodeId, tuple[str, ...]] = {}
     cordoned: dict[NodeId, frozenset[str]] = {}
     unanswered = []
     for node, directories in (await admin.describe_log_dirs()).items():
@@ -197,8 +227,12 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
             continue
         log_dirs[node] = tuple(directory.path for directory in directories)
         cordoned[node] = frozenset(directory.path for directory in directories if directory.cordoned)
+        taking_dirs[node] = tuple(each.path for each in directories if each.error is None and not each.cordoned)
         for directory in directories:
-            for log in (each for each in directory.logs if not each.is_future):
+            for log in directory.logs:
+                if log.is_future:
+                    copies[node, log.partition] = directory.path
+                    continue
                 sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
                 places[node, log.partition] = directory.path
 
@@ -225,7 +259,15 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
                 moving.append(ReplicaMove(name, before, target, sizes.get(name, 0), dirs_of(name, before)))
     hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
     return ClusterBalance(
-        nodes, tuple(partitions), tuple(moving), tuple(unanswered), cluster.trouble, tuple(sorted(hidden)), log_dirs
+        nodes,
+        tuple(partitions),
+        tuple(moving),
+        tuple(unanswered),
+        cluster.trouble,
+        tuple(sorted(hidden)),
+        log_dirs,
+        taking_dirs,
+        copies,
     )
 
 

@@ -43,7 +43,7 @@ async def begin_log_dir_moves(
 
 
 async def _outcomes(admin: Admin, node: NodeId, places: Mapping[TopicPartition, str]) -> list[PartitionResult]:
-    named: dict[TopicPartition | tuple[str, int], str] = {**places}
+    named: dict[TopicPartition | tuple[str, int], str] = dict(places.items())
     try:
         return await admin.move_replicas(node, named)
     except TidelogError as error:

@@ -9,18 +9,23 @@ moves, or "any".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from tidelog.balancing.move_planner import ReplicaMove
+from tidelog.balancing.move_planner import PlacedPartition, ReplicaMove
 from tidelog.errors import InvalidRequest
 from tidelog.types import NodeId, PartitionIndex, TopicPartition
 
 _ANY_DIRECTORY = "any"
 
 
-def reassignment_document(moves: Iterable[ReplicaMove]) -> dict[str, object]:
-    """The plan as JSON fields."""
-    partitions = [
+def reassignment_document(
+    moves: Iterable[ReplicaMove],
+    placed: Mapping[NodeId, Mapping[TopicPartition, str]] | None = None,
+    partitions: Iterable[PlacedPartition] = (),
+) -> dict[str, object]:
+    """The plan as JSON fields. placed: the log directories to which replicas move within their nodes; partitions: where
+    these are."""
+    entries: list[dict[str, object]] = [
         {
             "topic": move.partition.topic,
             "partition": move.partition.partition,
@@ -29,7 +34,13 @@ def reassignment_document(moves: Iterable[ReplicaMove]) -> dict[str, object]:
         }
         for move in moves
     ]
-    return {"version": 1, "partitions": partitions}
+    for each in partitions:
+        paths = [(placed or {}).get(node, {}).get(each.partition, _ANY_DIRECTORY) for node in each.replicas]
+        if set(paths) != {_ANY_DIRECTORY}:
+            name = each.partition
+            where = {"topic": name.topic, "partition": name.partition}
+            entries.append({**where, "replicas": list(each.replicas), "log_dirs": paths})
+    return {"version": 1, "partitions": entries}
 
 
 def parse_reassignment(text: str) -> dict[TopicPartition, tuple[NodeId, ...]]:

@@ -102,17 +102,23 @@ async def _rebalance(
 ) -> None:
     async with administrator(call.connection) as admin:
         balance = await look_at_balance(admin)
-        staying = balance.staying(drain, log_dirs=log_dirs) if partial else {}
-        moves, begun = _planned(balance, drain, log_dirs, staying, plan_file)
+        placed = balance.dir_moves(drain, log_dirs)
+        moves: list[ReplicaMove] = []
+        begun: list[ReplicaMove] = []
+        staying: dict[TopicPartition, str] = {}
+        if not placed:  # else all of it stays on the node, and nothing is sent over the network
+            staying = balance.staying(drain, log_dirs=log_dirs) if partial else {}
+            moves, begun = _planned(balance, drain, log_dirs, staying, plan_file)
+            placed = _log_dirs_of(plan_file)
         for log_dir in balance.open_dirs(drain, log_dirs):
             say(
                 f"warning: {log_dir} of node {drain[0]} is not cordoned and may get new replicas meanwhile: "
                 f"`tidelog node cordon {drain[0]} --log-dir {log_dir}`"
             )
         say_what_is_missing(balance if plan_file is None else replace(balance, hidden=()))
-        placed = _log_dirs_of(plan_file)
         if save_plan is not None:
-            save_plan.write_text(json.dumps(reassignment_document(moves), indent=1) + "\n", encoding="utf-8")
+            document = reassignment_document(moves, placed, balance.partitions)
+            save_plan.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
             show_plan(call, moves, duration_ms, begun, staying, placed)
