@@ -177,9 +177,11 @@ class DirectoryMoves:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._begin_some()
-            await stop.wait()
-            self._stopping = True
-            self._targets.clear()
+            try:
+                await stop.wait()
+            finally:  # also when it is cancelled: no task begins then
+                self._stopping = True
+                self._targets.clear()
 
     def _begin_some(self) -> None:
         if self._tasks is None or self._stopping:
