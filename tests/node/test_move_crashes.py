@@ -145,6 +145,20 @@ def test_a_crash_at_any_step_after_the_metadata_name_the_new_directory_is_no_los
         assert manager.damaged() == {}, f"step {step}"
 
 
+def test_records_deleted_during_the_copy_do_not_come_back_after_a_crash() -> None:
+    """The copy has them; the log start and the high watermark are recorded where the log is now."""
+    node = TwoDirectories()
+    future = node.copy()
+    node.first.move_log_start(node.log, Offset(11))
+    future.seal()
+    log = future.promoted(run_ticket(future.promote()))
+    future.leave(lambda: None)
+    assert (log.log_start_offset, log.high_watermark) == (11, 20)
+    _, found = node.restart(power_fails=True, seed=1)
+    assert found is not None and found.path == "/second/t-0"
+    assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (11, 20, 20)
+
+
 def test_a_moved_log_that_is_lost_before_the_metadata_name_its_directory_is_reported_as_missing() -> None:
     """Else a new, empty log in the first directory would count as complete."""
     node = TwoDirectories(PAGE_CACHE)
