@@ -276,6 +276,10 @@ class ReplicaLog:
     """Records of it that are not known to be committed; of a copy, those that it lacks."""
     is_future: bool = False
     """True for a copy that is to take the place of the log in another directory of the node."""
+    bytes_in_rate: int = 0
+    """Bytes per second that producers wrote to it, over some minutes: 0 where it does not lead."""
+    bytes_out_rate: int = 0
+    """Bytes per second that consumers read from it, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,7 +390,7 @@ ADMIN_DESCRIBE_REPLICA_LOGS: Final = Api(
     "Admin.DescribeReplicaLogs",
     admin.DescribeReplicaLogsRequest,
     admin.DescribeReplicaLogsAnswer,
-    _DESCRIBE,
+    Permission((Need(AclOperation.DESCRIBE),), asked_by_nodes=True),
 )
 ADMIN_DESCRIBE_QUORUM: Final = Api(
     "Admin.DescribeQuorum",

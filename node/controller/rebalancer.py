@@ -1,7 +1,7 @@
 """Evens out the replicas of the cluster without a command, while this node's controller is the active one.
 
-The plan is that of `tidelog cluster rebalance`, without the sizes of logs, which the metadata do not have. It is queued
-as that of an operator is, so that `tidelog cluster rebalance --status` shows and `--cancel` ends it.
+The plan is that of `tidelog cluster rebalance`: once it is due, the nodes are asked for the sizes and rates of their
+logs. It is queued as that of an operator is, so that `tidelog cluster rebalance --status` shows and `--cancel` ends it.
 
 Not here: when a plan is due (replication/controller/auto_rebalance.py), the plan (tidelog/balancing/move_planner.py),
 its execution (replication/controller/move_queue.py).
@@ -10,7 +10,7 @@ its execution (replication/controller/move_queue.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from node.controller.controller_driver import ControllerDriver
@@ -19,7 +19,8 @@ from replication.controller import events, features
 from replication.controller.auto_rebalance import AutoRebalance
 from replication.controller.image import ClusterImage
 from storage.files.disk_executor import Executor
-from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, plan_moves
+from tidelog.balancing.measured_logs import MeasuredLogs
+from tidelog.balancing.move_planner import BalancedNode, plan_moves
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.types import NodeId, PartitionKey, TopicPartition
@@ -36,8 +37,18 @@ complete."""
 class Rebalancer:
     """Plans where a plan is due, and queues it."""
 
-    def __init__(self, controller: ControllerDriver, *, delay_ms: int, planner: Executor, clock: Clock) -> None:
-        """planner: runs the planner, which takes seconds for a large cluster. delay_ms: see AutoRebalance."""
+    def __init__(
+        self,
+        controller: ControllerDriver,
+        measured: Callable[[ClusterImage], Awaitable[MeasuredLogs]],
+        *,
+        delay_ms: int,
+        planner: Executor,
+        clock: Clock,
+    ) -> None:
+        """measured: asks the nodes for their logs. planner: runs the planner, which takes seconds for a large cluster.
+        delay_ms: see AutoRebalance."""
+        self._measured = measured
         self._controller, self._planner, self._clock = controller, planner, clock
         self._auto = AutoRebalance(delay_ms)
 
@@ -61,7 +72,8 @@ class Rebalancer:
     async def _plan(self, image: ClusterImage) -> None:
         queued: dict[PartitionKey, tuple[NodeId, ...]] = {}
         try:
-            moves = await run_in(self._planner, lambda: moves_of(image))
+            measured = await self._measured(image)
+            moves = await run_in(self._planner, lambda: moves_of(image, measured))
             if valid := self._still_valid(moves, image):
                 queued = await self._queue(valid[:MOVES_MAX])
         except TidelogError as error:
@@ -101,14 +113,19 @@ def _replicas(image: ClusterImage, key: PartitionKey) -> tuple[NodeId, ...]:
     return () if state is None else state.replicas
 
 
-def moves_of(image: ClusterImage) -> list[events.Reassignment]:
-    """The moves that even out replicas and preferred leaderships."""
+def moves_of(image: ClusterImage, measured: MeasuredLogs) -> list[events.Reassignment]:
+    """The moves that even out replicas, preferred leaderships, bytes and load, as far as nodes reported their logs."""
     nodes = [
-        BalancedNode(node.node_id, node.rack, takes_replicas=node.active and not node.gets_no_replicas)
+        BalancedNode(
+            node.node_id,
+            node.rack,
+            node.active and not node.gets_no_replicas,
+            measured.cordoned.get(node.node_id, frozenset()),
+        )
         for node in image.nodes.values()
     ]
-    states = list(image.partitions())
-    names = [TopicPartition(image.topics[state.topic_id].name, state.partition) for state in states]
-    keys = {name: state.key for name, state in zip(names, states, strict=True)}
-    placed = [PlacedPartition(name, state.replicas) for name, state in zip(names, states, strict=True)]
-    return [events.Reassignment(keys[move.partition], move.after, queued=True) for move in plan_moves(nodes, placed)]
+    keys = {TopicPartition(image.topics[state.topic_id].name, state.partition): state for state in image.partitions()}
+    placed = [measured.placed(name, state.replicas) for name, state in keys.items()]
+    return [
+        events.Reassignment(keys[move.partition].key, move.after, queued=True) for move in plan_moves(nodes, placed)
+    ]

@@ -322,7 +322,13 @@ class MetadataNode:
             tasks.create_task(self._review_voters())
             if self._planner is not None:
                 delay_ms = self._config.replication.rebalance_delay_ms
-                rebalancer = Rebalancer(self.controller, delay_ms=delay_ms, planner=self._planner, clock=self._clock)
+                rebalancer = Rebalancer(
+                    self.controller,
+                    self._log_dirs.measured,
+                    delay_ms=delay_ms,
+                    planner=self._planner,
+                    clock=self._clock,
+                )
                 tasks.create_task(rebalancer.run())
             tasks.create_task(remove_expired_snapshots(self.controller, self._clock))
             tasks.create_task(self._write_snapshots())

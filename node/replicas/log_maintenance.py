@@ -21,11 +21,15 @@ from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
+from tidelog.types import Millis
 
 _log = logging.getLogger("node.maintenance")
 
 TICK_MS: Final = 500
 """The precision of the intervals."""
+
+SAMPLE_MS: Final = 10_000
+"""Interval at which the rates of all logs are taken."""
 
 
 class LogMaintenance:
@@ -43,7 +47,8 @@ class LogMaintenance:
     ) -> None:
         """logs: loaded. damage_found: called each time damage is found. log_start_moved: called when retention has
         advanced the log start offset of a log."""
-        self._clock = clock
+        self._clock, self._logs = clock, logs
+        self._sampled_at = clock.monotonic_ms()
         self._damage_found, self._log_start_moved = damage_found, log_start_moved
         self._producers = memory.charge(Kind.PRODUCER_STATE, 0)
         self.producers_forgotten = 0
@@ -54,10 +59,20 @@ class LogMaintenance:
         """Maintain the logs until cancelled."""
         try:
             while True:
-                self.maintenance.tick(self._clock.monotonic_ms())
+                now = self._clock.monotonic_ms()
+                self.maintenance.tick(now)
+                self._sample(now)
                 await self._clock.sleep_ms(TICK_MS)
         finally:
             self.maintenance.stop()
+
+    def _sample(self, now: Millis) -> None:
+        if now - self._sampled_at < SAMPLE_MS:
+            return
+        self._sampled_at = now
+        for directory in self._logs.directories:
+            for log in directory.logs.values():
+                log.flow.sample(now)
 
     # --- results of maintenance (MaintenanceOwner) ---
 

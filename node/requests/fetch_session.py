@@ -347,6 +347,7 @@ class FetchSession:
         size = len(answer.records)
         if fetch.follower is None:
             partition.topic_meter.bytes_out += size
+            partition.log.flow.bytes_out += size
         else:
             partition.topic_meter.replication_bytes_out += size
         return size

@@ -14,15 +14,16 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, LogDirState
+from node.api.admin_requests import DamagedLog, DescribeLogDirsRequest, DescribeReplicaLogsRequest, LogDirState
 from node.api.peers import Peers
-from node.api.table import ADMIN_DESCRIBE_LOG_DIRS
+from node.api.table import ADMIN_DESCRIBE_LOG_DIRS, ADMIN_DESCRIBE_REPLICA_LOGS
 from node.replicas.directory_moves import lag_of
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.cordoned_log_dirs import CordonedLogDirs
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
+from tidelog.balancing.measured_logs import MeasuredLogs
 from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
 from tidelog.errors import (
     InvalidReplicaAssignment,
@@ -31,12 +32,15 @@ from tidelog.errors import (
     ReplicaNotAvailable,
     TidelogError,
 )
-from tidelog.types import METADATA_TOPIC, DirectoryId, NodeId, PartitionKey, TopicPartition
+from tidelog.types import METADATA_TOPIC, DirectoryId, Endpoint, NodeId, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.log_dirs")
 
 QUERY_MS: Final = 1_000
 """Timeout of a query to a node; short, because an operator waits."""
+
+MEASURE_MS: Final = 10_000
+"""Timeout of a query for all logs of a node: thousands, for a plan for which nobody waits."""
 
 
 class LogDirs:
@@ -92,7 +96,13 @@ class LogDirs:
             offline = KafkaStorageError(f"{directory.path} is offline: {directory.offline}")
             return ReplicaLogDir(directory.path, offline, directory_id=directory.directory_id, cordoned=is_cordoned)
         logs = [
-            ReplicaLog(partition, log.size, max(0, log.log_end_offset - log.high_watermark))
+            ReplicaLog(
+                partition,
+                log.size,
+                max(0, log.log_end_offset - log.high_watermark),
+                bytes_in_rate=round(log.flow.in_rate),
+                bytes_out_rate=round(log.flow.out_rate),
+            )
             for partition, log in directory.logs.items()
             if partition.topic != METADATA_TOPIC
         ]
@@ -167,8 +177,7 @@ class LogDirs:
 
     async def _query(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
         """The directories of a node; empty if it is fenced, None if it does not answer."""
-        node = image.nodes.get(node_id)
-        endpoint = None if node is None or node.fenced else node.listeners.get(self._listener)
+        endpoint = self._endpoint(image, node_id)
         if endpoint is None:
             return ()
         try:
@@ -179,3 +188,31 @@ class LogDirs:
             _log.info("node %d did not report its log directories: %s", node_id, error.message)
             return None
         return answer.log_dirs
+
+    async def measured(self, image: ClusterImage) -> MeasuredLogs:
+        """The logs of all nodes, with their sizes and rates, as far as nodes answer. All nodes are queried at once."""
+        measured = MeasuredLogs()
+        async with asyncio.TaskGroup() as querying:
+            for node_id in sorted(image.nodes):
+                querying.create_task(self._measure(image, node_id, measured))
+        return measured
+
+    async def _measure(self, image: ClusterImage, node_id: NodeId, measured: MeasuredLogs) -> None:
+        if node_id == self._me:
+            measured.add(node_id, self.with_logs(None, image))
+            return
+        endpoint = self._endpoint(image, node_id)
+        if endpoint is None:
+            return
+        try:
+            asked = DescribeReplicaLogsRequest(None)
+            answer = await self._peers.call(endpoint, ADMIN_DESCRIBE_REPLICA_LOGS, asked, timeout_ms=MEASURE_MS)
+        except TidelogError as error:
+            _log.warning("node %d did not report the sizes of its logs: %s", node_id, error.message)
+            return
+        measured.add(node_id, answer.log_dirs)
+
+    def _endpoint(self, image: ClusterImage, node_id: NodeId) -> Endpoint | None:
+        """The address of a node; None if it is fenced."""
+        node = image.nodes.get(node_id)
+        return None if node is None or node.fenced else node.listeners.get(self._listener)

@@ -253,6 +253,7 @@ class ProduceSession:
         if info is not None and not info.duplicate:
             records = info.last_offset - info.first_offset + 1
             waiting.partition.topic_meter.appended(info.valid_bytes, records, info.converted_records)
+            waiting.partition.log.flow.bytes_in += info.valid_bytes
         if waiting.request is not None:
             waiting.request.entry_ended()
         if error is not None:

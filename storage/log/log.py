@@ -23,6 +23,7 @@ from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.flush import FlushTicket
+from storage.log.log_flow import LogFlow
 from storage.log.log_positions import LogPositions
 from storage.log.log_producers import first_result
 from storage.log.log_read import LogRead
@@ -127,6 +128,7 @@ class Log(LogPositions):
         self.directory = directory
         self.bytes_rejected = 0
         """Bytes of the appends that were rejected for their size, as received."""
+        self.flow = LogFlow()
         self.last_flush_ms = self.clock.wall_ms()
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
         holes_below = INT64_MAX if config.compact else loaded.holes_below

@@ -41,7 +41,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
         monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
         made.create("orders", 2)
         made.described["feature_level"] = 10
-        logs = [admin_pb2.ReplicaLog(partition=place(index), size=1_000) for index in range(2)]
+        logs = [
+            admin_pb2.ReplicaLog(partition=place(index), size=1_000, bytes_in_rate=1_000, bytes_out_rate=2_000)
+            for index in range(2)
+        ]
         for node in made.nodes:
             node.scripted["describe_replica_logs"] = admin_pb2.DescribeReplicaLogsResponse(
                 log_dirs=[admin_pb2.ReplicaLogDir(path="/data", logs=[logs[node.node_id]])]
@@ -114,6 +117,13 @@ def test_a_dry_run_shows_moves_bytes_and_duration_and_changes_nothing(
     assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run", "--json", "--assumed-rate", "50") == 0
     assert tidelog.json["partitions"] == NAMES
     assert (tidelog.json["bytes"], tidelog.json["expected_ms"]) == (1_000, 20_000)
+    share = {"replicas": 1, "leaders": 1, "bytes": 1_000, "load": 3_000}
+    assert tidelog.json["nodes"] == [
+        {"node": 0, "before": share, "after": {"replicas": 2, "leaders": 2, "bytes": 2_000, "load": 6_000}},
+        {"node": 1, "before": share, "after": dict.fromkeys(share, 0)},
+    ]
+    assert tidelog("cluster", "rebalance", "--drain", "1", "--dry-run") == 0
+    assert b"3,000 -> 6,000" in tidelog.out
     assert begun(cluster) == []
 
 

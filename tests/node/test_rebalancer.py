@@ -14,9 +14,11 @@ from replication.controller.events import AlterCordon, Request
 from replication.controller.image import ClusterImage
 from storage.files.disk_executor import InlineExecutor
 from tests.replication.controlled import Controlled
+from tidelog.balancing.measured_logs import MeasuredLogs
 from tidelog.clock import Clock
+from tidelog.cluster_descriptions import ReplicaLog, ReplicaLogDir
 from tidelog.errors import RequestTimedOut, TidelogError
-from tidelog.types import Millis, NodeId
+from tidelog.types import Millis, NodeId, PartitionIndex, TopicPartition
 
 DELAY_MS = 5_000
 
@@ -41,9 +43,10 @@ class Cluster(InlineExecutor):
         self.meanwhile: Callable[[], object] = lambda: None
         """What happens while a plan is made."""
         self.is_lost = False
+        self.logs = MeasuredLogs()
         self._left = 0
         parts = cast("ControllerDriver", self), cast("Clock", self)
-        self._rebalancer = Rebalancer(parts[0], delay_ms=DELAY_MS, planner=self, clock=parts[1])
+        self._rebalancer = Rebalancer(parts[0], self.measured, delay_ms=DELAY_MS, planner=self, clock=parts[1])
 
     async def run(self, seconds: int) -> None:
         self._left = seconds
@@ -71,6 +74,9 @@ class Cluster(InlineExecutor):
             raise answer
         return answer
 
+    async def measured(self, _image: ClusterImage) -> MeasuredLogs:
+        return self.logs
+
     async def sleep_ms(self, ms: int) -> None:
         if not self._left:
             raise _Over
@@ -82,6 +88,18 @@ class Cluster(InlineExecutor):
         result = work()
         self.meanwhile()
         done(result)
+
+
+async def test_the_plan_evens_out_what_nodes_report_of_their_logs() -> None:
+    """The new node gets one of the two large partitions, and not only small ones."""
+    cluster = Cluster()
+    names = [TopicPartition("orders", PartitionIndex(index)) for index in range(6)]
+    logs = tuple(ReplicaLog(name, size, 0) for name, size in zip(names, (1, 1, 1, 1, 100, 100), strict=True))
+    for node in (1, 2):
+        cluster.logs.add(NodeId(node), [ReplicaLogDir("/data", None, logs)])
+    await cluster.run(seconds=8)
+    large = [cluster.world.partition(index) for index in (4, 5)]
+    assert any(3 in (*state.queued, *state.adding) for state in large)
 
 
 async def test_a_topic_that_is_created_while_a_plan_is_made_does_not_spoil_it() -> None:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.balancing.measured_logs import MeasuredLogs
 from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves, unplaceable
+from tidelog.balancing.node_shares import NodeShare, node_shares
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
@@ -129,6 +131,10 @@ class ClusterBalance:
         ]
         return moves, [move for move in begun if move.partition not in named]
 
+    def shares(self, moves: Iterable[ReplicaMove] = ()) -> dict[NodeId, NodeShare]:
+        """What each node has once the moves are complete."""
+        return node_shares(self.nodes, self.partitions, moves)
+
     def staying(self, emptied: Collection[int], *, log_dirs: Collection[str] = ()) -> dict[TopicPartition, str]:
         """The partitions that keep these nodes, or log directories of them, from being emptied, with the reason. Raises
         NodeIdNotRegistered, InvalidRequest."""
@@ -207,40 +213,22 @@ class QueueProgress:
 
 
 async def look_at_balance(admin: Admin) -> ClusterBalance:
-    """Ask for nodes, replicas and the sizes of logs."""
+    """Ask for nodes, replicas, and the sizes and rates of logs."""
     cluster = await admin.describe_cluster()
     topics = await admin.list_topics()
     return await _balance_of(admin, cluster, topics)
 
 
 async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequence[TopicDescription]) -> ClusterBalance:
-    sizes: dict[TopicPartition, int] = {}
-    places: dict[tuple[NodeId, TopicPartition], str] = {}
-    copies: dict[tuple[NodeId, TopicPartition], str] = {}
-    log_dirs: dict[NodeId, tuple[str, ...]] = {}
-    taking_dirs: dict[NodeId, tuple[str, ...]] = {}
-    cordoned: dict[NodeId, frozenset[str]] = {}
-    unanswered = []
+    measured = MeasuredLogs()
+    unanswered: list[NodeId] = []
     for node, directories in (await admin.describe_log_dirs()).items():
         if isinstance(directories, TidelogError):
             unanswered.append(node)
-            continue
-        log_dirs[node] = tuple(directory.path for directory in directories)
-        cordoned[node] = frozenset(directory.path for directory in directories if directory.cordoned)
-        taking_dirs[node] = tuple(each.path for each in directories if each.error is None and not each.cordoned)
-        for directory in directories:
-            for log in directory.logs:
-                if log.is_future:
-                    copies[node, log.partition] = directory.path
-                    continue
-                sizes[log.partition] = max(sizes.get(log.partition, 0), log.size)
-                places[node, log.partition] = directory.path
-
-    def dirs_of(partition: TopicPartition, replicas: Iterable[NodeId]) -> tuple[str, ...]:
-        return tuple(places.get((node, partition), "") for node in replicas)
-
+        else:
+            measured.add(node, directories)
     nodes = tuple(
-        BalancedNode(node.node_id, node.rack, node.takes_replicas, cordoned.get(node.node_id, frozenset()))
+        BalancedNode(node.node_id, node.rack, node.takes_replicas, measured.cordoned.get(node.node_id, frozenset()))
         for node in cluster.nodes
     )
     taking = {node.node_id for node in nodes if node.takes_replicas}
@@ -253,11 +241,11 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
             # A queued move to a node that is down may wait for ever: it is planned again, and replaced.
             if each.queued and taking.issuperset({*each.queued} - {*each.replicas}):
                 target = each.queued
-            partitions.append(PlacedPartition(name, target, sizes.get(name, 0), dirs_of(name, target)))
+            partitions.append(placed := measured.placed(name, target))
             before = tuple(node for node in each.replicas if node not in each.adding)
             if before != target or each.adding:
-                moving.append(ReplicaMove(name, before, target, sizes.get(name, 0), dirs_of(name, before)))
-    hidden = {partition.topic for partition in sizes} - {topic.name for topic in topics}
+                moving.append(ReplicaMove(name, before, target, placed.size_bytes, measured.dirs_of(name, before)))
+    hidden = {partition.topic for partition in measured.sizes} - {topic.name for topic in topics}
     return ClusterBalance(
         nodes,
         tuple(partitions),
@@ -265,9 +253,9 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         tuple(unanswered),
         cluster.trouble,
         tuple(sorted(hidden)),
-        log_dirs,
-        taking_dirs,
-        copies,
+        measured.log_dirs,
+        measured.taking_dirs,
+        measured.copies,
     )
 
 

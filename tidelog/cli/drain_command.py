@@ -55,7 +55,7 @@ async def _drain(call: CommandCall, node: NodeId, cancel: bool, dry_run: bool, a
             balance = await look_at_balance(admin)
             moves, begun = balance.planned({node})
             say_what_is_missing(balance)
-            show_plan(call, moves, await expected_ms(admin, moves, assumed_rate), begun, {})
+            show_plan(call, balance, moves, await expected_ms(admin, moves, assumed_rate), begun, {})
         else:
             await _empty(call, admin, node, assumed_rate)
 

@@ -23,6 +23,7 @@ from tidelog.balancing.cluster_balance import (
 )
 from tidelog.balancing.log_dir_moves import begin_log_dir_moves
 from tidelog.balancing.move_planner import ReplicaMove
+from tidelog.balancing.node_shares import NodeShare
 from tidelog.balancing.reassignment_file import parse_log_dirs, parse_reassignment, reassignment_document
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall, administrator
@@ -121,7 +122,7 @@ async def _rebalance(
             save_plan.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         duration_ms = await expected_ms(admin, moves, assumed_rate)
         if dry_run:
-            show_plan(call, moves, duration_ms, begun, staying, placed)
+            show_plan(call, balance, moves, duration_ms, begun, staying, placed)
             return
         if not call.as_json:
             say(summary_of(moves, duration_ms, begun))
@@ -261,6 +262,7 @@ class ProgressLines:
 
 def show_plan(
     call: CommandCall,
+    balance: ClusterBalance,
     moves: Sequence[ReplicaMove],
     duration_ms: int,
     begun: Sequence[ReplicaMove],
@@ -269,6 +271,7 @@ def show_plan(
 ) -> None:
     """Print a plan that is not executed. staying: partitions that no other node can take, with the reason. placed: the
     log directories that it names."""
+    before, after = balance.shares(), balance.shares(moves)
     rows = [
         (
             str(move.partition),
@@ -297,6 +300,10 @@ def show_plan(
                 "moves": details,
                 "bytes": total,
                 "expected_ms": duration_ms,
+                "nodes": [
+                    {"node": node, "before": plain(share), "after": plain(after[node])}
+                    for node, share in before.items()
+                ],
                 "in_progress": [str(move.partition) for move in begun],
                 "staying": [{"partition": str(partition), "error": why} for partition, why in staying.items()],
                 "log_dirs": [
@@ -309,12 +316,23 @@ def show_plan(
         return
     if moves:
         print_table("moves", ("partition", "replicas", "new replicas", "leaves", "bytes"), rows)
+        print_table(
+            "nodes, before and after",
+            ("node", "replicas", "leaders", "bytes", "load (bytes/s)"),
+            [(node, *_changes(share, after[node])) for node, share in before.items()],
+        )
     for partition, why in staying.items():
         say(f"{partition} stays: {why}")
     for node, places in (placed or {}).items():
         for partition, path in places.items():
             say(f"{partition}: to log directory {path} of node {node}")
     say(summary_of(moves, duration_ms, begun))
+
+
+def _changes(before: NodeShare, after: NodeShare) -> list[str]:
+    """The columns of a node: what it has, and will have."""
+    pairs = [(getattr(before, name), getattr(after, name)) for name in ("replicas", "leaders", "bytes", "load")]
+    return [f"{old:,}" if old == new else f"{old:,} -> {new:,}" for old, new in pairs]
 
 
 def summary_of(moves: Sequence[ReplicaMove], duration_ms: int, begun: Sequence[ReplicaMove]) -> str:

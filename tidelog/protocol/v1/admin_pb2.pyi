@@ -1905,12 +1905,18 @@ class ReplicaLog(_message.Message):
     SIZE_FIELD_NUMBER: _builtins.int
     OFFSET_LAG_FIELD_NUMBER: _builtins.int
     IS_FUTURE_FIELD_NUMBER: _builtins.int
+    BYTES_IN_RATE_FIELD_NUMBER: _builtins.int
+    BYTES_OUT_RATE_FIELD_NUMBER: _builtins.int
     size: _builtins.int
     """bytes of its segments"""
     offset_lag: _builtins.int
     """records of it that are not known to be committed; of a copy, those that it lacks"""
     is_future: _builtins.bool
     """a copy that is to take the place of the log in another directory of the node"""
+    bytes_in_rate: _builtins.int
+    """bytes per second of producers, over some minutes; 0 where it does not lead"""
+    bytes_out_rate: _builtins.int
+    """bytes per second to consumers, likewise"""
     @_builtins.property
     def partition(self) -> Global___TopicPartitionId:
         """whose replica it is"""
@@ -1922,10 +1928,12 @@ class ReplicaLog(_message.Message):
         size: _builtins.int = ...,
         offset_lag: _builtins.int = ...,
         is_future: _builtins.bool = ...,
+        bytes_in_rate: _builtins.int = ...,
+        bytes_out_rate: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_future", b"is_future", "offset_lag", b"offset_lag", "partition", b"partition", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in_rate", b"bytes_in_rate", "bytes_out_rate", b"bytes_out_rate", "is_future", b"is_future", "offset_lag", b"offset_lag", "partition", b"partition", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
