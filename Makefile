@@ -32,6 +32,10 @@ PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
+# The jar of Iceberg with which `tidelog job table` is tested, fetched once by `make deep-needs`, some 45 MB.
+ICEBERG_RUNTIME := iceberg-spark-runtime-4.1_2.13
+ICEBERG_VERSION := 1.12.0
+ICEBERG_JAR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/$(ICEBERG_RUNTIME)-$(ICEBERG_VERSION).jar
 # The suites of Kafka's clients: sources from their package registries, compiled once.
 KAFKA_SUITES := build/kafka-suites
 # Go from PyPI, since that of Debian 12 is older than franz-go needs, some 240 MB once installed.
@@ -101,6 +105,11 @@ $(KAFKA_LIBS)/.fetched:
 		-DincludeScope=runtime -DoutputDirectory='$(KAFKA_LIBS)' >&2
 	@touch $@
 
+$(ICEBERG_JAR):
+	@echo "fetching Iceberg $(ICEBERG_VERSION) into $(@D)" >&2
+	@mvn -B -q -ntp -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=org.apache.iceberg:$(ICEBERG_RUNTIME):$(ICEBERG_VERSION) -DoutputDirectory='$(@D)' >&2
+
 .PHONY: need-java need-docker need-kubectl
 need-java:
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make: Spark and Apache Kafka need Java 17 or newer. Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
@@ -143,8 +152,8 @@ test: env  ## What a change needs: unit, simulation, processes, Spark; budget 12
 deep-needs: env
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
-	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' >&2; \
-	else echo "no Java or no Maven: tests with Apache Kafka are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --silent '$(KAFKA_LIBS)/.fetched' '$(ICEBERG_JAR)' >&2; \
+	else echo "no Java or no Maven: tests with Apache Kafka and Iceberg are left out (Debian: apt install openjdk-17-jre-headless maven)" >&2; fi
 	@$(MAKE) --silent $(KAFKA_SUITES)/franz-go.test >&2
 	@$(MAKE) --silent s3-gateway >&2 || echo "no S3 server: its test is left out" >&2
 	@$(PY) -m tests.k8s.small_kubernetes
@@ -153,6 +162,7 @@ deep-needs: env
 test-deep: env deep-needs  ## All other tests: 200 worlds, long faults, containers, Apache Kafka; budget 40 minutes on two cores (TESTS=path)
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@[ ! -e '$(KAFKA_LIBS)/.fetched' ] || export TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)'; \
+		[ ! -e '$(ICEBERG_JAR)' ] || export TIDELOG_ICEBERG_JAR='$(ICEBERG_JAR)'; \
 		$(PY) -m pytest $(PYTEST_FLAGS) -m '$(DEEP_TIER)' $(TESTS)
 
 SINCE ?= HEAD

@@ -194,6 +194,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.jars", os.environ.get("TIDELOG_ICEBERG_JAR", ""))
         .getOrCreate()
     )
     yield session

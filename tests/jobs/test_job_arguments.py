@@ -20,18 +20,18 @@ from tidelog import sync
 from tidelog.cli import main
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.clock import MachineClock
-from tidelog.jobs import archive, audit, job_session, profile, restore
+from tidelog.jobs import archive, audit, job_session, profile, restore, topic_table
 from tidelog.jobs.archive import ArchiveProgress, _watch
 from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
 from tidelog.jobs.hadoop_files import local_path
-from tidelog.jobs.job_arguments import interval, moment, whole_number
+from tidelog.jobs.job_arguments import interval, interval_ms, moment, whole_number
 from tidelog.jobs.job_frame import Job, JobArguments, JobTerminated, sentence_of
 from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
 from tidelog.jobs.replica_comparison import Difference
 from tidelog.types import INT64_MAX, Millis, NodeId, Offset
 
-JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore}
+JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore, "table": topic_table}
 NOWHERE = "127.0.0.1:1"
 NO_SETTINGS: Any = Namespace(conf=[], master=None)
 FROM, TO = ("--from", "a"), ("--to", "a")
@@ -66,6 +66,15 @@ FROM, TO = ("--from", "a"), ("--to", "a")
         ("restore", ("t", "u", *FROM, "--to-topic", "v"), "--to-topic is for one topic"),
         ("restore", ("t", *FROM, "--start-time", "noon"), "--start-time: 'noon' is no time"),
         ("restore", ("t", *FROM, "--start-time", "9" * 30), "--start-time: '999"),
+        ("table", ("t", "--to", "orders"), "--to orders: name a table as CATALOG.NAMESPACE.TABLE"),
+        ("table", ("t", "--to", "lake..orders"), "--to lake..orders: name a table as CATALOG.NAMESPACE.TABLE"),
+        ("table", ("t", "--to", "l.s.t", "--once", "--trigger", "1 second"), "--trigger is for a job that goes on"),
+        (
+            "table",
+            ("t", "--to", "l.s.t", "--value-format", "avro"),
+            "--value-format and --schema-id belong to --schema",
+        ),
+        ("table", ("t", "--to", "l.s.t", "--message", "A"), "--message NAME belongs to --value-format protobuf"),
         ("profile", ("t", "--last", "-4"), "--last: '-4': use a whole number from 1"),
         ("profile", ("t", "--last", "0"), "--last: '0': use a whole number from 1"),
         ("audit", ("--patience-ms", "-5"), "--patience-ms: '-5': use a whole number from 1 to 2147483647"),
@@ -97,6 +106,13 @@ def test_an_interval_is_one_of_spark() -> None:
         "500  milliseconds",
     ):
         assert interval(f" {text} ") == text
+    lengths = {
+        "10 seconds": 10_000,
+        "interval 2 HOURS": 7_200_000,
+        "1 minute 0.25 seconds": 60_250,
+        "1.5 second": 1_500,
+    }
+    assert {text: interval_ms(text) for text in lengths} == lengths
 
 
 @given(st.text() | st.integers().map(str), st.integers(0, 9))

@@ -15,13 +15,13 @@ from node.process.local_cluster import LocalCluster
 from tests.spark.decided import wait_decided
 from tidelog import sync
 from tidelog.client.consumer_record import ConsumerRecord
-from tidelog.jobs import archive, profile, restore
+from tidelog.jobs import archive, profile, restore, topic_table
 
 ATTEMPTS = 5
 NO_RETENTION = {"log.retention.check.interval.ms": 3_600_000}
 """For a cluster whose records are years old: the first round of retention, five minutes after the start, would delete
 them while a test on a busy machine still reads."""
-MODULES: Any = {"archive": archive, "profile": profile, "restore": restore}
+MODULES: Any = {"archive": archive, "profile": profile, "restore": restore, "table": topic_table}
 
 
 def run(name: str, cluster: LocalCluster | None, *arguments: str) -> tuple[int, Any]:
@@ -43,7 +43,7 @@ def start(name: str, cluster: LocalCluster, *arguments: str) -> subprocess.Popen
     """Start a job as a program, with a Spark of its own, in a process group of its own."""
     settings = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false")
     conf = [part for setting in settings for part in ("--conf", setting)]
-    command = [sys.executable, "-m", f"tidelog.jobs.{name}", *arguments, "--bootstrap", cluster.bootstrap]
+    command = [sys.executable, "-m", MODULES[name].__name__, *arguments, "--bootstrap", cluster.bootstrap]
     return subprocess.Popen(
         [*command, "--json", "--master", "local[2]", *conf],
         stdout=subprocess.PIPE,

@@ -13,17 +13,21 @@ from tidelog.cli.declared import CommandGroup
 JOBS: Final = {
     "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
     "restore": "Write an archive back into a topic.",
+    "table": "Keep an Iceberg table of a topic up to date, exactly once.",
     "audit": "Compare the replicas of each partition, and check durability receipts.",
     "profile": "Describe topics: sizes, keys, rates, holes, delays, compression.",
 }
 """The modules of tidelog/jobs that are commands, with their descriptions."""
+
+MODULES: Final = {"table": "topic_table"}
+"""Modules that have another name than their command."""
 
 app = CommandGroup()
 
 
 def _add(name: str, what: str) -> None:
     def run(ctx: click.Context) -> None:
-        module: Any = import_module(f"tidelog.jobs.{name}")
+        module: Any = import_module(f"tidelog.jobs.{MODULES.get(name, name)}")
         code = module.main(ctx.args, ctx.parent)
         if code:
             raise click.exceptions.Exit(code)

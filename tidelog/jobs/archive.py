@@ -143,7 +143,7 @@ def _work(arguments: ArchiveArguments) -> int:
             return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments, arguments.to)
     options = _source_options(arguments)
     schema = None if arguments.schema is None else text_of_schema(arguments.schema)
-    _ask_cluster(arguments.connection, arguments.topics)
+    ask_cluster(arguments.connection, arguments.topics)
     with spark_session(arguments, "archive") as spark:
         _ensure_format(spark, arguments.file_format)
         state = HadoopDirectory(spark, arguments.state or f"{arguments.to}/{STATE}")
@@ -172,7 +172,7 @@ def _ensure_arguments(arguments: ArchiveArguments) -> None:
         ensure_no_pattern("--to", arguments.to)
 
 
-def _ask_cluster(connection: ClusterConnection, topics: Sequence[str]) -> None:
+def ask_cluster(connection: ClusterConnection, topics: Sequence[str]) -> None:
     """Ask before Spark starts and an archive begins. Raises ConnectionFailed if no node answers,
     UnknownTopicOrPartition, and TopicAuthorizationFailed if the records of a topic may not be read."""
     with Admin(connection.bootstrap, **connection.of_client) as admin:

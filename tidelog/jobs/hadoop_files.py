@@ -100,5 +100,9 @@ class HadoopDirectory:
             each = found.next()
             yield str(each.getPath().toString()), int(each.getLen())
 
+    def remove(self) -> None:
+        """Delete it with all that is in it."""
+        self._files.delete(self._root, True)  # noqa: FBT003 - recursive
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root

@@ -17,6 +17,18 @@ _TERM: Final = r"\d+(\s+(microsecond|millisecond|minute|hour|day|week)|(\.\d{1,9
 _INTERVAL: Final = re.compile(rf"(interval\s+)?{_TERM}(\s+{_TERM})*", re.IGNORECASE | re.ASCII)
 
 
+_PARTS: Final = re.compile(r"([\d.]+)\s+([a-z]+?)s?\b", re.IGNORECASE | re.ASCII)
+_UNITS_MS: Final = {
+    "microsecond": 0.001,
+    "millisecond": 1.0,
+    "second": 1_000.0,
+    "minute": 60_000.0,
+    "hour": 3_600_000.0,
+    "day": 86_400_000.0,
+    "week": 604_800_000.0,
+}
+
+
 class SparkSetting(NamedTuple):
     """A setting of Spark."""
 
@@ -78,6 +90,11 @@ def interval(text: str) -> str:
     if not _INTERVAL.fullmatch(text.strip()):
         raise WrongUsage(f"--trigger: {text!r} is no duration: write 10 seconds, 500 milliseconds or 1 minute")
     return text.strip()
+
+
+def interval_ms(text: str) -> int:
+    """The milliseconds of an interval."""
+    return int(sum(float(number) * _UNITS_MS[unit.lower()] for number, unit in _PARTS.findall(text)))
 
 
 def name_pattern(text: str) -> str:

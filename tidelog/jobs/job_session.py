@@ -20,7 +20,8 @@ from tidelog.errors import UnsupportedVersion
 from tidelog.jobs.job_frame import SparkJobArguments, StopRequest, is_of_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 INSTALL: Final = "pip install 'tidelog[jobs]'"
 CHECK: Final = "`tidelog spark check` says what else Spark needs"
@@ -130,6 +131,18 @@ def _is_logged(record: logging.LogRecord) -> bool:
 def _bound_shuffles(session: SparkSession) -> None:
     if SHUFFLE_PARTITIONS not in session.conf.getAll:
         session.conf.set(SHUFFLE_PARTITIONS, str(session.sparkContext.defaultParallelism))
+
+
+def map_arrow(frame: DataFrame, task: Any, schema: str | StructType) -> DataFrame:
+    """`frame.mapInArrow(task, schema)` without pandas, which Spark 4.3 asks for although Arrow alone is used."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    function = UserDefinedFunction(task, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = function(*(frame[name] for name in frame.columns))
+    classic: Any = frame
+    return DataFrame(classic._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)  # noqa: FBT003 - no barrier
 
 
 def silence(session: SparkSession, logger: str = "") -> None:

@@ -86,14 +86,19 @@ class ObjectParser:
         """Raises InvalidConfig for a type that no JSON is parsed to."""
         self.schema = schema
         self._has_more = False
+        self.reason = ""
+        """Of the last value: why it is no object of the schema, or which of its fields the schema does not name; empty
+        if the fields say all."""
         self._convert = self._struct(schema, "")
 
     def parse(self, value: bytes) -> ParsedObject | None:
         """The fields of an object of the schema; None: the value is none."""
-        self._has_more = False
+        self._has_more, self.reason = False, ""
         try:
             fields = self._convert(_DECODER.decode(value.decode()))
-        except (ValueError, ArithmeticError, RecursionError):  # a type that cannot hold it; more levels than the stack
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            # a type that cannot hold it; more levels than the stack
+            self.reason = self.reason or _reason_of(error)
             return None
         return ParsedObject(fields, self._has_more)
 
@@ -101,22 +106,30 @@ class ObjectParser:
         fields = [
             (each.name, self._converter(each.dataType, f"{path}{each.name}"), each.nullable) for each in schema.fields
         ]
+        types = {each.name: each.dataType.simpleString() for each in schema.fields}
 
         def convert(found: Any) -> dict[str, Any]:
             if type(found) is not dict:
-                raise _Another
-            present, converted = 0, {}
-            for name, each, is_nullable in fields:
-                entry = found.get(name)
-                if entry is not None:
-                    converted[name] = each(entry)
-                    present += 1
-                elif is_nullable:
-                    converted[name] = None
-                    present += name in found
-                else:
-                    raise _Another
+                raise _Another("it is no object")
+            present, converted, name = 0, {}, ""
+            try:
+                for name, each, is_nullable in fields:
+                    entry = found.get(name)
+                    if entry is not None:
+                        converted[name] = each(entry)
+                        present += 1
+                    elif is_nullable:
+                        converted[name] = None
+                        present += name in found
+                    else:
+                        self.reason = f"{path}{name} is absent or null, and NOT NULL in the schema"
+                        raise _Another
+            except (ValueError, ArithmeticError):
+                self.reason = self.reason or f"{path}{name} is no {types[name]}"  # the innermost field comes first
+                raise
             if present != len(found):
+                if not self._has_more:
+                    self.reason = f"the schema does not name {path}{next(each for each in found if each not in types)}"
                 self._has_more = True
             return converted
 
@@ -272,12 +285,26 @@ _SIMPLE: Final[dict[str, _Convert]] = {
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Another
+        raise _Another("it is no JSON: an object names a field twice")
     return found
 
 
-def _no_number(_: str) -> NoReturn:
-    raise _Another
+def _no_number(text: str) -> NoReturn:
+    raise _Another(f"it is no JSON: {text} is no number")
+
+
+def _reason_of(error: Exception) -> str:
+    """Why the decoder refused a value."""
+    match error:
+        case _Another():
+            return str(error)
+        case UnicodeDecodeError():
+            return f"it is no JSON: byte {error.start} is no UTF-8"
+        case json.JSONDecodeError():
+            return f"it is no JSON: {error.msg} at character {error.pos}"
+        case RecursionError():
+            return "it is nested too deeply"
+    return f"it is no JSON: {error}"
 
 
 _DECODER: Final = json.JSONDecoder(parse_float=_NumberText, parse_constant=_no_number, object_pairs_hook=_unique)

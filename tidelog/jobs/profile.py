@@ -19,7 +19,7 @@ from tidelog.cli.declared import Argument, Option
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import whole_number
 from tidelog.jobs.job_frame import Job, SparkJobArguments, print_report, run_as_program, spark_options
-from tidelog.jobs.job_session import ensure_spark, spark_session
+from tidelog.jobs.job_session import ensure_spark, map_arrow, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
 from tidelog.jobs.profile_page import ensure_plots, profile_page, time_text
 from tidelog.jobs.range_profile import PARTIAL, RangeBounds, RangeProfile, bounds_pass, predecessors_of, profile_pass
@@ -187,18 +187,6 @@ class Profiler:
     def _say(self, text: str) -> None:
         if not self._quiet:
             say(text)
-
-
-def map_arrow(frame: DataFrame, task: Any, schema: str) -> DataFrame:
-    """`frame.mapInArrow(task, schema)` without pandas, which Spark 4.3 asks for although Arrow alone is used."""
-    from pyspark.sql import DataFrame
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
-    function = UserDefinedFunction(task, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = function(*(frame[name] for name in frame.columns))
-    classic: Any = frame
-    return DataFrame(classic._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)  # noqa: FBT003 - no barrier
 
 
 def _offsets_text(offsets: dict[TopicPartition, int]) -> str:
