@@ -404,7 +404,9 @@ class Controller:
         node = self._take_directories_offline(node, beat)
         if beat.moved:
             with self._batch() as batch:
-                batch.add(list(moved_replicas.changes_of(batch.image, node, beat.moved)))
+                changed = list(moved_replicas.changes_of(batch.image, node, beat.moved))
+                batch.add(changed)
+                batch.add(elections.changes_after_moves(batch.image, node.node_id, changed))
         if beat.want_drain:
             return self._drain(node, at)
         if withdrawn:

@@ -126,8 +126,16 @@ def directories_for_all(
 def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
     """The partition changes after a node was fenced or its log directory failed. `image` already contains that. The
     last member of a set stays."""
-    affected = (each for each in image.partitions() if node_id in each.isr and not electable(image, each, node_id))
-    return _changes(reformed(image, each, _without(node_id, each.isr) or each.isr) for each in affected)
+    affected = (each for each in image.partitions() if not electable(image, each, node_id))
+    return _changes(without(image, each, node_id) for each in affected)
+
+
+def without(image: ClusterImage, state: PartitionState, node_id: NodeId) -> PartitionChangeRecord | None:
+    """The change after a node that may not lead this partition any more left its in-sync set, unless it is the last
+    member; None if nothing changes."""
+    if node_id not in state.isr:
+        return None
+    return reformed(image, state, _without(node_id, state.isr) or state.isr)
 
 
 def drain_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
@@ -179,6 +187,24 @@ def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionCh
     """The changes when a node is unfenced: partitions without a leader that waited for it."""
     waiting = (each for each in image.partitions() if each.leader == NO_NODE and node_id in each.counted_on)
     return _changes(reformed(image, each, each.isr) for each in waiting)
+
+
+def changes_after_moves(
+    image: ClusterImage, node_id: NodeId, moved: Iterable[PartitionChangeRecord]
+) -> Iterator[PartitionChangeRecord]:
+    """The changes of sets and leaders after replicas of this node moved to other directories of it. `image` already
+    contains the moves. A replica in a directory that failed leaves its sets; a partition that lost its leader with the
+    old directory gets one again."""
+    return _changes(
+        _after_move(image, image.topics[each.topic_id].partitions[each.partition], node_id) for each in moved
+    )
+
+
+def _after_move(image: ClusterImage, state: PartitionState, node_id: NodeId) -> PartitionChangeRecord | None:
+    if not electable(image, state, node_id):
+        return without(image, state, node_id)
+    is_waiting = state.leader == NO_NODE and node_id in state.counted_on
+    return reformed(image, state, state.isr) if is_waiting else None
 
 
 # --- preferred leaders --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from replication.controller.events import Registered
 from replication.controller.image import PartitionState
 from replication.controller.moved_replicas import MovedReplica
 from tests.replication.controlled import Controlled, directory
-from tidelog.types import DirectoryId, PartitionEpoch
+from tidelog.types import NO_NODE, DirectoryId, PartitionEpoch
 
 
 def second(node: int) -> DirectoryId:
@@ -87,3 +87,41 @@ def test_a_moved_replica_is_rated_by_its_new_directory() -> None:
     assert node in world.partition(0).isr
     world.beat(node, offline=[target])
     assert node not in world.partition(0).isr
+
+
+def home_in_second(world: Controlled) -> PartitionState:
+    """The partition, led by a node whose replica is in its second directory: only that one may fail."""
+    state = world.partition(0)
+    if state.directory_of(state.leader) != second(state.leader):
+        world.beat(state.leader, moved=[MovedReplica(state.key, second(state.leader), state.partition_epoch)])
+    return world.partition(0)
+
+
+def test_a_leader_whose_new_directory_fails_before_it_is_named_loses_its_leadership() -> None:
+    """The metadata still name the old directory, which works: without the report the partition would keep a leader
+    that is offline."""
+    world = started()
+    before = world.partition(0)
+    node = before.leader
+    if before.directory_of(node) == second(node):
+        world.beat(node, moved=[MovedReplica(before.key, directory(node), before.partition_epoch)])
+        before = world.partition(0)
+    world.beat(node, offline=[second(node)], moved=[MovedReplica(before.key, second(node), before.partition_epoch)])
+    after = world.partition(0)
+    assert after.directory_of(node) == second(node)
+    assert (after.leader, after.isr) == (3 - node, (3 - node,))
+
+
+def test_a_moved_replica_leads_again_after_its_old_directory_failed_before_the_report() -> None:
+    """It is the only one in sync: its partition has lost its leader, and nobody else would elect one."""
+    world = started()
+    node = home_in_second(world).leader
+    world.kill(3 - node, alive=(node,))
+    before = world.partition(0)
+    assert before.isr == (node,)
+    world.beat(node, offline=[second(node)])
+    alone = world.partition(0)
+    assert alone.leader == NO_NODE
+    world.beat(node, offline=[second(node)], moved=[MovedReplica(alone.key, directory(node), alone.partition_epoch)])
+    after = world.partition(0)
+    assert (after.directory_of(node), after.leader, after.isr) == (directory(node), node, (node,))
