@@ -59,12 +59,19 @@ for topic in ("orders-out", "orders-enriched"):
     print(topic, sorted(row.value for row in rows))
 """
 
+FRIDAY = """\
+from tidelog import sync
+with sync.Admin("localhost:9192") as admin:
+    admin.create_topic_snapshot("friday", ["orders"])
+"""
+
 SPARK = Notebook(
     "docs/spark.md",
     (
         Cell("Two minutes"),
         Cell("A loaded frame is planned once", behind="print(orders().count(), 'orders')"),
         Cell("A loaded frame is planned once", sql=True),
+        Cell("A snapshot", before=FRIDAY, behind="print(frame.count(), 'frozen')"),
         Cell(
             "DATA_SOURCE_NOT_FOUND",
             before='options = {"tidelog.bootstrap.servers": "localhost:9192", "topic": "orders-out"}',
@@ -142,7 +149,13 @@ STORY: tuple[Step, ...] = (
 )
 
 ONE_PRODUCER = "one line of a program against a cluster with TLS: test_document_commands.py compiles it"
+ICEBERG = "needs the package of Iceberg; tests/spark/test_table.py runs the job with it"
 NOT_RUN = {
+    "job table": NAMED,
+    "job table orders --to lake.shop.orders --schema id BIGINT, amount DECIMAL(9,2)": ICEBERG,
+    "job table orders --to lake.shop.orders_raw --once": ICEBERG,
+    "docs/jobs.md: table": ICEBERG,
+    "docs/jobs.md: SQL of table": ICEBERG,
     "up": STARTS,
     "acl add": NAMED,
     "produce": NAMED,

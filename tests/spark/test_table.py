@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from node.process.local_cluster import LocalCluster
 from tests.spark.iceberg_files import metadata_file, metadata_of, rows_of
@@ -161,7 +162,7 @@ def test_a_schema_grows_and_what_does_not_fit_is_kept(
     cluster: LocalCluster, spark: SparkSession, lake: Path, capfd: Any
 ) -> None:
     """A field at each depth, and wider types; another change is refused by name. Files have no ids of fields: the
-    name mapping must have those of the schema."""
+    name mapping must have those of the schema, by which others read."""
     cluster.create_topic("orders", 1, 1, retention_ms="-1")
     first = [b'{"id": 1, "who": {"name": "a"}}', b'{"id": 2, "more": 1}', b"\xff", None, b'{"id": "x"}']
     with sync.Producer(cluster.bootstrap) as producer:
@@ -180,6 +181,10 @@ def test_a_schema_grows_and_what_does_not_fit_is_kept(
     kept = [row["quarantine"] and row["quarantine"]["value"] for row in rows]
     assert kept == [None, first[1], first[2], None, first[4], None]
     assert mapped_ids(json.loads(metadata_of(table)["properties"]["schema.name-mapping.default"])) == field_ids(table)
+    read = StaticTable.from_metadata(str(metadata_file(table))).scan().to_arrow().to_pylist()
+    read.sort(key=lambda row: int(row["offset"]))
+    assert [(row["value"] and row["value"]["id"]) for row in read] == [1, 2, None, None, None, 5_000_000_000]
+    assert read[5]["value"]["who"] == {"name": "b", "tags": ["x"]} and read[0]["value"]["who"]["tags"] is None
 
 
 def mapped_ids(mapping: list[Any], path: str = "") -> dict[str, int]:
@@ -208,15 +213,6 @@ def _ids_in(kind: Any, path: str) -> dict[str, int]:
     for name, number, each in inner:
         found |= {path + name: number, **_ids_in(each, f"{path}{name}.")}
     return found
-
-
-def test_other_readers_read_the_same(cluster: LocalCluster, spark: SparkSession, lake: Path) -> None:
-    """PyIceberg, if it is installed, reads the table of the test above by its name mapping."""
-    found = pytest.importorskip("pyiceberg.table", reason="PyIceberg is not installed")
-    table = found.StaticTable.from_metadata(str(metadata_file(lake / "shop" / "orders")))
-    rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
-    assert [(row["value"] and row["value"]["id"]) for row in rows] == [1, 2, None, None, None, 5_000_000_000]
-    assert rows[5]["value"]["who"] == {"name": "b", "tags": ["x"]} and rows[0]["value"]["who"]["tags"] is None
 
 
 def test_lost_records_and_another_topic_are_told(
