@@ -147,7 +147,7 @@ PLANTED = {
 def test_a_planted_bug_is_noticed_by_what_applications_were_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     next(each for each in MUTANTS if each.name == name).plant(monkeypatch)
     with pytest.raises(AssertionError, match=PLANTED[name]):
-        for seed in range(8):
+        for seed in range(24, 64):  # each change of the sources draws others; one in eight meets the rarer bug
             sell_and_bill(seed)
 
 
