@@ -186,7 +186,9 @@ class LogCleaner:
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compact or log.closed or log.damage is not None or log.directory.offline is not None:
             return False
-        if log.truncation is not None:
+        # The setting can come from the node too, which no controller refuses: without this, records below the end of a
+        # topic snapshot would be gone.
+        if log.pinned or log.truncation is not None:
             return False
         return log not in self._refused
 
@@ -198,7 +200,7 @@ class LogCleaner:
             return self._settle_reading(*self._reading, outcome, now, started, ended)
         assert self._round is not None, "no cleaning is in progress"
         log, cleaning = self._round
-        if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None:
+        if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None or log.pinned:
             self._abort(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
             return None
         if self._try(lambda: self._advance(log, cleaning, now)) is None:

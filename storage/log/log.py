@@ -141,7 +141,7 @@ class Log(LogPositions):
         """Of the leader: what a follower that is fetching has not fetched yet begins there. Compaction keeps tombstones
         and markers from there on. None: nobody fetches from this log."""
         self.pinned = False
-        """A topic snapshot needs the records: retention removes none."""
+        """A topic snapshot needs the records: neither retention nor compaction removes any."""
         self.closed = False
         """True if the log was closed, deleted or set aside."""
         self.sealed = False

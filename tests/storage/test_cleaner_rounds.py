@@ -314,3 +314,22 @@ def test_a_change_of_segments_ends_the_reading_of_transactions(change: str) -> N
     if change == "deleted":
         assert clean(bench.log, cleaner=cleaner)
         assert [record.offset for record in records_of(bench.log)] == [9, 10, 11]
+
+
+def test_a_log_in_a_topic_snapshot_is_not_compacted_although_its_node_says_so() -> None:
+    """No controller refuses `log.cleanup.policy` of a node. A round that is under way ends without an effect."""
+    bench = CleaningBench()
+    for value in (b"1", b"2"):
+        bench.put((A, value))
+        bench.settle()
+    bench.log.pinned = True
+    assert clean(bench.log) == 0
+    bench.log.pinned = False
+    cleaner = make_cleaner()
+    piece = cleaner.begin([bench.log], Millis(NOW))
+    bench.log.pinned = True
+    finish(cleaner, piece)
+    assert offsets(bench) == [0, 1]
+    bench.log.pinned = False
+    clean(bench.log)
+    assert offsets(bench) == [1]
