@@ -53,6 +53,7 @@ from node.requests.permitted import ensure_topic_permitted
 from node.runtime.limits import ensure_few
 from replication.controller import pinned_topics, snapshot_events
 from replication.controller.image import ClusterImage, TopicState
+from replication.controller.metadata_records import TopicSnapshotRecord
 from replication.controller.topics import named as named_topic
 from replication.coordination.transaction_requests import HeldCoordinator, HoldCommits, HoldStep
 from tidelog.clock import Clock
@@ -114,6 +115,7 @@ class SnapshotTaker:
             image = self._metadata.image
             pinned_topics.ensure_possible(image, name)
             found = tuple(named_topic(image, topic) for topic in sorted(topics))
+            pinned_topics.ensure_suitable(name, found)
             cut = _Cut(UUID(bytes=self._rng.randbytes(16)), image, found)
             try:
                 return await self._attempt(name, cut, keep_ms)
@@ -122,6 +124,11 @@ class SnapshotTaker:
                 if self._clock.monotonic_ms() >= deadline:
                     raise
                 await self._clock.sleep_ms(AGAIN_MS)
+
+    def ensure_expiry(self, expires_ms: int) -> None:
+        """Raise InvalidRequest for a moment that is as far away as no new snapshot may expire."""
+        if expires_ms > self._clock.wall_ms() + KEEP_MS_MAX:
+            raise InvalidRequest("a snapshot is kept for at most 3,650 days from now on")
 
     async def _attempt(self, name: str, cut: _Cut, keep_ms: int) -> CreateTopicSnapshotAnswer:
         try:
@@ -320,15 +327,21 @@ class TopicSnapshotHandlers(ForwardedChanges):
     ) -> snapshot_events.TopicSnapshotChanged:
         """Forward; respond when this node has applied the new expiry."""
         self._ensure_permitted(request.name, ADMIN_EXTEND_TOPIC_SNAPSHOT, context)
+        self._taker.ensure_expiry(request.expires_ms)
         return await self._alter(ADMIN_EXTEND_TOPIC_SNAPSHOT, request, context, "the expiry was changed")
 
     async def delete_topic_snapshot(
         self, request: snapshot_events.DeleteTopicSnapshot, context: RequestContext
     ) -> snapshot_events.TopicSnapshotChanged:
         """Forward; respond when this node has applied the removal."""
-        self._ensure_permitted(request.name, ADMIN_DELETE_TOPIC_SNAPSHOT, context)
+        snapshot = self._ensure_permitted(request.name, ADMIN_DELETE_TOPIC_SNAPSHOT, context)
+        if request.snapshot_id is None:
+            # Else another one of this name might go, of topics for which the caller was not checked.
+            request = replace(request, snapshot_id=snapshot.snapshot_id)
         return await self._alter(ADMIN_DELETE_TOPIC_SNAPSHOT, request, context, "the snapshot was deleted")
 
-    def _ensure_permitted(self, name: str, api: Api[Any, Any], context: RequestContext) -> None:
-        for topic in pinned_topics.named(self._metadata.image, name).topics:
+    def _ensure_permitted(self, name: str, api: Api[Any, Any], context: RequestContext) -> TopicSnapshotRecord:
+        snapshot = pinned_topics.named(self._metadata.image, name)
+        for topic in snapshot.topics:
             ensure_topic_permitted(context, api, topic.name)
+        return snapshot

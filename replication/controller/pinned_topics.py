@@ -13,7 +13,7 @@ Not here: taking the ends (node/requests/topic_snapshot_handlers.py), the clock 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from replication.controller import features
@@ -46,13 +46,9 @@ def recorded(image: ClusterImage, request: RecordTopicSnapshot) -> TopicSnapshot
     TopicSnapshotInterrupted if the cut may be inconsistent."""
     taken = request.snapshot
     ensure_possible(image, taken.name)
-    partitions = [(topic, each) for topic in taken.topics for each in topic.partitions]
-    if len(partitions) > PARTITIONS_MAX:
-        raise PolicyViolation(
-            f"snapshot {taken.name!r} would have {len(partitions)} partitions, and may have {PARTITIONS_MAX}: take "
-            "several snapshots of fewer topics"
-        )
-    if (left_out := sum(len(each.left_out) for _, each in partitions)) > LEFT_OUT_MAX:
+    partitions = [each for topic in taken.topics for each in topic.partitions]
+    _ensure_few(taken.name, len(partitions))
+    if (left_out := sum(len(each.left_out) for each in partitions)) > LEFT_OUT_MAX:
         raise PolicyViolation(
             f"{left_out} transactions are open in the topics of snapshot {taken.name!r}, and it may leave out "
             f"{LEFT_OUT_MAX}: take it when fewer are open (`tidelog txn list --state Ongoing`)"
@@ -100,6 +96,22 @@ def ensure_possible(image: ClusterImage, name: str) -> None:
         raise PolicyViolation(
             f"the cluster has {SNAPSHOTS_MAX} snapshots, as many as it may have: delete one that is not needed "
             "(`tidelog snapshot list`)"
+        )
+
+
+def ensure_suitable(name: str, topics: Sequence[TopicState]) -> None:
+    """Raise PolicyViolation if these topics cannot be in a snapshot, before commits wait for it."""
+    _ensure_few(name, sum(len(topic.partitions) for topic in topics))
+    for topic in topics:
+        if compacts(topic.configs):
+            raise compacted(topic.name)
+
+
+def _ensure_few(name: str, partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        raise PolicyViolation(
+            f"snapshot {name!r} would have {partitions} partitions, and may have {PARTITIONS_MAX}: take several "
+            "snapshots of fewer topics"
         )
 
 

@@ -14,10 +14,16 @@ from tests.node.real_nodes import OPERATOR, RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog import Producer, TopicPartition
 from tidelog.client.admin import Admin
-from tidelog.errors import DuplicateResource, PolicyViolation, ResourceNotFound, TopicAuthorizationFailed
+from tidelog.errors import (
+    DuplicateResource,
+    InvalidRequest,
+    PolicyViolation,
+    ResourceNotFound,
+    TopicAuthorizationFailed,
+)
 from tidelog.records import EndTxnMarker, RecordBatch, decode_control, iter_batches
 from tidelog.topic_snapshots import SnapshotPartition
-from tidelog.types import Millis
+from tidelog.types import INT64_MAX, Millis
 
 PATIENT = ReplicationConfig(session_ms=Millis(60_000))
 """No node is fenced because the machine is busy."""
@@ -146,6 +152,8 @@ async def test_retention_deletions_and_compaction_wait_for_a_snapshot(
             (described,) = await tidelog.json("snapshot", "describe", "friday")
             (part,) = described["topics"][0]["partitions"]
             assert (part["start_offset"], part["end_offset"]) == (0, 1)
+            with pytest.raises(InvalidRequest, match="at most 3,650 days from now on"):
+                await admin.extend_topic_snapshot("friday", INT64_MAX)
             assert "friday" in await tidelog("snapshot", "list")
 
             await tidelog("snapshot", "extend", "friday", "--expires", "1ms")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from replication.controller import events, features, image_records, pinned_topics
 from replication.controller.events import (
     AlterConfigs,
@@ -159,6 +161,18 @@ def test_names_and_numbers_are_bounded() -> None:
     for number in range(pinned_topics.SNAPSHOTS_MAX - 1):
         assert isinstance(world.ask(taken(world, "orders", called=f"s{number}")), TopicSnapshotChanged)
     assert "as many as it may have" in refusal(world.ask(taken(world, "orders", called="b")), PolicyViolation)
+
+
+def test_what_cannot_be_in_a_snapshot_is_refused_before_commits_wait_for_it() -> None:
+    world = cluster()
+    world.ask(CreateTopic("customers", 1, 2, {"cleanup.policy": "compact"}))
+    with pytest.raises(PolicyViolation, match=r"customers has cleanup\.policy compact"):
+        pinned_topics.ensure_suitable("b", [topic_of(world.image, "customers")])
+    orders = topic_of(world.image, "orders")
+    most = orders.partitions[:1] * pinned_topics.PARTITIONS_MAX
+    pinned_topics.ensure_suitable("b", [replace(orders, partitions=most)])
+    with pytest.raises(PolicyViolation, match="would have 5002 partitions"):
+        pinned_topics.ensure_suitable("b", [replace(orders, partitions=most), orders])
 
 
 def test_a_snapshot_expires_when_it_is_said_to() -> None:
