@@ -101,7 +101,14 @@ Change = Callable[[Event], Event | None]
 
 
 def judged(events: Sequence[Event]) -> list[Finding]:
-    return judge(Evidence.of(events), FAULTS_END, STRUCK)
+    """Of partitions whose replicas the history does not have, one holds what is stored."""
+    read = {(each.topic, each.partition) for each in events if isinstance(each, Replica)}
+    equal = [
+        Replica(0, each.topic, each.partition, each.records, [])
+        for each in events
+        if isinstance(each, Stored) and (each.topic, each.partition) not in read
+    ]
+    return judge(Evidence.of([*events, *equal]), FAULTS_END, STRUCK)
 
 
 def changed(change: Change) -> list[str]:
@@ -121,6 +128,11 @@ def stored(place: tuple[str, int], *records: tuple[int, str]) -> Change:
 
 def test_a_sound_run_passes() -> None:
     assert judged(SOUND) == []
+
+
+def test_a_partition_whose_replicas_nobody_has_read_does_not_pass() -> None:
+    (finding,) = judge(Evidence.of([Stored("orders", 0, [])]), FAULTS_END)
+    assert (finding.check, finding.text) == ("replicas differ", "no in-sync replica of orders-0 was read")
 
 
 def test_an_acknowledgement_without_an_offset_is_kept_by_the_record_anywhere() -> None:
