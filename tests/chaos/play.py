@@ -108,7 +108,7 @@ def play(
             workload.wait_at_work()
             begin = history.now()
             for planned in rounds:
-                _play_round(nodes, planned, begin, played, say)
+                play_round(nodes, planned, begin, played, say)
                 workload.ensure_running()
                 ensure_nodes_running(nodes, played.bands, say)
             _wait_healthy(nodes, played, say)
@@ -169,8 +169,8 @@ def _wait_at_work(workload: _Workload, file: Path, played: Played) -> None:
 
 
 def ensure_nodes_running(nodes: Nodes, bands: Sequence[PlayedBand], say: Say) -> None:
-    """Each node must run after a round. A later fault that kills one and starts it again would hide that it had ended
-    by itself."""
+    """Each node must run after a round and before the next one: a fault that kills one and starts it again would hide
+    that it had ended by itself."""
     since = history.now() - ENDS_LATE_S
     allowed = {
         node: band.kind for band in bands if FAULTS[band.kind].may_end_nodes and band.end > since for node in band.nodes
@@ -210,13 +210,17 @@ def _last_acknowledgement(evidence: Evidence) -> float:
     return max((each.t for each in evidence.acked), default=0.0)
 
 
-def _play_round(nodes: Nodes, each: Round, begin: float, played: Played, say: Say) -> None:
+def play_round(nodes: Nodes, each: Round, begin: float, played: Played, say: Say) -> None:
+    """Play one round, once its time has come. begin: of the run. Raises ClusterFailed if a node has ended by itself in
+    the quiet time before it."""
     if each.needs_in_sync:
         try:
             _wait_healthy(nodes, played, say)
         except ClusterFailed as failure:
             raise ClusterFailed(f"before {each.name}, after earlier faults: {failure}") from failure
     late = max(0.0, history.now() - begin - each.begin)
+    _wait_until(begin + late + each.begin)
+    ensure_nodes_running(nodes, played.bands, say)
     failures: list[BaseException] = []
     threads = [
         threading.Thread(
