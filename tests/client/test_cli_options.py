@@ -105,7 +105,7 @@ def test_every_command_takes_json_and_what_is_said_about_a_cluster_before_and_af
             continue
         assert command.callback is not None
         names = {name for each in command.params for name in each.opts}
-        without = ("run", "archive", "restore", "audit", "profile")  # a node; jobs parse their own arguments
+        without = ("run", "archive", "restore", "audit", "profile", "table")  # a node; jobs parse their own arguments
         assert "--json" in names or command.name in without, command.name
         assert ("--bootstrap" in names) == ("--profile" in names)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from node.api import deletions, fetch, offsets, produce, producers
 from node.api import marker_requests as markers
+from node.api import snapshot_requests as snapshots
 from node.api.api import Api
 from node.api.table import (
     DATA_ABORT_TRANSACTION,
@@ -24,6 +25,7 @@ from node.api.table import (
     DATA_GET_REPLICA_LOG_INFO,
     DATA_INIT_PRODUCER_ID,
     DATA_LIST_OFFSETS,
+    DATA_LOOK_AT_ENDS,
     DATA_OFFSET_FOR_LEADER_EPOCH,
     DATA_PRODUCE,
     DATA_PRODUCE_STREAM,
@@ -47,6 +49,7 @@ from tidelog.protocol import methods, status, wire
 from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
+from tidelog.topic_snapshots import LeftOutProducer, SnapshotPartition
 from tidelog.types import (
     BatchReceipt,
     Durability,
@@ -91,6 +94,9 @@ def tuples(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return lists(values).map(tuple)
 
 
+snapshot_partitions = st.builds(
+    SnapshotPartition, int32, int64, int64, int32, int32, tuples(st.builds(LeftOutProducer, int64, int64))
+)
 produce_requests = st.builds(
     ProduceRequest,
     int32,
@@ -192,6 +198,23 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
     DATA_GET_REPLICA_LOG_INFO: (
         st.builds(offsets.ReplicaLogInfoRequest, topic_ids, int32, int32),
         st.builds(offsets.ReplicaLogInfo, int32, int64, st.none() | uuids, text),
+    ),
+    DATA_LOOK_AT_ENDS: (
+        st.builds(snapshots.LookAtEndsRequest, tuples(partition_ids), int64),
+        st.builds(
+            snapshots.LookAtEndsAnswer,
+            tuples(
+                st.builds(
+                    snapshots.PartitionEnd,
+                    topic_ids,
+                    int32,
+                    st.none() | errors,
+                    int64,
+                    st.booleans(),
+                    st.none() | snapshot_partitions,
+                )
+            ),
+        ),
     ),
     DATA_INIT_PRODUCER_ID: (
         st.builds(producers.InitProducerIdRequest, int64, int32),

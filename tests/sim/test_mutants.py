@@ -19,11 +19,19 @@ from tests.sim.mutants.mutant import Plant, is_caught, violation_of
 from tests.sim.mutants_in_cores import IN_CORES, IN_GROUPS, InCores, InGroups
 from tidelog.errors import TidelogError
 
+WORLDS = 5
+"""In which a planted bug may be caught; nearly all are in the first."""
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
-    said = violation_of(mutant)
-    assert is_caught(mutant, said), f"{mutant.story.__name__} ended with: {said or 'all is well'}"
+    """In one of a few worlds: each change of the sources draws others, and some bugs need two events to meet."""
+    said = None
+    for seed in range(mutant.seed, mutant.seed + WORLDS):
+        said = violation_of(mutant._replace(seed=seed))
+        if is_caught(mutant, said):
+            return
+    pytest.fail(f"{mutant.story.__name__} ended with: {said or 'all is well'}")
 
 
 def test_there_are_enough_planted_bugs() -> None:
