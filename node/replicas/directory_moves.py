@@ -34,6 +34,7 @@ from replication.partition.move_throttle import MoveThrottle
 from storage.directory.future_log import FutureLog, settle
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
+from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
@@ -231,7 +232,7 @@ class DirectoryMoves:
                 await self._copy_some(future)
             elif not is_flushed:
                 future.roll()
-                await self._flush(future)
+                await self._flush(future, future.target.background)
                 is_flushed = True
             elif self._may_swap(replica, future):
                 return True  # in the same turn of the loop: the log has not grown since
@@ -270,13 +271,13 @@ class DirectoryMoves:
             _log.warning("moving %s: waits for space: %s", future, error.message)
             await self._clock.sleep_ms(FULL_MS)
 
-    async def _flush(self, future: FutureLog) -> None:
+    async def _flush(self, future: FutureLog, executor: Executor) -> None:
         """Make the copy durable. Raises KafkaStorageError, DiskFull."""
         ticket = future.begin_flush()
         if ticket is None:
             return
         try:
-            await run_in(future.target.background, ticket.run)
+            await run_in(executor, ticket.run)
         except OSError as error:
             future.copy.abandon_flush(ticket)
             raise future.target.fail(f"moving {future}", error) from error
@@ -291,7 +292,7 @@ class DirectoryMoves:
         replica.hold()
         began = self._clock.monotonic_ms()
         try:
-            await self._flush(future)
+            await self._flush(future, target.executor)  # not behind a cleaning or a repair: appends are held
             if not self._goes_on(replica, future) or _is_offline(replica):
                 return False
             run = future.promote()

@@ -51,6 +51,7 @@ class FutureLog:
         self.key = PartitionKey(log.topic_id, log.topic_partition.partition)
         self._truncations = log.truncations
         self._copy: Log | None = None
+        self._promoted: Log | None = None
 
     def __str__(self) -> str:
         return f"{self.log.topic_partition} from {self.source.path} to {self.target.path}"
@@ -139,8 +140,10 @@ class FutureLog:
             copy.begin_epoch(log.epochs.latest)  # it has no records yet
 
     def unseal(self) -> None:
-        """The log stays after all."""
-        self.log.sealed = False
+        """The log, or the one that took its place, may be changed again."""
+        for log in (self.log, self._promoted):
+            if log is not None:
+                log.sealed = False
 
     def discard(self) -> None:
         """Delete the copy."""
@@ -199,8 +202,8 @@ class FutureLog:
         return run
 
     def promoted(self, result: Log | BaseException) -> Log:
-        """Use the log that was opened in place of the sealed one. Raises KafkaStorageError, DiskFull, and CorruptLog if
-        it is not the same: then it is set aside."""
+        """Use the log that was opened in place of the sealed one; it is sealed too, until `unseal`. Raises
+        KafkaStorageError, DiskFull, and CorruptLog if it is not the same: then it is set aside."""
         target, log = self.target, self.log
         if isinstance(result, OSError):
             raise target.fail(f"moving {self}", result) from result
@@ -213,6 +216,7 @@ class FutureLog:
             target.set_aside(log.topic_partition, why := f"it is not the same as {log.path}")
             raise CorruptLog(f"moving {self}: the copy was set aside, {why}: {result.damage or result}")
         result.succeed(log)
+        result.sealed, self._promoted = True, result  # a new role or a deletion must wait for the second rename too
         return result
 
     def leave(self, renamed: Callable[[], None]) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings
 from node.replicas.replica import Replica
 from node.replication_settings import ReplicationConfig
+from storage.files.disk_executor import Executor
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog import Consumer, Producer
@@ -132,6 +134,86 @@ async def test_a_follower_moves_and_stays_in_sync(tmp_path: Path) -> None:
         await load.wait_more(nodes, 50)
         (after,) = (await admin.describe_topic("orders")).partitions
         assert (set(after.isr), after.leader_epoch) == ({0, 1}, state.leader_epoch)
+
+
+@contextmanager
+def busy(executor: Executor) -> Iterator[None]:
+    """Long work on the executor: nothing else runs there meanwhile."""
+    ends = Event()
+    executor.submit(lambda: ends.wait(60), lambda _: None)
+    try:
+        yield
+    finally:
+        ends.set()
+
+
+async def test_appends_do_not_wait_for_a_long_cleaning_in_the_new_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        real_nodes(tmp_path, directories=2, replication=PATIENT) as nodes,
+        Admin(str(nodes.addresses[0])) as admin,
+        Producer(str(nodes.addresses[0])) as producer,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=1)
+        await producer.send("orders", b"a", partition=0)
+        replica, replicas = replica_of(nodes, 0), nodes.nodes[0].node.replicas
+        assert replica is not None and replicas is not None
+        _, other = home_and_other(nodes, 0)
+        waits: list[bool] = []
+
+        def not_yet(*_: object) -> bool:
+            waits.append(True)
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr(replicas.moves, "_may_swap", not_yet)
+            await admin.move_replicas(0, {ORDERS: other})
+            await nodes.wait_until(lambda: bool(waits))  # the copy is flushed
+            (target,) = [each for each in replicas.moves._logs.working if each.path == other]
+            await producer.send("orders", b"b", partition=0)
+        with busy(target.background):
+            await nodes.wait_until(lambda: replica.directory is target)
+            async with asyncio.timeout(20):
+                await producer.send("orders", b"c", partition=0)
+        await wait_until_in(nodes, 0, other)
+
+
+async def test_a_new_role_waits_until_a_start_finds_the_new_log_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that appended before could lose what it has reported as durable: a start might use the old log."""
+    async with (
+        real_nodes(tmp_path, 2, directories=2, replication=PATIENT) as nodes,
+        Admin(",".join(map(str, nodes.addresses))) as admin,
+        Producer(",".join(map(str, nodes.addresses))) as producer,
+    ):
+        await admin.create_topic("orders", partitions=1, replication_factor=2)
+        await producer.send("orders", b"a", partition=0)
+        (state,) = (await admin.describe_topic("orders")).partitions
+        me, after = state.leader, 1 - state.leader
+        replica, node = replica_of(nodes, me), nodes.nodes[me].node
+        assert replica is not None and node.replicas is not None
+        _, other = home_and_other(nodes, me)
+        monkeypatch.setattr("node.replicas.directory_moves.REPORTED_MAX", 0)
+        with busy(replica.directory.executor):
+            await admin.move_replicas(me, {ORDERS: other})
+            await nodes.wait_until(lambda: replica.directory.path == other)
+            held = replica.role
+            await admin.reassign({ORDERS: [after, me]})
+            await admin.elect_leaders([ORDERS])
+
+            def is_known() -> bool:
+                image = node.image
+                known = None if image is None else image.partition(replica.key)
+                return known is not None and known.leader == after
+
+            await nodes.wait_until(is_known)
+            assert replica.role is held, "it does nothing until the old log is renamed"
+        await nodes.wait_until(lambda: replica.role is not held and replica.role is not None)
+        monkeypatch.undo()
+        await producer.send("orders", b"b", partition=0)
+        await wait_until_in(nodes, me, other)
 
 
 async def test_the_copy_is_throttled_shown_and_cancelled(tmp_path: Path) -> None:
