@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -227,10 +228,11 @@ async def test_the_copy_is_throttled_shown_and_cancelled(tmp_path: Path) -> None
             await producer.send("orders", b"x" * 10_000, partition=0)
         home, other = home_and_other(nodes, 0)
         await admin.move_replicas(0, {ORDERS: other})
-        await nodes.wait_until(lambda: bool(names_in(other)))
-        shown = await admin.describe_log_dirs(partitions=[ORDERS])
-        assert not isinstance(shown[NodeId(0)], Exception)
-        logs = {each.path: each.logs for each in shown[NodeId(0)]}  # type: ignore[union-attr]
+        logs: dict[str, Any] = {other: ()}
+        while not logs[other]:  # the folder is there before the copy is shown
+            shown = await admin.describe_log_dirs(partitions=[ORDERS])
+            assert not isinstance(shown[NodeId(0)], Exception)
+            logs = {each.path: each.logs for each in shown[NodeId(0)]}  # type: ignore[union-attr]
         ((now,), (copy,)) = logs[home], logs[other]
         assert (now.is_future, now.offset_lag) == (False, 0)
         assert copy.is_future and 0 < copy.offset_lag <= 50
