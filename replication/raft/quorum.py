@@ -32,7 +32,7 @@ from replication.raft.epoch_limits import EPOCH_LAST, step_towards
 from replication.raft.log_view import MetadataLogView
 from replication.raft.progress import QuorumProgress
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
-from replication.raft.timeouts import DOUBLINGS_MAX, SUCCESSION_BEGINS_MS, QuorumTimes
+from replication.raft.timeouts import CALM_MS, DOUBLINGS_MAX, PATIENCE, SUCCESSION_BEGINS_MS, QuorumTimes
 from replication.raft.voters import NEVER, Position, ReplicaKey
 from tidelog.epochs import common_end, divergence
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
@@ -69,6 +69,10 @@ class Quorum:
         """When any leader last answered, or this replica last led."""
         self._rounds = 0
         """Candidacies since a leader was last known."""
+        self._lost_at = Millis(NEVER)
+        """When this replica last led and lost its majority."""
+        self._patience = times.check_quorum
+        """How long this replica leads without a majority that fetches."""
         self._sent_at = Millis(NEVER)
         """When the messages that are repeated were last sent."""
         self._ballot: Ballot | None = None
@@ -148,7 +152,7 @@ class Quorum:
             case Role.LEADER:
                 assert self._progress is not None
                 silent = self._progress.silence_ms(self.log, self._now)
-                due = Millis(self._now + self._times.check_quorum - silent)
+                due = Millis(self._now + self._patience - silent)
                 others = self.log.voters.others(self.me)
                 return due if all(map(self._progress.has_fetched, others)) else min(due, self._resend_at)
             case Role.PROSPECTIVE | Role.CANDIDATE | Role.RESIGNED:
@@ -358,8 +362,9 @@ class Quorum:
         """Resign if no majority fetches: another leader may exist, and this one cannot commit anything."""
         assert self._progress is not None
         silence = self._progress.silence_ms(self.log, self._now)
-        if silence >= self._times.check_quorum:
+        if silence >= self._patience:
             self._report(f"no majority of the voters has fetched for {silence} ms: this node resigns as leader")
+            self._lost_at = self._now
             self._resign(Cause.QUORUM_LOST)
         elif self._resend_due():
             self._send_begin_epoch()
@@ -486,6 +491,8 @@ class Quorum:
         self._move(Cause.VOTES_WON, Role.LEADER)
         self.leader_id = self.me.node_id
         self._rounds = 0
+        has_lost = self._now - self._lost_at < CALM_MS
+        self._patience = self._times.check_quorum * (PATIENCE if has_lost else 1)
         self._progress = QuorumProgress(self.me, self.epoch, self._now, self.log.log_end)
         self._persist()
         self._effects.append(events.OpenEpoch(self.epoch, granting))

@@ -27,10 +27,15 @@ class QuorumTimes:
 
     @property
     def check_quorum(self) -> int:
-        """A leader from which no majority fetches for this long resigns (KIP-595: one and a half fetch timeouts)."""
+        """A leader from which no majority fetches for this long resigns (KIP-595: one and a half fetch timeouts). One
+        that has lost its majority before is more patient: `PATIENCE`."""
         return self.fetch_timeout * 3 // 2
 
 
+CALM_MS: Final = 60_000
+PATIENCE: Final = 4
+"""A leader that lost its majority waits so many times as long for it if it leads again within `CALM_MS`. On starved
+cores the first fetches of an epoch take seconds: two voters would elect each other in turn, and neither would lead."""
 DOUBLINGS_MAX: Final = 3
 """A round of votes becomes at most eight times as long as the first one: after a long network failure the election must
 not wait for a long round."""

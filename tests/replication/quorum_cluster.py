@@ -177,6 +177,21 @@ class QuorumCluster:
             self.tick()
             self.settle()
 
+    def run_late(self, ms: int, least_ms: int, most_ms: int) -> None:
+        """Let time pass on starved cores: each message arrives so many milliseconds after it was sent."""
+        arrives: dict[int, int] = {}
+        for _ in range(ms // 10):
+            self.tick()
+            index = 0
+            while index < len(self.wire):
+                sent = id(self.wire[index])
+                if arrives.setdefault(sent, self.now + self.rng.randint(least_ms, most_ms)) > self.now:
+                    index += 1
+                    continue
+                del arrives[sent]
+                self.deliver(index)
+                self.sync_all()
+
     def settle(self) -> None:
         while self.wire:
             self.deliver(0)

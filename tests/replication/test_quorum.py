@@ -161,6 +161,23 @@ def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     assert "no majority" in cluster.reports[0]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_two_voters_on_starved_cores_have_a_leader_that_lasts(seed: int) -> None:
+    """The third is away, and each message takes 0.5 to 1 s. A leader that resigned as soon as usual would do so before
+    the other voter has fetched, and the two would lead in turn, without a commit, for minutes."""
+    cluster = QuorumCluster(seed=seed)
+    cluster.wait_leader()
+    cluster.kill(2)
+    cluster.run_late(60_000, 500, 1_000)
+    leader = cluster.active()
+    assert leader is not None
+    epoch = cluster.core(leader).epoch
+    cluster.run_late(30_000, 500, 1_000)
+    assert (cluster.active(), cluster.core(leader).epoch) == (leader, epoch)
+    cluster.isolate(leader)
+    cluster.run_until(lambda: not cluster.core(leader).leads, ms=6_100)
+
+
 def test_what_waited_for_a_paused_leader_does_not_confirm_it() -> None:
     """A fetch that was sent before the other voters elected another leader grants no leases."""
     cluster = QuorumCluster()
