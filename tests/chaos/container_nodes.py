@@ -205,10 +205,11 @@ class ContainerNodes(ClusterNodes):
             for node in self._nodes:
                 self._learn_address(node)
             self._closing = threading.Event()
-            for node in self._nodes:
-                kubelet = threading.Thread(target=self._probe, args=(node,), daemon=True)
-                kubelet.start()
-                self._ended.callback(kubelet.join)
+            self._kubelets = list(map(self._kubelet_of, self._nodes))
+            for node, kubelet in zip(self._nodes, self._kubelets, strict=True):
+                probing = threading.Thread(target=self._probe, args=(node, kubelet), daemon=True)
+                probing.start()
+                self._ended.callback(probing.join)
             self._ended.callback(self._closing.set)
         except BaseException:
             self._ended.close()
@@ -302,16 +303,22 @@ class ContainerNodes(ClusterNodes):
 
     # --- the kubelet ---
 
-    def _probe(self, node: _Node) -> None:
-        kubelet = Kubelet(
+    def _probe(self, node: _Node, kubelet: Kubelet) -> None:
+        kubelet.run(lambda: node.started_at, time.monotonic, lambda: self._closing.wait(LOOK_S))
+
+    def ensure_running(self) -> None:
+        for kubelet in self._kubelets:
+            kubelet.ensure_alive()
+        super().ensure_running()
+
+    def _kubelet_of(self, node: _Node) -> Kubelet:
+        return Kubelet(
             node.node_id,
             probes_of(manifest.container()),
             lambda probe: self.answers(node.node_id, probe),
             lambda: self.restart(node.node_id),
             self.probed.append,
         )
-        while not self._closing.wait(LOOK_S):
-            kubelet.look(node.started_at, time.monotonic)
 
     def answers(self, node: int, probe: Probe) -> bool:
         with contextlib.suppress(TidelogError):
@@ -322,8 +329,9 @@ class ContainerNodes(ClusterNodes):
         """As the kubelet does with a container that does not live. A fault may end it, or start it, meanwhile."""
         pod = self._pods[node]
         time.sleep(pod.pre_stop_s)
-        self._nodes[node].container.stop(timeout=pod.grace_s - pod.pre_stop_s)
-        self.start(node)
+        with contextlib.suppress(NotFound):  # another container takes its place
+            self._nodes[node].container.stop(timeout=pod.grace_s - pod.pre_stop_s)
+            self.start(node)
 
     # --- the network ---
 

@@ -51,7 +51,21 @@ class Kubelet:
     ) -> None:
         self._node, self._probes = node, probes
         self._ask, self._restart, self._note = ask, restart, note
+        self._failure: Exception | None = None
         self._begin(None)
+
+    def run(self, start: Callable[[], str | None], clock: Callable[[], float], has_ended: Callable[[], bool]) -> None:
+        """Look until ended, on a thread of its own; see `ensure_alive`. has_ended: waits for a moment first."""
+        try:
+            while not has_ended():
+                self.look(start(), clock)
+        except Exception as failure:  # noqa: BLE001 - raised by the thread of the run
+            self._failure = failure
+
+    def ensure_alive(self) -> None:
+        """Raise RuntimeError if it looks no more: a node that nothing probes is not found dead by a probe."""
+        if self._failure is not None:
+            raise RuntimeError(f"nothing probes node {self._node} any more: {self._failure!r}") from self._failure
 
     def _begin(self, start: str | None) -> None:
         self._start = start

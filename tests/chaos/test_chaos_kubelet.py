@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos.history import Probed
 from tests.chaos.kubelet import (
     KILLED,
@@ -117,3 +119,19 @@ def test_a_container_that_a_fault_restarts_is_new() -> None:
     machine.start = "second"
     machine.run(3)
     assert machine.states()[-2:] == [(STARTUP, STARTED), (READINESS, READY)]
+
+
+def test_a_kubelet_that_ends_by_an_error_is_missed() -> None:
+    """Without it no node would be found dead any more, and the run would pass."""
+    machine = Machine()
+    kubelet = Kubelet(1, PROBES, lambda _: True, lambda: None, machine.noted.append)
+    looks = iter([False, False, True])
+    kubelet.run(lambda: "first", lambda: 0, lambda: next(looks))
+    kubelet.ensure_alive()
+
+    def unanswered() -> str:
+        raise ConnectionError("no engine")
+
+    kubelet.run(unanswered, lambda: 0, lambda: False)
+    with pytest.raises(RuntimeError, match=r"nothing probes node 1 any more: .*no engine"):
+        kubelet.ensure_alive()
