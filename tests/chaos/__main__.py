@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos.container_nodes import ContainerNodes, missing
@@ -23,7 +23,7 @@ from tests.chaos.other_version import NO_RELEASE, OtherVersion, for_containers, 
 from tests.chaos.play import Result, Say, play, save
 from tests.chaos.process_nodes import ProcessNodes
 from tests.chaos.report import Heading, write_report
-from tests.chaos.schedule import plan
+from tests.chaos.schedule import Kind, plan
 from tests.chaos.verdict import CHECKS
 
 RUNTIMES: Mapping[str, type[ProcessNodes | ContainerNodes]] = {"process": ProcessNodes, "container": ContainerNodes}
@@ -58,7 +58,8 @@ def main() -> int:
     except ValueError as refusal:
         print(f"make chaos: {refusal}", file=sys.stderr)
         return 2
-    say(f"seed {options.seed}: the same faults again with SEED={options.seed}; the machine decides what they meet")
+    again = again_by(options.seed, options.minutes, options.nodes, options.runtime, kinds)
+    say(f"the same faults again: {again}; the machine decides what they meet")
     for name, reason in cannot.items() if not names else ():
         say(f"left out: {name}: {reason}")
     played = {band.kind for each in rounds for band in each.bands}
@@ -85,6 +86,13 @@ def main() -> int:
             if path.name not in ("report.html", "schedule.json"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     return 0 if result.passed else 1
+
+
+def again_by(seed: int, minutes: float, nodes: int, runtime: str, kinds: Sequence[Kind]) -> str:
+    """The command that plans the same faults anywhere. A seed alone does not: the kinds depend on what a machine can
+    do, and on whether its checkout has a release to go back to."""
+    faults = ",".join(kind.name for kind in kinds)
+    return f"make chaos SEED={seed} MINUTES={minutes:g} NODES={nodes} RUNTIME={runtime} FAULTS={faults}"
 
 
 def _say_verdict(result: Result, out: Path, say: Say) -> None:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tests.chaos.faults.table import KINDS
+from tests.chaos.__main__ import again_by
+from tests.chaos.faults.table import KINDS, chosen
+from tests.chaos.process_nodes import ProcessNodes
 from tests.chaos.schedule import EVERY_NODE, QUIET_S, WARM_UP_S, Band, Kind, may_overlap, plan
 
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -61,6 +63,16 @@ def test_a_seed_repeats_its_schedule_and_a_longer_run_continues_it(seed: int, no
     rounds = plan(seed, 300, nodes, KINDS)
     assert plan(seed, 300, nodes, KINDS) == rounds
     assert plan(seed, 600, nodes, KINDS)[: len(rounds)] == rounds
+
+
+def test_the_command_that_is_said_plans_the_same_where_other_faults_are_possible() -> None:
+    """A checkout without a release leaves out the upgrade, and a seed alone gives another schedule there."""
+    kinds = chosen([], ProcessNodes.cannot)
+    rounds = plan(7, 600, 5, kinds)
+    assert plan(7, 600, 5, [kind for kind in kinds if kind.name != "rolling-upgrade"]) != rounds
+    said = dict(word.partition("=")[::2] for word in again_by(7, 10, 5, "process", kinds).split())
+    named = chosen(said["FAULTS"].split(","), {})
+    assert plan(int(said["SEED"]), float(said["MINUTES"]) * 60, int(said["NODES"]), named) == rounds
 
 
 def test_only_the_named_kinds_come() -> None:
