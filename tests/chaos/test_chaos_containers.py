@@ -138,7 +138,7 @@ OWN: dict[str, Callable[[Observer], bool]] = {
 def test_a_container_whose_liveness_probe_fails_is_killed_and_lives_again(nodes: ContainerNodes) -> None:
     """Some seconds: a stopped process answers no probe, and no SIGTERM. The periods are shorter than the manifest's."""
     nodes.wait_healthy(HEALTHY_S)
-    probes = {kind: replace(each, period_s=1, threshold=2) for kind, each in probes_of(manifest.container()).items()}
+    probes = {kind: replace(each, period_s=1) for kind, each in probes_of(manifest.container()).items()}
     noted: list[Probed] = []
 
     def restart() -> None:
@@ -157,7 +157,9 @@ def test_a_container_whose_liveness_probe_fails_is_killed_and_lives_again(nodes:
     nodes.pause(1)
     nodes.wait_until(partial(reached, KILLED), HEALTHY_S, "node 1 is killed")
     nodes.wait_until(partial(reached, READY), HEALTHY_S, "node 1 is ready again")
-    assert [each.state for each in noted] == [STARTED, READY, NOT_READY, KILLED, STARTED, READY]
+    states = [each.state for each in noted]  # on a busy machine a probe may also be late while the node runs
+    assert [each for each in states if each in (STARTED, KILLED)] == [STARTED, KILLED, STARTED]
+    assert NOT_READY in states[states.index(READY) : states.index(KILLED)]
     nodes.wait_healthy(HEALTHY_S)
 
 
