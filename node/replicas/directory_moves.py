@@ -97,13 +97,23 @@ class DirectoryMoves:
 
     def move(self, replica: Replica, target: LogDirectory) -> None:
         """Move a replica to this directory of the node; its present one cancels a move. Raises KafkaStorageError if
-        either is offline."""
+        either is offline, DiskFull if the disk of this one has no room for the copy."""
         target.ensure_online()
         replica.directory.ensure_online()
         if target is replica.directory:
             if self._targets.pop(replica, None) is not None:
                 _log.info("%s: stays in %s: its move was cancelled", replica, target.path)
             return
+        target.check_space()
+        room = target.reserve.free - target.reserve.required
+        if replica.log.size > room:  # the copy would take the space from the appends of all others
+            raise DiskFull(
+                f"{replica} has {replica.log.size} bytes, and the disk of {target.path} has room for {max(0, room)} "
+                "besides its reserve (log.reserve.bytes): free space there, or name another directory"
+            )
+        self._add(replica, target)
+
+    def _add(self, replica: Replica, target: LogDirectory) -> None:
         if self._targets.get(replica) is not target:
             self._targets[replica] = target
             _log.info("%s: moves from %s to %s", replica, replica.directory.path, target.path)
@@ -124,7 +134,7 @@ class DirectoryMoves:
                 if directory is replica.directory:
                     directory.drop_unfinished(replica.key)
                 else:
-                    self.move(replica, directory)
+                    self._add(replica, directory)
 
     def learn(self, replica: Replica) -> None:
         """Apply what the metadata say about a replica: once they name its directory, nothing has to be reported."""

@@ -83,6 +83,8 @@ class FollowerReplica:
         """The log start that a full disk has rejected."""
         self._started_at: Millis | None = None
         """When the epoch began; None once the leader has accepted a fetch."""
+        self.followed_since = self._services.clock.monotonic_ms()
+        """When this node began to follow in the epoch."""
         self.learn(state)
 
     def __str__(self) -> str:

@@ -41,6 +41,10 @@ MOVE_BYTES_MAX: Final = 128 << 10
 """Largest fetch of a replica that is being moved to this node. The leader reads it, and this node checks and writes it,
 within one turn of the loop, in which the partitions in use wait: that takes milliseconds for 1 MiB."""
 
+PIECES_MS: Final = 60_000
+"""How long a replica that is being moved fetches so little. Each piece takes a round trip: a replica that is behind
+after that is large, or grows as fast as they arrive, and then its move would never end."""
+
 V = TypeVar("V")
 
 
@@ -206,14 +210,16 @@ class ReplicaFetcher:
         durable, self._durable = _first(self._durable)
         if wanted and not self._open:
             self._silent_ticks, self._heard = 0, True
-        is_open = self._throttle.is_open(self._clock.monotonic_ms())
+        now = self._clock.monotonic_ms()
+        is_open = self._throttle.is_open(now)
         for follower in wanted:
             if follower.moves_here and not is_open:
                 self._throttled[follower] = None
                 self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
-            most = min(config.fetch_bytes_max, MOVE_BYTES_MAX) if follower.moves_here else config.fetch_bytes_max
+            in_pieces = follower.moves_here and now - follower.followed_since < PIECES_MS
+            most = min(config.fetch_bytes_max, MOVE_BYTES_MAX) if in_pieces else config.fetch_bytes_max
             fetch = follower.next_fetch(fetch_id, most)
             if fetch is not None:
                 fetches.append(fetch)

@@ -20,7 +20,13 @@ from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
 from tidelog import Consumer, Producer
 from tidelog.client.admin import Admin
-from tidelog.errors import InvalidReplicaAssignment, LogDirNotFound, ReplicaNotAvailable, UnknownTopicOrPartition
+from tidelog.errors import (
+    DiskFull,
+    InvalidReplicaAssignment,
+    LogDirNotFound,
+    ReplicaNotAvailable,
+    UnknownTopicOrPartition,
+)
 from tidelog.types import Millis, NodeId, Offset, PartitionIndex, TopicPartition
 
 PATIENT = ReplicationConfig(session_ms=Millis(60_000))
@@ -275,7 +281,7 @@ async def test_a_topic_deleted_during_a_move_leaves_nothing(tmp_path: Path) -> N
         await nodes.wait_until(lambda: names_in(home) == names_in(other) == [])
 
 
-async def test_what_cannot_be_moved_is_refused(tmp_path: Path) -> None:
+async def test_what_cannot_be_moved_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         real_nodes(tmp_path, 2, directories=2, replication=PATIENT) as nodes,
         Admin(str(nodes.addresses[0])) as admin,
@@ -291,6 +297,13 @@ async def test_what_cannot_be_moved_is_refused(tmp_path: Path) -> None:
         assert type(outcome.error) is ReplicaNotAvailable
         (outcome,) = await admin.move_replicas(me, {ORDERS: home + "/"})
         assert outcome.error is None, "it is there already"
+        replica = replica_of(nodes, me)
+        assert replica is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(type(replica.log), "size", 1 << 60)
+            (outcome,) = await admin.move_replicas(me, {ORDERS: other})
+        with pytest.raises(DiskFull, match=f"orders-0 has {1 << 60} bytes, and the disk of {other} has room for"):
+            raise outcome.error or AssertionError
         await admin.cordon_node(me, log_dirs=[other])
 
         def is_cordoned() -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.replica_config import ReplicaConfig
-from node.replicas.replica_fetcher import MOVE_BYTES_MAX
+from node.replicas.replica_fetcher import MOVE_BYTES_MAX, PIECES_MS
 from node.replication_settings import ReplicationConfig
 from tests.node.wires import Cluster, batch
 from tidelog.record_exchange import FetchedPartition
@@ -66,17 +66,23 @@ def test_a_member_of_the_set_is_not_slowed_down(cluster: Cluster) -> None:
     assert cluster.state(0).isr == (1, 2, 3)
 
 
-def test_a_moved_replica_fetches_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader reads an answer, and the follower checks and writes it, within a turn of the loop: meanwhile the
-    records of all other partitions wait. What only was away, and is needed for writes, catches up with large ones."""
-    sizes: dict[int, list[int]] = {2: [], 3: []}
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[int]]:
+    """The bytes of the answers that the followers of each node get."""
+    found: dict[int, list[int]] = {2: [], 3: []}
     answered = FollowerReplica.answered
 
     def watched(follower: FollowerReplica, answer: FetchedPartition) -> None:
-        sizes[follower._services.me].append(len(answer.records))
+        found[follower._services.me].append(len(answer.records))
         answered(follower, answer)
 
     monkeypatch.setattr(FollowerReplica, "answered", watched)
+    return found
+
+
+def test_a_moved_replica_fetches_little_at_a_time(sizes: dict[int, list[int]]) -> None:
+    """The leader reads an answer, and the follower checks and writes it, within a turn of the loop: meanwhile the
+    records of all other partitions wait. What only was away, and is needed for writes, catches up with large ones."""
     cluster = Cluster(3, partitions=1)
     first_two = NodeId(1), NodeId(2)
     cluster.set(leader=NodeId(1), isr=first_two, replicas=first_two, directories=cluster.state().directories[:2])
@@ -93,5 +99,20 @@ def test_a_moved_replica_fetches_little_at_a_time(monkeypatch: pytest.MonkeyPatc
     cluster.until(lambda: cluster.state().isr == (1, 2, 3))
     assert sum(sizes[3]) > 1_500_000
     assert 50_000 < max(sizes[3]) <= MOVE_BYTES_MAX
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def test_a_move_that_lasts_goes_on_with_large_answers(sizes: dict[int, list[int]]) -> None:
+    """Small ones take a round trip each: a partition that grows faster would never be in sync."""
+    cluster = Cluster(3, partitions=1, config=ReplicaConfig(ReplicationConfig(throttled_rate=20_000)))
+    first_two = NodeId(1), NodeId(2)
+    cluster.set(leader=NodeId(1), isr=first_two, replicas=first_two, directories=cluster.state().directories[:2])
+    cluster.produce(1, *(batch(b"." * 50_000) for _ in range(40)))
+    comes(cluster, 0)
+    cluster.run(PIECES_MS / 1_000 - 1)
+    assert max(sizes[3]) <= MOVE_BYTES_MAX
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=60)
+    assert max(sizes[3]) > MOVE_BYTES_MAX
     cluster.loop.raise_defects()
     cluster.close()
