@@ -204,12 +204,12 @@ sim-mutants: env  ## Plant every known bug, one at a time: who notices it (SEEDS
 	@$(PY) -m tests.sim.mutants --worlds $(or $(SEEDS),10) --jobs $(JOBS)
 
 .PHONY: chaos
-chaos: env  ## Random faults under load, judged from histories: MINUTES=10 NODES=5 SEED=n FAULTS=kill,pause RUNTIME=process|container OTHER_VERSION=v1 SPARK=1; chaos-out/report.html
+chaos: env  ## Random faults under load, judged from histories: MINUTES=10 NODES=5 SEED=n FAULTS=kill,pause RUNTIME=process|container OTHER_VERSION=v1 SPARK=1 KEEP=1; chaos-out/report.html
 	@runtime=$(or $(RUNTIME),$$(docker info >/dev/null 2>&1 && echo container || echo process)); \
 		if [ "$$runtime" = container ]; then $(MAKE) image; fi; \
 		$(PY) -m tests.chaos --minutes $(or $(MINUTES),10) --nodes $(or $(NODES),5) $(if $(SEED),--seed $(SEED)) \
 			$(if $(FAULTS),--faults $(FAULTS)) $(if $(OTHER_VERSION),--other-version $(OTHER_VERSION)) \
-			$(if $(SPARK),--spark) --runtime "$$runtime"
+			$(if $(SPARK),--spark) $(if $(KEEP),--keep) --runtime "$$runtime"
 
 .PHONY: sink-failures
 sink-failures: env need-java  ## 200 random failures of tasks and drivers under a streaming query to the sink: exactly once (20 minutes)

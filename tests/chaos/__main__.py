@@ -81,7 +81,7 @@ def main() -> int:
     heading = Heading(options.seed, options.nodes, options.runtime, {} if names else cannot)
     write_report(options.out / "report.html", heading, result)
     _say_verdict(result, options.out, say)
-    if result.passed:
+    if result.passed and not options.keep:
         for path in options.out.iterdir():
             if path.name not in ("report.html", "schedule.json"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -126,6 +126,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--spark", action="store_true", help="with a streaming query of Spark, which needs Java 17")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--keep", action="store_true", help="keep the history and the logs also if nothing is wrong")
     options = parser.parse_args()
     if options.nodes < 3:
         parser.error("--nodes must be 3 or more: topics have three replicas")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from node.listeners.grpc.health import READY
+from node.listeners.grpc.health import CAUGHT_UP, READY
 from node.process.local_cluster import ClusterFailed, LocalCluster
 from node.process.probe import ask
 from tests.chaos.history import Probed
@@ -33,8 +33,14 @@ class ClusterNodes:
         return self._asked.nodes[node].pid
 
     def is_ready(self, node: int) -> bool:
+        return self._answers(node, READY)
+
+    def has_caught_up(self, node: int) -> bool:
+        return self._answers(node, CAUGHT_UP)
+
+    def _answers(self, node: int, service: str) -> bool:
         with contextlib.suppress(TidelogError):
-            return ask(str(self._asked.nodes[node].address), READY, 1_000)
+            return ask(str(self._asked.nodes[node].address), service, 1_000)
         return False
 
     def unfenced(self, asked: int) -> set[int]:

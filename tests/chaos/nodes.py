@@ -121,6 +121,9 @@ class Nodes(Protocol):
     def is_ready(self, node: int) -> bool:
         """Whether it answers that it is registered and unfenced."""
 
+    def has_caught_up(self, node: int) -> bool:
+        """Whether it answers that it is ready, and that its replicas have been in sync since it was started."""
+
     def unfenced(self, asked: int) -> set[int]:
         """The nodes that are registered and unfenced, as one of them knows it. Raises TidelogError."""
 

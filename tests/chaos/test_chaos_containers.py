@@ -165,7 +165,8 @@ def test_a_container_whose_liveness_probe_fails_is_killed_and_lives_again(nodes:
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_fault_of_a_container_bites_and_ends(nodes: ContainerNodes, name: str) -> None:
-    """Some seconds for each fault; the session of an isolated node ends after 9 s, as the manifest leaves it."""
+    """Some seconds for each fault; the session of an isolated node ends after 2 s, the default, which the manifest
+    leaves."""
     nodes.wait_healthy(HEALTHY_S)
     band = Band(name, (1,) if FAULTS[name].kind.victims != EVERY_NODE else (1, 2, 0), 0, 0, 0)
     look = Observer(nodes, band)

@@ -28,10 +28,11 @@ class Fault:
 
 
 def roll(nodes: Nodes, node: int) -> None:
-    """As a rolling update does: the next node is stopped once this one is ready again."""
+    """As a rolling update does with the readiness probe of the manifest: the next node is stopped once the replicas of
+    this one are in sync again."""
     nodes.terminate(node)
     nodes.start(node)
-    nodes.wait_until(partial(nodes.is_ready, node), READY_S, f"node {node} is ready")
+    nodes.wait_until(partial(nodes.has_caught_up, node), READY_S, f"node {node} has caught up")
 
 
 def start_again(nodes: Nodes, band: Band) -> None:
