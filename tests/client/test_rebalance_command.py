@@ -14,12 +14,13 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, MemoryNode, cluster_in_a_thread
 from tests.client.terminal import Terminal
-from tidelog.balancing.cluster_balance import REVIEW_MS, execute_moves, look_at_balance
+from tidelog.balancing.cluster_balance import REVIEW_MS, MoveProgress, execute_moves, look_at_balance
+from tidelog.balancing.log_dir_moves import execute_log_dir_moves
 from tidelog.balancing.move_planner import ReplicaMove
 from tidelog.client.admin import Admin
 from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import PartitionResult
-from tidelog.errors import InvalidReplicaAssignment
+from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.settings import SettingType
@@ -159,7 +160,7 @@ def test_a_saved_plan_is_executed_later(cluster: MemoryCluster, tidelog: Termina
 def test_a_plan_that_names_log_directories_moves_replicas_there(
     cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path
 ) -> None:
-    """The replicas stay where they are, and one of them changes its log directory."""
+    """The replicas stay where they are, and one of them changes its log directory. It is waited for."""
     plan = tmp_path / "plan.json"
     entries = [{"topic": "orders", "partition": each, "replicas": [each], "log_dirs": ["any"]} for each in (0, 1)]
     entries[1]["log_dirs"] = ["/more"]
@@ -169,14 +170,99 @@ def test_a_plan_that_names_log_directories_moves_replicas_there(
             partitions=[admin_pb2.PartitionOutcome(partition=place(1))]
         )
     assert tidelog("cluster", "rebalance", "--plan-file", str(plan), "--dry-run") == 0
-    assert "orders-1: to log directory /more of node 1" in tidelog.err
+    assert b"orders-1" in tidelog.out and b"/more" in tidelog.out
+    assert "1 replica to move between log directories, 1,000 bytes" in tidelog.err
     asked = admin_pb2.AlterReplicaLogDirsRequest
     assert not any(isinstance(each, asked) for node in cluster.nodes for each in node.asked)
-    assert tidelog("cluster", "rebalance", "--plan-file", str(plan)) == 0
+    assert tidelog("cluster", "rebalance", "--plan-file", str(plan), "--no-wait") == 0
     assert "1 replica to be in the log directories of the plan" in tidelog.err
     assert begun(cluster) == []
     found = [(node.node_id, each) for node in cluster.nodes for each in node.asked if isinstance(each, asked)]
     assert found == [(1, asked(moves=[admin_pb2.LogDirMove(partition=place(1), path="/more")]))]
+    cluster.nodes[1].scripted["describe_replica_logs"].log_dirs[0].path = "/more"
+    assert tidelog("cluster", "rebalance", "--plan-file", str(plan), "--json") == 0
+    assert tidelog.json == {"moved": 0, "bytes": 0, "log_dirs": 1, "refused": []}
+
+
+def in_two_directories(cluster: MemoryCluster, *, is_copied: bool = False) -> None:
+    """Node 1 has orders-1 in /data, /more is empty, and the disk of /data is a fifth of the other one."""
+    (logs,) = cluster.nodes[1].scripted["describe_replica_logs"].log_dirs[0].logs
+    copies = [admin_pb2.ReplicaLog(partition=place(1), size=10, is_future=True)] if is_copied else []
+    cluster.nodes[1].scripted["describe_replica_logs"] = admin_pb2.DescribeReplicaLogsResponse(
+        log_dirs=[
+            admin_pb2.ReplicaLogDir(path="/data", logs=[logs], total_bytes=10_000, usable_bytes=5_000),
+            admin_pb2.ReplicaLogDir(path="/more", logs=copies, total_bytes=50_000, usable_bytes=5_000),
+        ]
+    )
+
+
+def test_bytes_are_evened_out_over_log_directories(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The plan shows it, and is one of Kafka's tool; the drain of a node moves nothing within nodes."""
+    in_two_directories(cluster)
+    assert tidelog("cluster", "rebalance") == 0
+    assert tidelog.err == "nothing to move\n", "too few bytes"
+    monkeypatch.setattr("tidelog.balancing.dir_planner.SLACK_BYTES", 100)
+    assert tidelog("cluster", "rebalance", "--dry-run") == 0
+    assert "1 replica to move between log directories, 1,000 bytes" in tidelog.err
+    assert b"1,000 -> 0" in tidelog.out
+    plan = tmp_path / "plan.json"
+    assert tidelog("cluster", "rebalance", "--dry-run", "--json", "--save-plan", str(plan)) == 0
+    entries = [{"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": ["/more"]}]
+    assert tidelog.json["partitions"] == json.loads(plan.read_text(encoding="utf-8"))["partitions"] == entries
+    assert tidelog.json["log_dirs"] == [{"node": 1, "partition": "orders-1", "log_dir": "/more", "bytes": 1_000}]
+    full, empty = {"replicas": 1, "bytes": 1_000}, {"replicas": 0, "bytes": 0}
+    assert tidelog.json["directories"] == [
+        {"node": 0, "log_dir": "/data", "before": full, "after": full},
+        {"node": 1, "log_dir": "/data", "before": full, "after": empty},
+        {"node": 1, "log_dir": "/more", "before": empty, "after": full},
+    ]
+    assert tidelog("cluster", "rebalance", "--drain", "0", "--dry-run", "--json") == 0
+    assert tidelog.json["log_dirs"] == []
+
+
+def test_copies_within_nodes_are_part_of_the_task_and_of_the_status(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    in_two_directories(cluster, is_copied=True)
+    assert tidelog("cluster", "rebalance", "--dry-run") == 0
+    assert "1 replica to move between log directories, 1,000 bytes" in tidelog.err
+    assert tidelog("cluster", "rebalance", "--status") == 0
+    assert "0 in progress, at most 0 bytes to fetch; 1 replica copied within their nodes" in tidelog.err
+
+
+def test_a_move_within_a_node_that_is_cancelled_elsewhere_ends_the_wait(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the node has begun to copy, the command goes on waiting."""
+    monkeypatch.setattr("tidelog.balancing.log_dir_moves.REVIEW_MS", 1)
+    in_two_directories(cluster)
+    empty = cluster.nodes[1].scripted["describe_replica_logs"]
+    in_two_directories(cluster, is_copied=True)
+    copied = cluster.nodes[1].scripted["describe_replica_logs"]
+    outcome = admin_pb2.AlterReplicaLogDirsResponse(partitions=[admin_pb2.PartitionOutcome(partition=place(1))])
+    cluster.nodes[1].scripted["alter_replica_log_dirs"] = outcome
+    answers = iter([copied])
+    reviews: list[MoveProgress] = []
+
+    def report(progress: MoveProgress) -> None:
+        reviews.append(progress)
+        cluster.nodes[1].scripted["describe_replica_logs"] = next(answers, empty)
+
+    async def move() -> tuple[int, list[PartitionResult]]:
+        cluster.nodes[1].scripted["describe_replica_logs"] = empty
+        partition = TopicPartition("orders", PartitionIndex(1))
+        async with Admin(cluster.bootstrap) as admin:
+            wanted = {NodeId(1): {partition: "/more"}}
+            return await execute_log_dir_moves(admin, wanted, {partition: 7}, MachineClock(), on_progress=report)
+
+    done, (refused,) = asyncio.run(move())
+    assert done == 0
+    with pytest.raises(
+        NoReassignmentInProgress, match="to /more of node 1 was cancelled, or failed, and it is in /data"
+    ):
+        raise refused.error or AssertionError
+    assert [each.running for each in reviews[:3]] == [0, 1, 0]
+    assert reviews[0].total_bytes == 7
 
 
 def test_the_more_moves_are_queued_the_less_often_they_are_listed(cluster: MemoryCluster) -> None:

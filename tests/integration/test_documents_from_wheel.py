@@ -217,6 +217,13 @@ STORY: tuple[Step, ...] = (
     Command("cluster rebalance", says="move"),
     Command("cluster rebalance --dry-run --drain 1", code=1, says="only 2 nodes take replicas"),
     Command("cluster rebalance --drain 1 --log-dir PATH", {"PATH": "/elsewhere"}, code=1, says="has no log directory"),
+    Command(
+        "cluster rebalance --drain 1 --log-dir PATH --no-wait",
+        {"PATH": "/elsewhere"},
+        code=1,
+        says="has no log directory",
+    ),
+    Command("log-dirs --logs", says="log directories"),
     Command("node cordon 1", says="node 1 is cordoned"),
     Command("node uncordon 1", says="node 1 may get new replicas again"),
     Command("log-dirs", says="cordoned"),

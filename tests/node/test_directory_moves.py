@@ -367,9 +367,54 @@ async def test_a_plan_file_moves_a_replica_to_a_log_directory(
         entry = {"topic": "orders", "partition": 0, "replicas": [0], "log_dirs": [other]}
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         await tidelog("cluster", "rebalance", "--plan-file", str(plan))
-        assert "1 replica to be in the log directories of the plan" in tidelog.err
+        assert "1 replica in the log directories of the plan" in tidelog.err
+        assert names_in(other) == ["orders-0"], "it was waited for"
         await wait_until_in(nodes, 0, other)
         entry["log_dirs"] = ["/elsewhere"]
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         await tidelog("cluster", "rebalance", "--plan-file", str(plan), code=1)
         assert "node 0 has no log directory '/elsewhere'" in tidelog.err
+
+
+async def test_a_rebalance_evens_out_the_bytes_of_log_directories(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, and another plan is empty."""
+    monkeypatch.setattr("tidelog.balancing.dir_planner.SLACK_BYTES", 50_000)
+    async with real_nodes(tmp_path, directories=2, replication=PATIENT) as nodes:
+        tidelog, bootstrap = Shell(nodes, capsys), str(nodes.addresses[0])
+        one, two = nodes.log_directories(0)
+        await tidelog("topic", "create", "orders", "-p", "4", "-r", "1")
+        await nodes.wait_led("orders", 4)
+        places = {TopicPartition("orders", PartitionIndex(index)) for index in range(4)}
+        async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+            for index in range(4):
+                for number in range(20):
+                    await producer.send("orders", b"%d-%02d" % (index, number) + b"x" * 10_000, partition=index)
+            await admin.move_replicas(0, dict.fromkeys(places, one))
+
+            async def bytes_in(path: str) -> int:
+                found = await admin.describe_log_dirs()
+                directories = found[NodeId(0)]
+                assert not isinstance(directories, Exception)
+                return sum(log.size for each in directories if each.path == path for log in each.logs)
+
+            while await bytes_in(two):
+                nodes.ensure_running()
+            await tidelog("cluster", "rebalance", "--dry-run")
+            assert "2 replicas to move between log directories" in tidelog.err
+            await tidelog("cluster", "rebalance")
+            assert "2 replicas in the log directories of the plan" in tidelog.err
+            assert await bytes_in(one) == await bytes_in(two) > 400_000
+            await tidelog("cluster", "rebalance")
+            assert "nothing to move" in tidelog.err
+            await tidelog("cluster", "rebalance", "--drain", "0", "--log-dir", one)
+            assert "2 replicas in the log directories of the plan" in tidelog.err
+            assert await bytes_in(one) == 0, "the command has waited"
+        async with Consumer(bootstrap) as consumer:
+            consumer.assign(places)
+            read: list[bytes] = []
+            async with asyncio.timeout(30):
+                while len(read) < 80:
+                    read += [(record.value or b"")[:4] for record in await consumer.poll(timeout=1.0)]
+        assert sorted(read) == [b"%d-%02d" % (index, number) for index in range(4) for number in range(20)]

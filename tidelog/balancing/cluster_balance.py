@@ -18,9 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.balancing.dir_planner import Disk, even_directories
 from tidelog.balancing.measured_logs import MeasuredLogs
 from tidelog.balancing.move_planner import BalancedNode, PlacedPartition, ReplicaMove, plan_moves, unplaceable
-from tidelog.balancing.node_shares import NodeShare, node_shares
+from tidelog.balancing.node_shares import DirectoryShare, NodeShare, directory_shares, node_shares
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.clock import Clock
 from tidelog.cluster_descriptions import ClusterDescription, PartitionResult, ReassignmentDescription
@@ -81,6 +82,8 @@ class ClusterBalance:
     """Those of them that work and are not cordoned."""
     copies: Mapping[tuple[NodeId, TopicPartition], str] = field(default_factory=dict)
     """The log directories to which replicas are being copied within their nodes."""
+    disks: Mapping[NodeId, Mapping[str, Disk]] = field(default_factory=dict)
+    """Of the log directories, by their paths."""
 
     def dir_moves(self, nodes: Collection[int], log_dirs: Collection[str]) -> dict[NodeId, dict[TopicPartition, str]]:
         """The moves within these nodes that empty log directories of them: the largest logs first, each to the
@@ -104,6 +107,34 @@ class ClusterBalance:
                 target = copy if copy in held else min(held, key=lambda path: (held[path], path))
                 held[target] += placed.size_bytes
                 found.setdefault(node, {})[placed.partition] = target
+        return found
+
+    def even_dirs(self, moves: Iterable[ReplicaMove]) -> dict[NodeId, dict[TopicPartition, str]]:
+        """The moves within nodes that even out the bytes of their log directories once `moves` are complete, and those
+        in progress. Only directories that take replicas give or get any. A replica that `moves` bring to a node counts
+        nowhere: the controller chooses its directory."""
+        after = {move.partition: move.after for move in moves}
+        held: dict[NodeId, dict[str, dict[TopicPartition, int]]] = {}
+        for each in self.nodes:
+            paths = self.taking_dirs.get(each.node_id, ())
+            if each.takes_replicas and len(paths) > 1:
+                held[each.node_id] = {path: {} for path in paths}
+        copied: dict[NodeId, Counter[str]] = {node: Counter() for node in held}
+        found: dict[NodeId, dict[TopicPartition, str]] = {}
+        for placed in self.partitions:
+            left = after.get(placed.partition, placed.replicas)
+            for node, path in zip(placed.replicas, placed.log_dirs, strict=False):
+                if node not in held or node not in left:
+                    continue
+                copy = self.copies.get((node, placed.partition))
+                if copy is None and path in held[node]:
+                    held[node][path][placed.partition] = placed.size_bytes
+                elif copy in held[node]:
+                    copied[node][copy] += placed.size_bytes
+                    found.setdefault(node, {})[placed.partition] = copy
+        for node, directories in held.items():
+            if moved := even_directories(directories, self.disks.get(node, {}), copied[node]):
+                found.setdefault(node, {}).update(moved)
         return found
 
     def planned(
@@ -134,6 +165,18 @@ class ClusterBalance:
     def shares(self, moves: Iterable[ReplicaMove] = ()) -> dict[NodeId, NodeShare]:
         """What each node has once the moves are complete."""
         return node_shares(self.nodes, self.partitions, moves)
+
+    def dir_shares(
+        self,
+        moves: Iterable[ReplicaMove] = (),
+        placed: Mapping[NodeId, Mapping[TopicPartition, str]] | None = None,
+    ) -> dict[NodeId, dict[str, DirectoryShare]]:
+        """What each log directory has once the moves are complete. placed: as of `dir_moves`."""
+        return directory_shares(self.log_dirs, self.partitions, moves, placed)
+
+    def sizes(self) -> dict[TopicPartition, int]:
+        """The bytes of a replica of each partition."""
+        return {each.partition: each.size_bytes for each in self.partitions}
 
     def staying(self, emptied: Collection[int], *, log_dirs: Collection[str] = ()) -> dict[TopicPartition, str]:
         """The partitions that keep these nodes, or log directories of them, from being emptied, with the reason. Raises
@@ -210,6 +253,9 @@ class QueueProgress:
     left_bytes: int
     """Of the logs that are still to be fetched, whole."""
     waits_for: str = ""
+    copies: int = 0
+    """Replicas that are being copied to another log directory of their node. Those that wait for that are known to the
+    node only."""
 
 
 async def look_at_balance(admin: Admin) -> ClusterBalance:
@@ -256,17 +302,20 @@ async def _balance_of(admin: Admin, cluster: ClusterDescription, topics: Sequenc
         measured.log_dirs,
         measured.taking_dirs,
         measured.copies,
+        measured.disks,
     )
 
 
 async def look_at_queue(admin: Admin) -> QueueProgress:
     """Ask what is queued and in progress."""
     listed = await admin.list_reassignments()
-    sizes = {each.partition: each.size_bytes for each in (await look_at_balance(admin)).partitions}
+    balance = await look_at_balance(admin)
+    sizes = balance.sizes()
     left = sum(sizes.get(each.partition, 0) * len(_to_fetch(each)) for each in listed)
     running = [each for each in listed if each.in_progress]
     waits_for = _waits_for((running or listed)[0]) if listed else ""
-    return QueueProgress(sum(bool(each.queued) for each in listed), len(running), left, waits_for)
+    queued = sum(bool(each.queued) for each in listed)
+    return QueueProgress(queued, len(running), left, waits_for, len(balance.copies))
 
 
 async def cancel_moves(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tidelog.balancing.dir_planner import Disk
 from tidelog.balancing.move_planner import PlacedPartition
 from tidelog.cluster_descriptions import ReplicaLogDir
 from tidelog.types import NodeId, TopicPartition
@@ -22,6 +23,8 @@ class MeasuredLogs:
         self.copies: dict[tuple[NodeId, TopicPartition], str] = {}
         """Where replicas move within their nodes."""
         self.cordoned: dict[NodeId, frozenset[str]] = {}
+        self.disks: dict[NodeId, dict[str, Disk]] = {}
+        """By the paths of the log directories."""
         self._written: Counter[TopicPartition] = Counter()
         self._read: Counter[TopicPartition] = Counter()
         self._places: dict[tuple[NodeId, TopicPartition], str] = {}
@@ -31,6 +34,7 @@ class MeasuredLogs:
         self.log_dirs[node] = tuple(directory.path for directory in directories)
         self.cordoned[node] = frozenset(directory.path for directory in directories if directory.cordoned)
         self.taking_dirs[node] = tuple(each.path for each in directories if each.error is None and not each.cordoned)
+        self.disks[node] = {each.path: Disk(each.total_bytes, each.usable_bytes) for each in directories}
         for directory in directories:
             for log in directory.logs:
                 if log.is_future:

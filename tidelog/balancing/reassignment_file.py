@@ -25,21 +25,20 @@ def reassignment_document(
 ) -> dict[str, object]:
     """The plan as JSON fields. placed: the log directories to which replicas move within their nodes; partitions: where
     these are."""
-    entries: list[dict[str, object]] = [
+    after = {move.partition: move.after for move in moves}
+    places = placed or {}
+    named = {name for node in places for name in places[node]} - after.keys()
+    # A partition has one entry for moves of both kinds: a plan that names one twice is refused.
+    after |= {each.partition: each.replicas for each in partitions if each.partition in named}
+    entries = [
         {
-            "topic": move.partition.topic,
-            "partition": move.partition.partition,
-            "replicas": list(move.after),
-            "log_dirs": [_ANY_DIRECTORY] * len(move.after),
+            "topic": name.topic,
+            "partition": name.partition,
+            "replicas": list(replicas),
+            "log_dirs": [places.get(node, {}).get(name, _ANY_DIRECTORY) for node in replicas],
         }
-        for move in moves
+        for name, replicas in after.items()
     ]
-    for each in partitions:
-        paths = [(placed or {}).get(node, {}).get(each.partition, _ANY_DIRECTORY) for node in each.replicas]
-        if set(paths) != {_ANY_DIRECTORY}:
-            name = each.partition
-            where = {"topic": name.topic, "partition": name.partition}
-            entries.append({**where, "replicas": list(each.replicas), "log_dirs": paths})
     return {"version": 1, "partitions": entries}
 
 
