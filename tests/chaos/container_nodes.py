@@ -28,6 +28,7 @@ from tests.chaos.cluster_nodes import ClusterNodes
 from tests.chaos.kubelet import Kubelet, Probe, probes_of
 from tests.chaos.nodes import Addresses, Network
 from tests.chaos.other_version import OtherVersion
+from tests.chaos.packets import PacketFault, nfqueue_works
 from tests.integration import manifest
 from tests.integration.containers import config_directory, labelled, network_of, start_pod
 from tidelog.errors import TidelogError
@@ -46,7 +47,9 @@ _EXT4_SHUTDOWN: Final = 0x8004587D
 """EXT4_IOC_SHUTDOWN: from then on each call on the file system fails with EIO."""
 _NOT_SYNCED: Final = struct.pack("I", 2)
 """EXT4_GOING_FLAGS_NOLOGFLUSH: the journal is not written first, as when a disk is pulled out."""
-_NETEM: Final = ("delay", "reorder", "duplicate", "corrupt")
+PACKETS: Final = ("delay", "reorder", "duplicate", "corrupt")
+"""Faults that netem plays, or a program at the other end of NFQUEUE."""
+_NEITHER: Final = "this kernel has neither netem (sch_netem) nor NFQUEUE (nfnetlink_queue, xt_NFQUEUE)"
 
 
 @cache
@@ -175,7 +178,7 @@ class ContainerNodes(ClusterNodes):
         "read-only-disk": "a file system in use cannot be made read-only (RUNTIME=process)",
         "expired-certificate": "the manifests of deploy/k8s have no certificates (RUNTIME=process)",
         **dict.fromkeys(("clock", "drift"), "containers have the clock of the machine (RUNTIME=process)"),
-        **({} if _netem_works() else dict.fromkeys(_NETEM, "this kernel has no netem (sch_netem)")),
+        **({} if _netem_works() or nfqueue_works() else dict.fromkeys(PACKETS, _NEITHER)),
     }
 
     def __init__(self, directory: Path, count: int, other: OtherVersion | None = None) -> None:
@@ -185,6 +188,7 @@ class ContainerNodes(ClusterNodes):
         self._lock = threading.Lock()
         self._ended = contextlib.ExitStack()
         self._nodes: list[_Node] = []
+        self._packet_faults: dict[int, PacketFault] = {}
         try:
             self._label = self._ended.enter_context(labelled())
             self._network = self._ended.enter_context(network_of(self._label))
@@ -224,6 +228,8 @@ class ContainerNodes(ClusterNodes):
         )
 
     def close(self) -> None:
+        for fault in self._packet_faults.values():
+            fault.end()
         self._ended.close()
 
     def container(self, node: int) -> Container:
@@ -352,11 +358,15 @@ class ContainerNodes(ClusterNodes):
         if network.bytes_per_s:
             rate = ["rate", f"{network.bytes_per_s * 8:.0f}bit", "burst", "32kb", "latency", "400ms"]
             self._in_network(node, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *rate)
-        if network.delay_ms or network.options:
-            delay = ["delay", f"{network.delay_ms:.0f}ms"] if network.delay_ms else []
-            self._in_network(node, "tc", "qdisc", "add", "dev", "eth0", "root", "netem", *delay, *network.options)
+        if network.delay_ms or network.duplicate or network.corrupt:
+            if _netem_works():
+                self._in_network(node, "tc", "qdisc", "add", "dev", "eth0", "root", "netem", *_netem_options(network))
+            else:
+                self._packet_faults[node] = PacketFault(self.pid(node), "eth0", network)
 
     def reconnect(self, node: int) -> None:
+        if (fault := self._packet_faults.pop(node, None)) is not None:
+            fault.end()
         self._in_network(node, "iptables", "-F")
         shaped = ["nsenter", "-t", str(self.pid(node)), "-n", "tc", "qdisc", "del", "dev", "eth0", "root"]
         subprocess.run(shaped, capture_output=True, check=False)  # fails where nothing was shaped
@@ -418,6 +428,18 @@ class ContainerNodes(ClusterNodes):
 
     def expire_certificate(self, node: int, *, expired: bool) -> None:
         raise ValueError(self.cannot["expired-certificate"])
+
+
+def _netem_options(network: Network) -> list[str]:
+    options = ["delay", f"{network.delay_ms:.0f}ms"] if network.delay_ms else []
+    for name, share, correlated in (
+        ("reorder", network.reordered, ["50%"]),
+        ("duplicate", network.duplicate, []),
+        ("corrupt", network.corrupt, []),
+    ):
+        if share:
+            options += [name, f"{share:.1%}", *correlated]
+    return options
 
 
 def _run(*command: str) -> str:

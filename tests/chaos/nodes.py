@@ -30,8 +30,12 @@ class Network:
     """0: without limit."""
     lost: float = 0
     """The share of the packets that never arrive."""
-    options: tuple[str, ...] = ()
-    """Further ones of netem: reordered, duplicate and corrupt packets."""
+    reordered: float = 0
+    """The share of the packets that is not delayed, and so overtakes others."""
+    duplicate: float = 0
+    """The share that arrives twice."""
+    corrupt: float = 0
+    """The share with a flipped bit."""
 
 
 class Nodes(Protocol):

@@ -121,7 +121,7 @@ class ProcessNodes(ClusterNodes):
         self._cluster.silence(node)
 
     def shape(self, node: int, network: Network) -> None:
-        if network.lost or network.options:
+        if network.lost or network.reordered or network.duplicate or network.corrupt:
             raise ValueError(_NO_PACKETS)
         self._cluster.shape(node, LinkShape(network.delay_ms, network.bytes_per_s))
 

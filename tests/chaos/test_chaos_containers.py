@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from tests.chaos.bites import BITES, Observer
-from tests.chaos.container_nodes import ContainerNodes, missing
+from tests.chaos.container_nodes import PACKETS, ContainerNodes, missing
 from tests.chaos.faults.table import FAULTS, chosen
 from tests.chaos.faults.upgrades import change_version
 from tests.chaos.history import Probed
@@ -82,6 +82,18 @@ def _packets_wait(look: Observer) -> bool:
     return look.comes(waited, "packets pass the limit")
 
 
+def _packets_are_changed(look: Observer) -> bool:
+    """By netem, or by the program at the other end of NFQUEUE (test_chaos_packets.py shows what it does to them)."""
+
+    def taken() -> bool:
+        lines = _in_network(look, "iptables", "-nvxL", "OUTPUT").splitlines()
+        shown = _in_network(look, "tc", "-s", "qdisc", "show", "dev", "eth0")
+        queued = any(int(line.split()[0]) > 0 for line in lines if "NFQUEUE" in line)
+        return queued or ("netem" in shown and "Sent 0 " not in shown)
+
+    return look.comes(taken, "packets are taken")
+
+
 def _has_no_room(look: Observer) -> bool:
     space = os.statvfs(look.nodes.data(look.node))
     return space.f_bavail * space.f_frsize < 1 << 20
@@ -126,6 +138,7 @@ OWN: dict[str, Callable[[Observer], bool]] = {
     "isolate-one-way": BITES["isolate-one-way"],
     "loss": _packets_are_dropped,
     "narrow": _packets_wait,
+    **{name: _packets_are_changed for name in PACKETS if name not in ContainerNodes.cannot},
     "full-disk": _has_no_room,
     "broken-disk": _writes_fail,
     "wipe": BITES["wipe"],

@@ -31,12 +31,12 @@ def _shaped(network: Callable[[Random], Network]) -> Callable[[Nodes, Band, Rand
     def begin(nodes: Nodes, band: Band, rng: Random) -> str:
         chosen = network(rng)
         nodes.shape(band.nodes[0], chosen)
-        return _described(chosen)
+        return described(chosen)
 
     return begin
 
 
-def _described(network: Network) -> str:
+def described(network: Network) -> str:
     parts = []
     if network.delay_ms:
         parts.append(f"{network.delay_ms:.0f} ms")
@@ -44,7 +44,14 @@ def _described(network: Network) -> str:
         parts.append(f"{network.bytes_per_s / 1_000:.0f} kB/s")
     if network.lost:
         parts.append(f"{network.lost:.0%} of the packets")
-    return ", ".join((*parts, *network.options))
+    for name, share in (
+        ("reordered", network.reordered),
+        ("duplicate", network.duplicate),
+        ("corrupt", network.corrupt),
+    ):
+        if share:
+            parts.append(f"{share:.1%} {name}")
+    return ", ".join(parts)
 
 
 def _reconnect(nodes: Nodes, band: Band) -> None:
@@ -55,8 +62,8 @@ def _reconnect(nodes: Nodes, band: Band) -> None:
 _LONG: Final = (4.0, 10.0)
 
 
-def _share(rng: Random) -> str:
-    return f"{rng.uniform(2, 20):.1f}%"
+def _share(rng: Random) -> float:
+    return rng.uniform(0.02, 0.2)
 
 
 FAULTS: Final = (
@@ -99,19 +106,19 @@ FAULTS: Final = (
     Fault(
         Kind("reorder", _LONG),
         "packets overtake each other",
-        _shaped(lambda rng: Network(delay_ms=20, options=("reorder", _share(rng), "50%"))),
+        _shaped(lambda rng: Network(delay_ms=20, reordered=_share(rng))),
         _reconnect,
     ),
     Fault(
         Kind("duplicate", _LONG),
         "packets arrive twice",
-        _shaped(lambda rng: Network(options=("duplicate", _share(rng)))),
+        _shaped(lambda rng: Network(duplicate=_share(rng))),
         _reconnect,
     ),
     Fault(
         Kind("corrupt", _LONG),
         "packets with flipped bits",
-        _shaped(lambda rng: Network(options=("corrupt", _share(rng)))),
+        _shaped(lambda rng: Network(corrupt=_share(rng))),
         _reconnect,
     ),
 )
