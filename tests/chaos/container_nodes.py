@@ -101,7 +101,10 @@ class _Node(LocalNode):
     def pid(self) -> int:
         """As this machine numbers it."""
         self.container.reload()
-        return int(self.container.attrs["State"]["Pid"])
+        pid = int(self.container.attrs["State"]["Pid"])
+        if pid == 0:  # a signal to process 0 would stop this program and all that it has started
+            raise ProcessLookupError(f"container {self.container.name} does not run")
+        return pid
 
     def log_tail(self, lines: int = 15) -> str:
         return self.container.logs(tail=lines).decode(errors="replace")
@@ -247,9 +250,13 @@ class ContainerNodes(ClusterNodes):
     def _make(self, node: _Node) -> Container:
         """A container that runs, of the node's image."""
         pod = self._pods[node.node_id]
-        return start_pod(
+        made = start_pod(
             pod, {"config": self._config}, self._network, self._label, data=node.disk.directory, image=node.image
         )
+        assert made.client is not None
+        # Else each request reads os.environ, in a kubelet's thread, which ends if pytest changes it meanwhile.
+        made.client.api.trust_env = False
+        return made
 
     def _learn_address(self, node: _Node) -> None:
         """A container may get another address with each start; clients learn it as from DNS."""

@@ -189,6 +189,7 @@ def dead_node_is_connected_to_the_controller_alone(sim: Simulation) -> None:
     controller = wait_active(sim)
     victim = next(node for node in sim.nodes if node not in voters_but(sim, -1))
     sim.create_topic(TOPIC, replicas=2, min_insync=1)
+    sim.run_for(1)  # any node may be asked to reassign it, also one without a replica, which hears of it last
     for leader, follower in ((victim, controller), (controller, victim)):
         sim.reassign(TOPIC, 0, leader, follower)
         sim.run_until(lambda: not moving(sim) and sim._whole(TOPIC), within=30, what="the partition has moved")

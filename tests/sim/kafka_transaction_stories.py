@@ -128,6 +128,8 @@ def late_batches_of_kafka_clients_are_refused(sim: Simulation) -> None:
 
     ended = done(sim, instance, instance.transact(fill), "commits")
     assert ended.told is True
+    written = sim.ledger(TOPIC, first)
+    sim.run_until(lambda: written.stable == written.end, what="its marker is written")  # before that it is still open
     for partition, sequence in ((first, 1), (second, 0)):
         done(sim, instance, write_late(ended, partition, sequence), f"writes late to {partition}")
     sim.run_for(1)
