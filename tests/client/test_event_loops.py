@@ -61,7 +61,9 @@ async def test_a_call_in_another_loop_is_refused_at_once() -> None:
             Admin(cluster.bootstrap) as admin,
         ):
             await producer.send("orders", b"here")
-            assert len(await consumer.poll(timeout=10)) == 2
+            read = 0
+            while read < 2:  # the second one may come with another answer
+                read += len(await consumer.poll(timeout=10))
             for name, work in WORK.items():
                 with pytest.raises(
                     InvalidRequest, match="belongs to the event loop in which it was started"

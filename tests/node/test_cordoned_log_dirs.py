@@ -91,7 +91,7 @@ async def test_a_cordoned_directory_is_emptied_into_the_other_one_of_its_node(
         assert saved.read_text().count(one) == 4
         await tidelog(*drained)
         assert "warning" not in tidelog.err
-        assert "4 replicas to be in the log directories of the plan" in tidelog.err
+        assert "4 replicas in the log directories of the plan" in tidelog.err
 
         def settled() -> bool:
             image = nodes.nodes[1].node.image
