@@ -9,7 +9,7 @@ import re
 import sys
 from importlib import import_module
 
-FILES = ("data", "admin", "controller", "quorum", "sasl", "groups", "transactions")
+FILES = ("data", "admin", "controller", "quorum", "sasl", "groups", "transactions", "remote_logs")
 VALUES = {"ProduceRequest": "ProduceRequest", "FetchResponse": "FetchAnswer"}
 """Messages with records, and their classes in tidelog/record_exchange.py."""
 

@@ -84,6 +84,12 @@ HIGH_WATERMARK: Final = Offset(-1)
 MAX_TIMESTAMP: Final = Offset(-3)
 """The first record with the largest timestamp (KIP-734)."""
 
+EARLIEST_LOCAL: Final = Offset(-4)
+"""The start of what the leader has on its disk (KIP-405)."""
+
+LATEST_TIERED: Final = Offset(-5)
+"""The last offset in the remote tier (KIP-1005)."""
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic name of the metadata log, as in KRaft."""
 
@@ -93,7 +99,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 """Kafka's name of the topic in which the coordinators of transactions keep their state."""
 
-INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
+"""Kafka's name of the topic in which the coordinators of remote segments keep their states (KIP-405)."""
+
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, REMOTE_LOG_METADATA_TOPIC))
 """Topics that the cluster creates by itself on first use, and that only coordinators write to."""
 
 

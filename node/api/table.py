@@ -42,6 +42,7 @@ from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from replication.controller import events, snapshot_events
 from replication.coordination import classic_requests as classic
 from replication.coordination import group_requests as groups
+from replication.coordination import remote_log_requests as remote_logs
 from replication.coordination import transaction_requests as transactions
 from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
@@ -285,6 +286,20 @@ TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _for_nodes(
 )
 TRANSACTIONS_HOLD_COMMITS: Final = _for_nodes(
     "Transactions.HoldCommits", transactions.HoldCommits, transactions.HoldCommitsAnswer
+)
+
+REMOTE_LOGS_BEGIN_REMOTE_LOG: Final = _for_nodes(
+    "RemoteLogs.BeginRemoteLog", remote_logs.BeginRemoteLog, remote_logs.RemoteLogChanged
+)
+REMOTE_LOGS_BEGIN_COPY: Final = _for_nodes("RemoteLogs.BeginCopy", remote_logs.BeginCopy, remote_logs.RemoteLogChanged)
+REMOTE_LOGS_FINISH_COPY: Final = _for_nodes(
+    "RemoteLogs.FinishCopy", remote_logs.FinishCopy, remote_logs.RemoteLogChanged
+)
+REMOTE_LOGS_DELETE_REMOTE_SEGMENTS: Final = _for_nodes(
+    "RemoteLogs.DeleteRemoteSegments", remote_logs.DeleteRemoteSegments, remote_logs.RemoteLogChanged
+)
+REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = _for_nodes(
+    "RemoteLogs.ListRemoteSegments", remote_logs.ListRemoteSegments, remote_logs.RemoteSegmentsPage
 )
 
 ADMIN_GET_METADATA: Final = Api(

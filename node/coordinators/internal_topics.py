@@ -52,6 +52,9 @@ class InternalTopic:
     segment_bytes: int = 100 << 20
     configs: Mapping[str, str] = field(default_factory=dict)
     """Further topic settings."""
+    feature_level: int = features.COORDINATORS
+    """Below it the topic is not created."""
+    needed_for: str = "a consumer group or a transaction"
 
     def factor(self, nodes: int) -> int:
         """The number of replicas. nodes: the number of registered nodes."""
@@ -95,12 +98,12 @@ class InternalTopics:
         UnsupportedVersion below the feature level of coordinators."""
         image = self._metadata.image
         found = image.topic(topic.name)
-        if found is not None and image.feature_level >= features.COORDINATORS:
+        if found is not None and image.feature_level >= topic.feature_level:
             return found
         try:
             async with asyncio.timeout(CREATE_MS / 1_000), self._creating:
                 await self._metadata.wait_until(lambda: self._metadata.image.feature_level > 0)
-                features.require(self._metadata.image, features.COORDINATORS, "a consumer group or a transaction")
+                features.require(self._metadata.image, topic.feature_level, topic.needed_for)
                 return await self._created(topic)
         except TimeoutError:
             raise CoordinatorNotAvailable(

@@ -140,6 +140,22 @@ class CoordinatorRuntime:
         transactional records that the log refuses."""
         return await self.coordinator(partition).submit(request, check)
 
+    def report(self, partition: PartitionIndex, event: Any) -> bool:
+        """Report an event of this node to a coordinator. Returns False if it is not there, or cannot append now: its
+        next load asks for the event again. A busy coordinator refuses a report that has waited for long: it is
+        repeated, since nothing else would."""
+
+        def settled(decision: asyncio.Future[Any]) -> None:
+            if not decision.cancelled() and isinstance(decision.exception(), CoordinatorNotAvailable):
+                self.report(partition, event)
+
+        try:
+            decision = self.coordinator(partition).submit(event, needs_lease=False)
+        except TidelogError:
+            return False
+        decision.add_done_callback(settled)
+        return True
+
     def coordinator(self, partition: PartitionIndex) -> PartitionCoordinator:
         """The coordinator of a partition. Raises NotCoordinator; CoordinatorLoadInProgress if this node was elected and
         has not begun to lead."""

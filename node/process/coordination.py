@@ -19,7 +19,9 @@ from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.group_lag import GroupLag
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
 from node.coordinators.member_streams import MemberStreams
+from node.coordinators.object_remover import StoreCalls
 from node.coordinators.re2_patterns import compile_pattern
+from node.coordinators.remote_log_coordinators import RemoteLogCoordinators
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
@@ -28,6 +30,7 @@ from node.process.metadata_node import MetadataNode
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorTopics
 from node.requests.group_handlers import GroupHandlers
+from node.requests.remote_log_handlers import RemoteLogHandlers
 from node.requests.transaction_handlers import TransactionHandlers
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
 from replication.coordination.classic_requests import LateAnswer
@@ -35,7 +38,12 @@ from replication.coordination.coordinator_machine import CoordinatorMachine
 from replication.coordination.group_records import GROUP_RECORDS
 from replication.coordination.group_requests import NudgeMembers
 from tidelog.clock import Clock
-from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionIndex, ProducerId
+from tidelog.types import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    PartitionIndex,
+    ProducerId,
+)
 
 
 class NodeCoordinators:
@@ -53,12 +61,13 @@ class NodeCoordinators:
         call_soon: Callable[[Callable[[], None]], object],
         take_producer_id: Callable[[], Awaitable[ProducerId]],
         write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
+        store: StoreCalls | None = None,
     ) -> None:
         """call_soon: of the event loop. take_producer_id: an unused producer id. write_markers: appends markers to the
-        partitions that this node leads."""
+        partitions that this node leads. store: of the remote tier; None: this node has none."""
         settings = config.coordinators
-        self.streams = MemberStreams()
-        self.waiting = WaitingMembers()
+        self.streams, self.waiting = MemberStreams(), WaitingMembers()
+        why_no_lease = metadata.registration.lease.why_ended
         topics = InternalTopics(metadata.metadata, metadata.create_topic)
 
         def image() -> ClusterImage:
@@ -69,7 +78,7 @@ class NodeCoordinators:
             replicas,
             clock=clock,
             call_soon=call_soon,
-            why_no_lease=metadata.registration.lease.why_ended,
+            why_no_lease=why_no_lease,
             commit_ms_max=settings.groups.commit_timeout_ms,
         )
         self.transactions = TransactionCoordinators(
@@ -78,11 +87,14 @@ class NodeCoordinators:
             clock=clock,
             peers=peers,
             call_soon=call_soon,
-            why_no_lease=metadata.registration.lease.why_ended,
+            why_no_lease=why_no_lease,
             config=settings.transactions,
             verifies_batches=settings.transactions.verification,
             take_producer_id=take_producer_id,
             write_markers=write_markers,
+        )
+        self.remote_logs = RemoteLogCoordinators(
+            replicas, clock=clock, image=image, call_soon=call_soon, why_no_lease=why_no_lease, store=store
         )
         self.lag = GroupLag(
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
@@ -102,6 +114,7 @@ class NodeCoordinators:
             "Coordinators": CoordinatorHandlers(topics, created, image=image),
             "Groups": groups,
             "Transactions": TransactionHandlers(self.transactions, lambda: topics.ensure(created.groups)),
+            "RemoteLogs": RemoteLogHandlers(self.remote_logs),
         }
         """The handlers, by service."""
 
@@ -139,16 +152,18 @@ class NodeCoordinators:
         """Let the coordinators see a new image."""
         self.groups.on_image(image)
         self.transactions.runtime.on_image(image)
+        self.remote_logs.runtime.on_image(image)
 
     async def run(self) -> None:
         """Run the coordinators until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.groups.run(), name="group coordinators")
             tasks.create_task(self.transactions.run(), name="transaction coordinators")
+            tasks.create_task(self.remote_logs.run(), name="remote log coordinators")
 
     def figures(self) -> tuple[CoordinatorFigures, ...]:
         """The present state of the coordinators of each kind, for the metrics."""
-        return self.groups.figures(), self.transactions.runtime.figures()
+        return self.groups.figures(), self.transactions.runtime.figures(), self.remote_logs.runtime.figures()
 
 
 def _offsets_topic(settings: GroupSettings) -> InternalTopic:

@@ -62,7 +62,17 @@ _log = logging.getLogger("node.lifecycle")
 CONSOLE_LISTENER: Final = "CONSOLE"
 """The name under which sessions of the web console are known."""
 
-SERVICES: Final = ("Data", "Admin", "Controller", "Quorum", "Sasl", "Coordinators", "Groups", "Transactions")
+SERVICES: Final = (
+    "Data",
+    "Admin",
+    "Controller",
+    "Quorum",
+    "Sasl",
+    "Coordinators",
+    "Groups",
+    "Transactions",
+    "RemoteLogs",
+)
 
 SYNCS_AT_ONCE: Final = 8
 """Concurrent fsyncs in one log directory. They share writes of the file system's journal. More threads gain little."""

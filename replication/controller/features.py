@@ -29,12 +29,13 @@ CORDONS: Final = 9
 DIRECTORY_CORDONS: Final = 10
 QUEUED_MOVES: Final = 10
 TOPIC_SNAPSHOTS: Final = 11
+REMOTE_TIER: Final = 11
 LATEST: Final = 11
-"""11: snapshots of topics. 10: cordoned log directories, queued moves. 9: cordoned nodes. 8: removal of nodes. 7:
-settings of groups. 6: every node serves transactions of version 2 to clients of Kafka (KIP-890); no new records. 5:
-every node can coordinate groups and transactions, and append the markers of transactions; no new records. 4: access
-control entries, SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2: changes of
-topic settings, reassignments. 1: all else."""
+"""11: snapshots of topics; every node can copy segments to an object store. 10: cordoned log directories, queued
+moves. 9: cordoned nodes. 8: removal of nodes. 7: settings of groups. 6: every node serves transactions of version 2
+to clients of Kafka (KIP-890); no new records. 5: every node can coordinate groups and transactions, and append the
+markers of transactions; no new records. 4: access control entries, SCRAM credentials, client quotas. 3: log
+directories that fail while their node runs. 2: changes of topic settings, reassignments. 1: all else."""
 
 _NAMED_MAX: Final = 5
 """Nodes that an error names."""

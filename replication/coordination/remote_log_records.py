@@ -24,14 +24,22 @@ from tidelog.protocol.kafka.messages.remote_log_segment_value import (
     SegmentSection,
 )
 from tidelog.tiering.remote_segment import (
-    REMOTE_LOG_METADATA_TOPIC,
     ObjectSection,
     RemoteSegment,
     RemoteSegmentId,
     RemoteSegmentState,
     SectionKind,
 )
-from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicId
+from tidelog.types import (
+    REMOTE_LOG_METADATA_TOPIC,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+)
 
 RemoteLogRecord: TypeAlias = (
     CoordinatorRecord[RemoteLogSegmentKey, RemoteLogSegmentValue]

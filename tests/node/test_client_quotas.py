@@ -332,6 +332,7 @@ async def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypat
         "Transactions.AddOrVerifyPartitions",
         "Data.LookAtEnds",
         "Transactions.HoldCommits",
+        "RemoteLogs.BeginCopy",
         "Sasl.Authenticate",
     ],
 )

@@ -12,11 +12,12 @@ from tidelog.protocol.v1 import (
     data_pb2,
     groups_pb2,
     quorum_pb2,
+    remote_logs_pb2,
     sasl_pb2,
     transactions_pb2,
 )
 
-FILES = (data_pb2, admin_pb2, controller_pb2, quorum_pb2, sasl_pb2, groups_pb2, transactions_pb2)
+FILES = (data_pb2, admin_pb2, controller_pb2, quorum_pb2, sasl_pb2, groups_pb2, transactions_pb2, remote_logs_pb2)
 
 
 def test_the_table_has_every_rpc_of_every_service_with_its_messages() -> None:

@@ -48,7 +48,16 @@ from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.rpc import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_rpc_error
-from tidelog.protocol.v1 import acl_pb2, admin_pb2, controller_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
+from tidelog.protocol.v1 import (
+    acl_pb2,
+    admin_pb2,
+    controller_pb2,
+    data_pb2,
+    groups_pb2,
+    remote_logs_pb2,
+    sasl_pb2,
+    transactions_pb2,
+)
 from tidelog.record_exchange import ProduceBatch, ProduceRequest
 from tidelog.records import Record, build_batch
 from tidelog.security.acls import (
@@ -220,6 +229,7 @@ def filled(message: Message) -> Message:
 def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransactionalProducerResponse) -> Any:
     """A request about the topic that changes nothing in the cluster even if it is allowed."""
     place = {"topic_id": topic_id, "partition": 0}
+    leader = remote_logs_pb2.RemoteLogLeader(topic_id=bytes(16))
     fetched = data_pb2.FetchPartition(fetch_id=1, current_leader_epoch=-1, last_fetched_epoch=-1, **place)  # type: ignore[arg-type]
     produced = ProduceRequest(
         acks=1,
@@ -251,6 +261,13 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
             partitions=[data_pb2.EpochQuestion(**place)]  # type: ignore[arg-type]
         ),
         "Transactions.HoldCommits": transactions_pb2.HoldCommitsRequest(hold_id=bytes(16)),
+        "RemoteLogs.BeginRemoteLog": remote_logs_pb2.BeginRemoteLogRequest(leader=leader),
+        "RemoteLogs.BeginCopy": remote_logs_pb2.BeginCopyRequest(
+            leader=leader, segment=remote_logs_pb2.RemoteSegment(segment_id=bytes(16), topic_id=bytes(16))
+        ),
+        "RemoteLogs.FinishCopy": remote_logs_pb2.FinishCopyRequest(leader=leader, segment_id=bytes(16)),
+        "RemoteLogs.DeleteRemoteSegments": remote_logs_pb2.DeleteRemoteSegmentsRequest(leader=leader),
+        "RemoteLogs.ListRemoteSegments": remote_logs_pb2.ListRemoteSegmentsRequest(topic_id=bytes(16)),
         "Controller.RecordTopicSnapshot": controller_pb2.RecordTopicSnapshotRequest(snapshot_id=bytes(16)),
         "Admin.CreateTopicSnapshot": admin_pb2.CreateTopicSnapshotRequest(name=SNAPSHOT, topics=[TOPIC], keep_ms=1),
         "Admin.DescribeTopicSnapshots": admin_pb2.DescribeTopicSnapshotsRequest(names=[SNAPSHOT]),

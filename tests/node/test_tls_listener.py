@@ -512,7 +512,7 @@ def is_for_nodes(method: object) -> bool:
         "Transactions.AddOrVerifyPartitions",
         "Transactions.HoldCommits",
     )
-    return str(method).startswith(("Quorum.", "Controller.")) or str(method) in single
+    return str(method).startswith(("Quorum.", "Controller.", "RemoteLogs.")) or str(method) in single
 
 
 async def answers_to_garbage(at: Endpoint, tls: Tls | None) -> dict[str, str]:

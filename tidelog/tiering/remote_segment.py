@@ -7,7 +7,7 @@ Source: KIP-405.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NewType
+from typing import NewType
 from uuid import UUID
 
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicId
@@ -15,9 +15,6 @@ from tidelog.values import dataclass
 
 RemoteSegmentId = NewType("RemoteSegmentId", UUID)
 """Identity of one copy of a segment: each attempt to copy it has its own, and so its own object."""
-
-REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
-"""Kafka's name of the topic with the states of remote segments."""
 
 
 class RemoteSegmentState(IntEnum):

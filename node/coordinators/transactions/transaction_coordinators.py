@@ -187,19 +187,9 @@ class TransactionCoordinators:
 
     def _report_markers(self, partition: PartitionIndex, outcome: MarkersWritten | MarkersRefused) -> None:
         """Report written markers to the coordinator. If it cannot append now, it is loaded again, and writes the
-        markers again. A busy coordinator refuses a report that has waited for long: it is repeated, since nothing else
-        would complete the transaction."""
-
-        def settled(decision: asyncio.Future[Any]) -> None:
-            if not decision.cancelled() and isinstance(decision.exception(), CoordinatorNotAvailable):
-                self._report_markers(partition, outcome)
-
-        try:
-            decision = self.runtime.coordinator(partition).submit(outcome, needs_lease=False)
-        except TidelogError:
-            return
-        decision.add_done_callback(settled)
-        self.completing.end(partition, outcome.markers.transactional_id)
+        markers again."""
+        if self.runtime.report(partition, outcome):
+            self.completing.end(partition, outcome.markers.transactional_id)
 
     # --- metrics ---
 

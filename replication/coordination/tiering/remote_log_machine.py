@@ -55,12 +55,21 @@ from tidelog.protocol.kafka.messages.remote_log_partition_value import RemoteLog
 from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
 from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import (
-    REMOTE_LOG_METADATA_TOPIC,
     RemoteSegment,
     RemoteSegmentId,
     RemoteSegmentState,
 )
-from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey, TopicId
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    REMOTE_LOG_METADATA_TOPIC,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+)
 
 SEGMENTS_MAX: Final = 1_000
 """Segments in one decision: their records are one batch, and their removals one effect."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from tidelog import record_exchange
 from tidelog.protocol.rpc import CallKind, Method
-from tidelog.protocol.v1 import acl_pb2, data_pb2, admin_pb2, controller_pb2, quorum_pb2, sasl_pb2, groups_pb2, transactions_pb2
+from tidelog.protocol.v1 import acl_pb2, data_pb2, admin_pb2, controller_pb2, quorum_pb2, sasl_pb2, groups_pb2, transactions_pb2, remote_logs_pb2
 
 DATA: Final = "tidelog.v1.Data"
 DATA_PRODUCE_STREAM: Final = Method(
@@ -244,4 +244,20 @@ TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = Method(
 )
 TRANSACTIONS_HOLD_COMMITS: Final = Method(
     TRANSACTIONS, "HoldCommits", transactions_pb2.HoldCommitsRequest, transactions_pb2.HoldCommitsResponse, CallKind.UNARY
+)
+REMOTE_LOGS: Final = "tidelog.v1.RemoteLogs"
+REMOTE_LOGS_BEGIN_REMOTE_LOG: Final = Method(
+    REMOTE_LOGS, "BeginRemoteLog", remote_logs_pb2.BeginRemoteLogRequest, remote_logs_pb2.RemoteLogChanged, CallKind.UNARY
+)
+REMOTE_LOGS_BEGIN_COPY: Final = Method(
+    REMOTE_LOGS, "BeginCopy", remote_logs_pb2.BeginCopyRequest, remote_logs_pb2.RemoteLogChanged, CallKind.UNARY
+)
+REMOTE_LOGS_FINISH_COPY: Final = Method(
+    REMOTE_LOGS, "FinishCopy", remote_logs_pb2.FinishCopyRequest, remote_logs_pb2.RemoteLogChanged, CallKind.UNARY
+)
+REMOTE_LOGS_DELETE_REMOTE_SEGMENTS: Final = Method(
+    REMOTE_LOGS, "DeleteRemoteSegments", remote_logs_pb2.DeleteRemoteSegmentsRequest, remote_logs_pb2.RemoteLogChanged, CallKind.UNARY
+)
+REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = Method(
+    REMOTE_LOGS, "ListRemoteSegments", remote_logs_pb2.ListRemoteSegmentsRequest, remote_logs_pb2.RemoteSegmentsPage, CallKind.UNARY
 )
