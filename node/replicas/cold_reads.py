@@ -1,4 +1,4 @@
-"""Reads from disk for waiting fetches. Only the fetch waits for the disk; the loop does not.
+"""Reads from disk and from the object store for waiting fetches. Only the fetch waits for them; the loop does not.
 
 Invariants:
   1. The result of a read is given once, to the fetch that it was read for.
@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from node.replicas.fetch_state import READING, READY, FetchCause
+from node.replicas.remote_reads import RemoteTicket
 from node.replicas.waiting_fetch import DiskResult, WaitingFetch
+from storage.files.disk_executor import Executor
 from storage.log.cold_read import ReadTicket
-from storage.log.log import Log
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.errors import TidelogError
@@ -23,8 +24,9 @@ TRIES_MAX: Final = 8
 """Reads for one fetch: for records, then for the transaction indexes of segments. After these it reads on the loop."""
 
 
-def wait_for_disk(fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
-    """Read from the disk what a fetch that is being tried needs. It is tried again after that."""
+def wait_for_disk(fetch: WaitingFetch, reader: Executor, ticket: ReadTicket | RemoteTicket) -> None:
+    """Read from the disk or the store what a fetch that is being tried needs. It is tried again after that. reader: of
+    the one or the other."""
     if fetch.state is READY and fetch.outbox.is_full:
         ticket.release()
         fetch.outbox.move(fetch, FetchCause.NO_PLACE)
@@ -32,7 +34,7 @@ def wait_for_disk(fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
     result = DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))
     fetch.cold_tries += 1
     fetch.outbox.move(fetch, FetchCause.READ_BEGUN)
-    log.directory.reader.submit(ticket.run, lambda failure: _done(fetch, result, failure))
+    reader.submit(ticket.run, lambda failure: _done(fetch, result, failure))
 
 
 def _done(fetch: WaitingFetch, result: DiskResult, failure: BaseException | None) -> None:

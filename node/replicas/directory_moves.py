@@ -42,7 +42,7 @@ from storage.log.log_read import LogRead
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.clock import Clock
-from tidelog.errors import DiskFull, OffsetOutOfRange, TidelogError
+from tidelog.errors import DiskFull, InvalidRequest, OffsetOutOfRange, TidelogError
 from tidelog.records import walk_headers
 from tidelog.types import NodeId, Offset
 
@@ -97,13 +97,19 @@ class DirectoryMoves:
 
     def move(self, replica: Replica, target: LogDirectory) -> None:
         """Move a replica to this directory of the node; its present one cancels a move. Raises KafkaStorageError if
-        either is offline, DiskFull if the disk of this one has no room for the copy."""
+        either is offline, DiskFull if the disk of this one has no room for the copy, InvalidRequest for a log with a
+        remote tier."""
         target.ensure_online()
         replica.directory.ensure_online()
         if target is replica.directory:
             if self._targets.pop(replica, None) is not None:
                 _log.info("%s: stays in %s: its move was cancelled", replica, target.path)
             return
+        if replica.log.config.remote_storage:  # the copy would have to begin in the object store
+            raise InvalidRequest(
+                f"partition {replica} has a remote tier, and its log cannot move between log directories: move the "
+                "replica to another node and back"
+            )
         target.check_space()
         room = target.reserve.free - target.reserve.required
         if replica.log.size > room:  # the copy would take the space from the appends of all others
@@ -131,7 +137,7 @@ class DirectoryMoves:
             self.learn(replica)
         for directory in self._logs.working if replica.directory.offline is None else ():
             if replica.key in directory.unfinished:
-                if directory is replica.directory:
+                if directory is replica.directory or replica.log.config.remote_storage:
                     directory.drop_unfinished(replica.key)
                 else:
                     self._add(replica, directory)

@@ -21,6 +21,7 @@ from node.replicas.cold_reads import TRIES_MAX, wait_for_disk
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
+from node.replicas.remote_reads import RemoteTicket
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.replica_services import ReplicaParts, ReplicaServices
 from node.replicas.waiting_fetch import (
@@ -34,10 +35,13 @@ from node.replicas.waiting_fetch import (
 )
 from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
+from replication.coordination.tiering.remote_log import RemoteLog
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
 from storage.directory.log_directory import LogDirectory
+from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
+from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
@@ -45,7 +49,10 @@ from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, 
 from tidelog.record_exchange import FetchedPartition
 from tidelog.types import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_NODE,
     NO_TIMESTAMP,
@@ -93,6 +100,8 @@ class Replica:
         """The topic settings that the log uses."""
         self._readers: dict[WaitingFetch, None] = {}
         """The waiting fetches of consumers."""
+        self.remote: RemoteLog | None = None
+        """The remote segments that this replica believes in its present role; None: not known yet, or it has none."""
         self._isr: tuple[NodeId, ...] | None = None
         """The in-sync set that was last known; None: none was."""
 
@@ -205,6 +214,8 @@ class Replica:
 
     def _end_role(self, reason: str, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
         role, self.role = self.role, None
+        # Another leader may believe other segments: until they are known, no local one leaves.
+        self.remote, self.log.copied_end = None, Offset(0)
         self.leader_node, self.leader_epoch = leader, leader_epoch
         refusal = self._not_leading()
         match role:
@@ -277,12 +288,43 @@ class Replica:
         end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
         if timestamp == LATEST:
             return end, NO_TIMESTAMP, epoch_before(log.epochs.entries, end)
+        if timestamp in (EARLIEST_LOCAL, LATEST_TIERED):
+            return self._end_of_tier(timestamp)
         try:
             found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
         except CorruptLog as error:
             self._report(error)
             raise
         return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)
+
+    def _end_of_tier(self, place: int) -> tuple[Offset, Millis, LeaderEpoch]:
+        log = self.log
+        offset = log.local_log_start_offset
+        if place == LATEST_TIERED:
+            if not log.config.remote_storage or log.copied_end <= log.log_start_offset:
+                return Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH
+            offset = Offset(log.copied_end - 1)
+        return offset, NO_TIMESTAMP, epoch_before(log.epochs.entries, offset + 1)
+
+    async def offset_in_tier(
+        self, timestamp: int, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+    ) -> tuple[Offset, Millis, LeaderEpoch] | None:
+        """As `offset_at`, if the record is in the remote tier only; None if it is not. Raises as `offset_at`, and as
+        `RemoteReads.find_time`."""
+        leader, log, reads = self.leading_in(leader_epoch), self.log, self._services.remote_reads
+        if log.local_log_start_offset <= log.log_start_offset or (timestamp < 0 and timestamp != MAX_TIMESTAMP):
+            return None
+        if reads is None or self.remote is None:
+            raise self._tier_unknown(log.log_start_offset)
+        up_to = min(log.local_log_start_offset, leader.committed_end(), log.end_for(isolation))
+        if timestamp == MAX_TIMESTAMP:
+            local = log.largest_timestamp(up_to=min(leader.committed_end(), log.end_for(isolation)))
+            timestamp = max((each.max_timestamp for each in self.remote), default=NO_TIMESTAMP)
+            if timestamp < 0 or (local is not None and local.timestamp > timestamp):
+                return None
+        found = await reads.find_time(log, self.remote, timestamp, up_to)
+        self.leading_in(leader_epoch)
+        return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
     def _report(self, damage: CorruptLog) -> None:
         """A read has found damage: end the leadership if another replica can lead. Raises NotLeaderOrFollower if this
@@ -367,15 +409,13 @@ class Replica:
         try:
             read = LogRead(b"", offset, ())
             if offset < up_to and fetch.max_bytes:
-                ready = None if fetch.result is None else fetch.result.ticket
-                wait = fetch.cold_tries > TRIES_MAX
-                found = log.try_fetch(offset, fetch.max_bytes, fetch.isolation, ready, wait=wait)
+                found, reader = self._try_read(fetch)
                 if not isinstance(found, LogRead):
-                    wait_for_disk(fetch, log, found)
+                    wait_for_disk(fetch, reader, found)
                     self._wait(fetch)
                     return None
                 read = found
-            if fetch.refused:
+            if fetch.refused and offset >= log.local_log_start_offset:  # what the store gives was verified
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
             self._report(error)
@@ -386,6 +426,28 @@ class Replica:
         follower = fetch.follower
         held_from = Offset(0) if follower is None or leader is None else leader.note_sent(follower.node_id)
         return read_answer(fetch, log, self.leader_epoch, read, held_from=held_from)
+
+    def _try_read(self, fetch: WaitingFetch) -> tuple[LogRead | ReadTicket | RemoteTicket, Executor]:
+        """The records of a fetch, or what has to be read before, and on which executor. Raises as `Log.try_fetch` and
+        `RemoteReads.try_read` do."""
+        log, offset, reads = self.log, fetch.next_offset, self._services.remote_reads
+        ready = None if fetch.result is None else fetch.result.ticket
+        if offset >= log.local_log_start_offset:
+            local = None if isinstance(ready, RemoteTicket) else ready
+            wait = fetch.cold_tries > TRIES_MAX
+            found = log.try_fetch(offset, fetch.max_bytes, fetch.isolation, local, wait=wait)
+            return found, log.directory.reader
+        if reads is None or self.remote is None:
+            raise self._tier_unknown(offset)
+        ticket = ready if isinstance(ready, RemoteTicket) else None
+        return reads.try_read(log, self.remote, offset, fetch.max_bytes, fetch.isolation, ticket), reads.executor
+
+    def _tier_unknown(self, offset: Offset) -> OffsetNotAvailable:
+        has_none = self._services.remote_reads is None
+        why = "has no remote.log.storage.url" if has_none else "does not know its remote segments yet"
+        return OffsetNotAvailable(
+            f"offset {offset} of partition {self} is in the remote tier, and this node {why}: try again after a pause"
+        )
 
     def waits_at_end(self, fetch: WaitingFetch, now: Millis) -> bool:
         """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""

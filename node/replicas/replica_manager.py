@@ -30,6 +30,7 @@ from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
 from node.replicas.missing_logs import MissingLogs
+from node.replicas.remote_reads import RemoteReads
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_damage import ReplicaDamage
@@ -87,8 +88,10 @@ class ReplicaManager:
         config: ReplicaConfig,
         call_soon: Callable[[Callable[[], None]], object],
         meters: ReplicaMeters | None = None,
+        remote_reads: RemoteReads | None = None,
     ) -> None:
-        """logs: of open directories, loaded before the first image. call_soon: of the event loop."""
+        """logs: of open directories, loaded before the first image. call_soon: of the event loop. remote_reads: None:
+        this node has no object store."""
         self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
@@ -135,6 +138,7 @@ class ReplicaManager:
             leaderships=self.leaderships,
             role_log=self._role_log,
             meters=self.meters,
+            remote_reads=remote_reads,
         )
         self._missing = self._new_missing(image)
         self._postponed: dict[Replica, None] = {}

@@ -31,6 +31,7 @@ from node.replicas.fetch_state import (
     FetchCause,
     FetchState,
 )
+from node.replicas.remote_reads import RemoteTicket
 from node.runtime.memory_budget import Share
 from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
@@ -63,7 +64,7 @@ class FollowerIdentity:
 class DiskResult(NamedTuple):
     """The result of a read from disk, and the memory that it occupies."""
 
-    ticket: ReadTicket
+    ticket: ReadTicket | RemoteTicket
     share: Share
 
     def release(self) -> None:

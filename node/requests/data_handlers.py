@@ -59,7 +59,7 @@ from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
 from tidelog.record_exchange import FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
-from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Offset
+from tidelog.types import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, NO_LEADER_EPOCH, Offset
 
 Item = TypeVar("Item", ProduceBatch, PartitionFetch)
 Outcome = TypeVar("Outcome", ProducedBatch, FetchedPartition)
@@ -250,10 +250,14 @@ class DataHandlers(MarkerHandlers, DeletionHandlers, SnapshotEndHandlers):
         ensure_few(request.partitions, "partitions")
         listed = []
         for number, item in enumerate(request.partitions, 1):
-            if item.timestamp_ms in (EARLIEST, LATEST):
+            if item.timestamp_ms in (EARLIEST, LATEST, EARLIEST_LOCAL, LATEST_TIERED):
                 listed.append(self._listed(item, isolation, context))
                 if number % OFFSETS_PER_TURN == 0:
                     await self._clock.sleep_ms(0)
+                continue
+            in_tier = await self._in_tier(item, isolation, context)
+            if in_tier is not None:
+                listed.append(in_tier)
                 continue
             async with self._searching:
                 listed.append(self._listed(item, isolation, context))
@@ -269,6 +273,19 @@ class DataHandlers(MarkerHandlers, DeletionHandlers, SnapshotEndHandlers):
         except TidelogError as error:
             refused = self._manager.registry.with_leader(error, partition, context.listener)
             return ListedOffset(item.topic_id, item.partition, refused)
+
+    async def _in_tier(
+        self, item: ListOffsetsPartition, isolation: FetchIsolation, context: RequestContext
+    ) -> ListedOffset | None:
+        """The answer if the record is in the remote tier only."""
+        partition: Replica | None = None
+        try:
+            partition = locate_permitted(self._manager, context, DATA_LIST_OFFSETS, item.topic_id, item.partition)
+            found = await partition.offset_in_tier(item.timestamp_ms, isolation, item.current_leader_epoch)
+        except TidelogError as error:
+            refused = self._manager.registry.with_leader(error, partition, context.listener)
+            return ListedOffset(item.topic_id, item.partition, refused)
+        return None if found is None else ListedOffset(item.topic_id, item.partition, None, *found)
 
     async def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext

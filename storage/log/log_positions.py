@@ -104,6 +104,7 @@ class LogPositions:
         # The truncated records were not committed, and neither are those that are fetched in their place until the
         # leader reports it.
         self._left_below = min(self._left_below, offset)
+        self.copied_end = min(self.copied_end, offset)  # what is appended from here on is not copied
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
     def restarted_at(self, offset: Offset) -> None:

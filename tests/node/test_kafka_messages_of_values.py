@@ -68,7 +68,7 @@ from tidelog.errors import (
 from tidelog.protocol.kafka.schemas.generate import versions_of
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, TopicReference
 from tidelog.types import (
-    EARLIEST,
+    EARLIEST_LOCAL,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     DirectoryId,
@@ -351,7 +351,7 @@ def test_a_partition_that_is_asked_twice_is_answered_twice() -> None:
 
 @pytest.mark.parametrize("version", LIST_OFFSETS.versions)
 def test_timestamps_without_a_meaning_in_the_version_are_refused_one_by_one(version: int) -> None:
-    """Without storage elsewhere, the first record on local disks is the first (-4), and no record is elsewhere (-5)."""
+    """Those of the remote tier, -4 and -5, are asked as they are: only the replica knows them."""
     module = request("ListOffsets")
     times = (-1, -3, 1_000, -4, -5, -6)
     partitions = tuple(module.ListOffsetsPartition(number, Millis(at)) for number, at in enumerate(times))
@@ -360,14 +360,12 @@ def test_timestamps_without_a_meaning_in_the_version_are_refused_one_by_one(vers
     first_version = (1, 7, 1, 8, 9, 99)
     known = [each for each in range(6) if version >= first_version[each]]
     assert [each.partition for each in value.partitions] == known
-    assert [each.timestamp_ms for each in value.partitions if each.partition == 3] == [EARLIEST] * (version >= 8)
+    assert [each.timestamp_ms for each in value.partitions if each.partition == 3] == [EARLIEST_LOCAL] * (version >= 8)
     listed = tuple(ListedOffset("orders", each, None, Offset(10 + each), Millis(5), LeaderEpoch(3)) for each in known)
     (topic,) = exchanged(LIST_OFFSETS, version, message, ListOffsetsAnswer(listed)).topics
     found = {each.partition_index: (each.error_code, each.offset, each.timestamp) for each in topic.partitions}
-    unknown, elsewhere = (35, -1, -1), (0, -1, -1)
-    expected = {each: (0, 10 + each, 5) if each in known else unknown for each in range(6)}
-    assert found == {**expected, 4: elsewhere if version >= 9 else unknown}
-    epochs = {each.leader_epoch for each in topic.partitions if not each.error_code and each.partition_index != 4}
+    assert found == {each: (0, 10 + each, 5) if each in known else (35, -1, -1) for each in range(6)}
+    epochs = {each.leader_epoch for each in topic.partitions if not each.error_code}
     assert epochs == {3 if version >= 4 else -1}
 
 

@@ -124,6 +124,20 @@ def test_a_log_start_that_moves_gives_up_the_segments_below_it() -> None:
     assert log.copied_end == 35
 
 
+def test_a_gap_that_lies_below_the_log_start_does_not_count() -> None:
+    """A follower learns of the copies before it learns that the leader's log starts behind the gap."""
+    epochs = [0] * 40
+    log = RemoteLog(ORDERS, Offset(0))
+    first, second = copied(1, epochs, 10, 20), copied(2, epochs, 18, 30)
+    for segment in (first, second):
+        log.add(segment)
+    assert (log.copied_end, log.size) == (0, first.log_size + second.log_size)
+    assert log.advance(Offset(10)) == ()
+    assert log.copied_end == 30
+    assert log.advance(Offset(20)) == (first.segment_id,)
+    assert ([*log], log.size) == ([second], second.log_size)
+
+
 @given(
     ranges=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)), max_size=12),
     offset=st.integers(0, 60),

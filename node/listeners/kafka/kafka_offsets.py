@@ -33,20 +33,25 @@ from tidelog.protocol.kafka.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, PartitionIndex
+from tidelog.types import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+)
 
 _EPOCH_FROM: Final = 4
 """Version from which an answer has the leader epoch of the record."""
 
-_EARLIEST_LOCAL: Final = -4
-_LATEST_TIERED: Final = -5
-
-_SPECIAL: Final = {-1: 1, -2: 1, -3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_SPECIAL: Final[dict[int, int]] = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """Timestamps that stand for the end, the start, the record with the largest timestamp, the first one on local disks
 (KIP-405) and the last one elsewhere (KIP-1005), with the version from which they may be asked for."""
-
-_ASKED_AS: Final = {_EARLIEST_LOCAL: EARLIEST, _LATEST_TIERED: LATEST}
-"""All records are on local disks. For the last one elsewhere only the errors of a question are needed."""
 
 
 # --- ListOffsets ---
@@ -64,7 +69,7 @@ def _read_list_offsets(message: asked_offsets.ListOffsetsRequest, version: int) 
                 topic.name,
                 each.partition_index,
                 LeaderEpoch(each.current_leader_epoch),
-                _ASKED_AS.get(each.timestamp, each.timestamp),
+                each.timestamp,
             )
             for topic in message.topics
             for each in topic.partitions
@@ -87,7 +92,6 @@ def _write_listed(
                         next(listed)
                         if _is_known(each.timestamp, version)
                         else ListedOffset(topic.name, each.partition_index, unknown),
-                        each.timestamp,
                         version,
                     )
                     for each in topic.partitions
@@ -98,9 +102,7 @@ def _write_listed(
     )
 
 
-def _listed(found: ListedOffset, timestamp: int, version: int) -> ListOffsetsPartitionResponse:
-    if timestamp == _LATEST_TIERED:
-        found = ListedOffset(found.topic_id, found.partition, found.error)
+def _listed(found: ListedOffset, version: int) -> ListOffsetsPartitionResponse:
     epoch = found.leader_epoch if version >= _EPOCH_FROM else NO_LEADER_EPOCH
     return ListOffsetsPartitionResponse(found.partition, code_of(found.error), found.timestamp_ms, found.offset, epoch)
 

@@ -14,7 +14,7 @@ Source: KIP-405, RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from replication.coordination.tiering.segment_table import SegmentTable
 from tidelog.epochs import end_of_epoch
@@ -46,9 +46,15 @@ class RemoteLog:
         """The largest number of offsets of a segment: a segment with an offset begins at most so far before it."""
         self.copied_end = log_start
         """Every offset from the log start up to this one is in a segment."""
+        self.size = 0
+        """Bytes of the record batches in all segments; what is in two of them counts twice."""
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def __iter__(self) -> Iterator[RemoteSegment]:
+        """By start offset."""
+        return iter(self._table)
 
     def load(
         self, segments: Iterable[RemoteSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
@@ -67,6 +73,8 @@ class RemoteLog:
 
     def add(self, segment: RemoteSegment) -> None:
         """Add a segment that this leader has copied, or that `load` believes."""
+        if segment.segment_id not in self._table:
+            self.size += segment.log_size
         self._table.put(segment)
         self._longest = max(self._longest, segment.end_offset - segment.start_offset)
         if segment.start_offset <= self.copied_end:
@@ -79,11 +87,15 @@ class RemoteLog:
             if segment.start_offset >= log_start:
                 break
             if segment.end_offset <= log_start:
-                below.append(segment.segment_id)
-        for segment_id in below:
-            self._table.remove(segment_id)
-        self.copied_end = max(self.copied_end, log_start)
-        return tuple(below)
+                below.append(segment)
+        for segment in below:
+            self._table.remove(segment.segment_id)
+            self.size -= segment.log_size
+        if log_start > self.copied_end:
+            self.copied_end = log_start
+            while (behind := self.segment_with(self.copied_end)) is not None:  # a gap that lies below the log start now
+                self.copied_end = behind.end_offset
+        return tuple(each.segment_id for each in below)
 
     def segment_with(self, offset: Offset) -> RemoteSegment | None:
         """A segment with this offset, the one that goes on the furthest; None if no segment has it."""

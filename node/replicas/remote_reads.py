@@ -1,0 +1,188 @@
+"""Reads of copied segments: a fetch below the local log start waits for the object store, as others wait for a disk.
+
+    RemoteReads.try_read (owner's thread) -> RemoteTicket.run (any thread) -> try_read with the ticket, and so on
+
+Invariants:
+  1. The store is called on an executor, never on the loop. Its errors answer the fetch: nothing repeats the read on the
+     loop.
+  2. For decided records, the aborted transactions of both tiers are listed: a segment tells those that end in it, and
+     its producer snapshot which transactions go on behind it.
+Not here: which segments a replica believes (replication/coordination/tiering/remote_log.py), the readers' positions and
+roles (replica.py), waiting (cold_reads.py).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from node.runtime.work import run_in
+from replication.coordination.tiering.remote_log import RemoteLog
+from storage.files.disk_executor import Executor
+from storage.isolation import FetchIsolation
+from storage.log.cold_read import TransactionsRead
+from storage.log.log import Log
+from storage.log.log_read import LogRead
+from storage.producers.aborted_transactions import Unverified
+from storage.producers.producer_snapshot import decode_snapshot
+from storage.segment.abstract_index import CorruptIndex
+from storage.segment.batch_walk import BrokenChain
+from tidelog.errors import CorruptLog, OffsetNotAvailable, TidelogError
+from tidelog.records.aborted_transaction import AbortedTransaction
+from tidelog.tiering.object_store import ObjectStore
+from tidelog.tiering.remote_cache import RemoteCache
+from tidelog.tiering.remote_errors import RemoteObjectMissing
+from tidelog.tiering.remote_segment import RemoteSegment, SectionKind
+from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
+from tidelog.tiering.segment_manifest import segment_key
+from tidelog.tiering.segment_object import damaged
+from tidelog.types import Millis, Offset
+
+
+class RemoteTicket:
+    """A read from the store that a fetch needs. `run` it on any thread, and pass it to `try_read` again."""
+
+    def __init__(
+        self, reader: RemoteSegmentReader, offset: Offset, max_bytes: int, up_to: Offset, *, only_decided: bool
+    ) -> None:
+        self.offset = offset
+        self.found: RemoteRead | None = None
+        self.error: TidelogError | None = None
+        """Of the store."""
+        self.aborted: list[AbortedTransaction] = []
+        self.undecided_at: Offset | None = None
+        """Where to look for the ends of transactions that the segments read so far leave open; None: nowhere."""
+        self.local: TransactionsRead | None = None
+        """Transactions of a local segment that are to be read next."""
+        self.waits_on_loop = False
+        """That failed: it is repeated on the loop, where errors of the disk are handled."""
+        self._reader, self._max_bytes, self._up_to = reader, max_bytes, up_to
+        self._only_decided = only_decided
+
+    def go_on(self, reader: RemoteSegmentReader) -> None:
+        """The next run looks for transactions in this segment."""
+        self._reader = reader
+
+    def run(self) -> None:
+        """Read. Errors wait for the owner."""
+        if self.local is not None:
+            try:
+                self.local.run()
+            except (OSError, BrokenChain, CorruptIndex):
+                self.waits_on_loop = True
+            return
+        try:
+            self._run(self._reader)
+        except TidelogError as error:
+            self.error = error
+
+    def _run(self, reader: RemoteSegmentReader) -> None:
+        if self.found is None:
+            self.found = reader.read(self.offset, self._max_bytes, up_to=self._up_to)
+        self.undecided_at = None
+        if not self._only_decided or not len(self.found.records):
+            return
+        end = self.found.next_offset
+        transactions, is_complete = reader.aborted_transactions(self.offset, end)
+        self.aborted.extend(transactions)
+        if not is_complete and _leaves_open(reader, end):
+            self.undecided_at = reader.segment.end_offset
+
+    def release(self) -> None:
+        """Nothing to release: what was read is in memory."""
+
+
+def _leaves_open(reader: RemoteSegmentReader, end: Offset) -> bool:
+    """True if a transaction that began below `end` is open at the end of the segment. Without the snapshot, every
+    segment up to the log end would have to be searched."""
+    name = f"the producer snapshot of segment {reader.segment.segment_id}"
+    try:
+        producers = decode_snapshot(reader.section(SectionKind.PRODUCER_SNAPSHOT), name)
+    except CorruptLog as error:
+        raise damaged(name, error.message) from error
+    return any(0 <= each.transaction_start < end for each in producers)
+
+
+class RemoteReads:
+    """The store of a node, with what was read from it. `executor`: where its calls run."""
+
+    def __init__(self, store: ObjectStore, cache: RemoteCache, executor: Executor) -> None:
+        self._store, self.cache, self.executor = store, cache, executor
+
+    def reader(self, log: Log, segment: RemoteSegment) -> RemoteSegmentReader:
+        """A reader of a segment of this log. Raises RemoteObjectDamaged."""
+        return RemoteSegmentReader(self._store, self.cache, segment_key(log.topic_partition.topic, segment), segment)
+
+    def try_read(
+        self,
+        log: Log,
+        remote: RemoteLog,
+        offset: Offset,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        ready: RemoteTicket | None,
+    ) -> LogRead | RemoteTicket:
+        """As `Log.try_fetch`, for an offset between the log start and the local log start. Raises RemoteObjectMissing,
+        RemoteObjectDamaged, and as the store and the log do."""
+        if ready is None or ready.offset != offset:
+            only_decided = isolation is FetchIsolation.LAST_STABLE_OFFSET
+            reader = self.reader(log, _segment_with(log, remote, offset))
+            return RemoteTicket(reader, offset, max_bytes, log.end_for(isolation), only_decided=only_decided)
+        if ready.error is not None:
+            raise ready.error
+        found = ready.found
+        if found is None:
+            return ready
+        if not len(found.records) and found.next_offset > offset:  # no batch is left in the segment
+            if found.next_offset >= log.local_log_start_offset:
+                return log.fetch(found.next_offset, max_bytes, isolation)
+            return self.try_read(log, remote, found.next_offset, max_bytes, isolation, None)
+        if ready.undecided_at is not None and not self._decide(log, remote, ready, ready.undecided_at):
+            return ready
+        aborted = tuple(sorted({*ready.aborted}, key=lambda each: each.first_offset))
+        return LogRead(found.records, found.next_offset, log.epochs.over(offset, found.next_offset), aborted)
+
+    async def find_time(self, log: Log, remote: RemoteLog, timestamp: int, up_to: Offset) -> RemoteRecord | None:
+        """The first record at or after `timestamp` in the tier, from the log start up to `up_to`. Raises as the reader
+        of a segment does."""
+        start = log.log_start_offset
+        may_have = [each for each in remote.segments_since(Millis(timestamp)) if each.start_offset < up_to]
+        for segment in may_have:
+            find = partial(self.reader(log, segment).find_timestamp, timestamp, start, up_to)
+            found = await run_in(self.executor, find)
+            if found is not None:
+                return found
+        return None
+
+    def _decide(self, log: Log, remote: RemoteLog, ticket: RemoteTicket, at: Offset) -> bool:
+        """Look for the ends of transactions from `at` on. Returns False if the ticket must run again."""
+        if ticket.local is not None:
+            if log.is_current(ticket.local):
+                log.finish_transactions_read(ticket.local)
+            ticket.local = None
+        elif (behind := remote.segment_with(at)) is not None:
+            ticket.go_on(self.reader(log, behind))
+            return False
+        assert ticket.found is not None, "transactions are looked for behind records"
+        start = max(at, log.local_log_start_offset)
+        try:
+            ticket.aborted.extend(log.aborted_transactions(start, ticket.found.next_offset, wait=ticket.waits_on_loop))
+        except Unverified as unread:
+            ticket.local = log.begin_transactions_read(unread.segment)
+            return False
+        return True
+
+
+def _segment_with(log: Log, remote: RemoteLog, offset: Offset) -> RemoteSegment:
+    segment = remote.segment_with(offset)
+    if segment is not None:
+        return segment
+    if offset >= remote.copied_end:
+        raise OffsetNotAvailable(
+            f"offset {offset} of {log.topic_partition} is in the remote tier, and this node knows the remote segments "
+            f"below {remote.copied_end} so far: try again after a pause"
+        )
+    raise RemoteObjectMissing(
+        f"no remote segment of {log.topic_partition} has offset {offset}, and the local log starts at "
+        f"{log.local_log_start_offset}: delete the records up to the next segment, or restore "
+        "__remote_log_metadata"
+    )
